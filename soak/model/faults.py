@@ -1,0 +1,93 @@
+"""Which acknowledged loss a fault excuses: a contiguous tail, no longer than the contract allows."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from soak.model.attempt import Attempt
+from soak.model.contract import Contract
+from soak.model.outcome import Outcome
+
+
+class FaultClass(enum.Enum):
+    """What a fault does to what was acknowledged and not yet on disk."""
+
+    HARMLESS = "harmless"
+    """The server keeps all it has: a pause, a slow link."""
+    CLEAN = "clean"
+    """The process ends in good order, or its data is taken away: only what keeps nothing anyway may lose anything."""
+    CRASH = "crash"
+    """The process dies; what it had handed to the kernel survives."""
+    POWER = "power"
+    """The machine dies; only what was synced survives."""
+
+
+_CLASSES = {
+    "crash": FaultClass.CRASH,
+    "restart": FaultClass.CRASH,
+    "power_cut": FaultClass.POWER,
+    "wiped_volume": FaultClass.CLEAN,
+}
+RECOVERY_KINDS = tuple(_CLASSES)
+"""The kinds of faults that a server has to recover its data from."""
+
+
+class FaultWindow(msgspec.Struct, kw_only=True):
+    """One fault on one server, from its ledger records."""
+
+    fault: str
+    kind: str
+    target: str
+    started: int
+    ended: int | None = None
+    planned: bool = True
+    telemetry: dict[str, str] = {}
+    telemetry_after: dict[str, str] = {}
+    survivor_sent: int = 0
+    """The latest time at which something that was acknowledged before and survived it had been sent."""
+    known: dict[str, int] = {}
+    """The last session each worker had opened when it ended: later ones it cannot have touched."""
+    swept: list[str] = []
+    """The stores whose every session has been read since it ended."""
+
+    @property
+    def fault_class(self) -> FaultClass:
+        if self.kind == "restart" and self.planned:
+            # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
+            return FaultClass.CLEAN
+        return _CLASSES.get(self.kind, FaultClass.HARMLESS)
+
+    @property
+    def is_active(self) -> bool:
+        return self.ended is None
+
+
+def allowed_loss_seconds(window: FaultWindow, contract: Contract) -> float | None:
+    """Return how much acknowledged tail the contract lets this fault take; None: anything."""
+    if window.fault_class is FaultClass.CRASH:
+        return contract.crash_loss_seconds
+    if window.fault_class is FaultClass.POWER:
+        return contract.power_loss_seconds
+    if window.fault_class is FaultClass.CLEAN and contract.crash_loss_seconds is None:
+        return None
+    return 0.0
+
+
+def is_excused(attempt: Attempt, window: FaultWindow, contract: Contract, *, clock_epsilon_us: int = 0) -> bool:
+    """Whether the contract lets this fault take this message.
+
+    Not if it was acknowledged after recovery, not if it lies further back than the allowed tail, and not if
+    something that was sent later survived: that is a hole, and no tail. The times of the fault and of the message may
+    come from hosts whose clocks are apart by epsilon.
+    """
+    allowed = allowed_loss_seconds(window, contract)
+    if allowed == 0.0 or window.ended is None or attempt.ended > window.ended + clock_epsilon_us:
+        return False
+    if allowed is None or attempt.outcome != Outcome.OK:
+        # When an unknown write was applied nobody knows; it may have been a moment before the fault.
+        return True
+    if attempt.ended < window.started - int(allowed * 1e6) - clock_epsilon_us:
+        return False
+    return window.survivor_sent <= attempt.ended + clock_epsilon_us

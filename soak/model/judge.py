@@ -1,0 +1,286 @@
+"""Judging one read of a whole session against what the book says. Values in, values out.
+
+`judge` answers in two steps. The fast one: the verified part has the same digest as last time, so only what is new
+is looked at. The explaining one runs when that disagrees, and compares name by name.
+
+Absence is only a suspicion here: it becomes `lost`, `rolled_back`, `stale` or `non_monotonic` by a second read
+(`soak.model.absence`). Everything else can be told from the one read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from soak.model.book import SessionBook, digest_of, runs_of
+from soak.model.contract import Duplicates, Order
+from soak.model.identity import identify
+from soak.model.intervals import Intervals
+from soak.model.kinds import Kind
+from soak.model.message import Message, Stored
+from soak.model.order import order_findings, realtime_findings
+from soak.model.read import Finding, Judgement, Place, Read, Rules, name_of, names_of
+from soak.model.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
+from soak.model.text import Author
+
+IN_FLIGHT_GRACE_US = 5_000_000
+"""How long the verified part waits for the outcome of a message that is already seen."""
+
+FINDINGS_MAX = 1_000
+"""Findings of one read, at most; a session that is wrong all over needs no more."""
+
+
+def judge(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+    """Compare one whole read with the book."""
+    try:
+        if _is_unchanged(book, read.items, author):
+            judgement = _judge_growth(book, read, read.items[book.length :], rules, author)
+            if judgement is not None:
+                return judgement
+    except TypeError:
+        # A store of the user's made a message of things no message is made of; the slow way tells which.
+        pass
+    return _explain(book, read, rules, author)
+
+
+# -- the fast way: the verified part is as it was --
+
+
+def judge_tail(book: SessionBook, read: Read, last: int, rules: Rules, author: Author) -> Judgement | None:
+    """Judge a read of the last so many messages; None as soon as anything looks odd, and a whole read is due.
+
+    It is believed only when it joins on to the verified part without a seam. Where it overlaps, names are enough: the
+    contents were compared before, and are again by every whole read.
+    """
+    items = read.items
+    try:
+        overlap = _overlap(book, items)
+        if not overlap or len(items) > last or (len(items) < last and len(items) < book.length):
+            return None
+        return _judge_growth(book, read, items[overlap:], rules, author)
+    except TypeError:
+        return None
+
+
+def _overlap(book: SessionBook, items: Sequence[Stored]) -> int:
+    """Return how many items, from the first on, are the end of the verified part; 0 if they do not join on."""
+    if not book.length:
+        return 0
+    (end,) = book.last_names(1)
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if type(item) is Message and (item.writer, item.seq) == end and item.session == book.session:
+            names = book.last_names(index + 1)
+            if len(names) != index + 1:
+                return 0
+            return index + 1 if names_of(items[: index + 1]) == names else 0
+    return 0
+
+
+def _is_as_written(item: Stored, book: SessionBook, author: Author) -> bool:
+    return type(item) is Message and item.session == book.session and item.run == author.run and author.is_mine(item)
+
+
+def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) -> bool:
+    """Whether the verified part is as it was: by its digest, and by name and content where there is none yet."""
+    if book.length > len(items):
+        return False
+    if book.hashed and digest_of(items[: book.hashed]) != book.digest:
+        return False
+    behind = items[book.hashed : book.length]
+    if not behind:
+        return True
+    return names_of(behind) == book.last_names(len(behind)) and all(
+        _is_as_written(item, book, author) for item in behind
+    )
+
+
+def _judge_growth(
+    book: SessionBook, read: Read, items: Sequence[Stored], rules: Rules, author: Author
+) -> Judgement | None:
+    """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
+    if book.forgetting is not None or rules.contract.retained_messages is not None:
+        return None
+    if may_have_expired(book, read.returned, rules):
+        return None
+    fresh = _clean_growth(book, items, rules, author)
+    if fresh is None or _lacks_any(book, read, fresh):
+        return None
+    settled, awaited = _settle(book, fresh, read)
+    return Judgement([], {}, {}, settled, replaces=False, awaited=awaited, spoiled=set())
+
+
+def _lacks_any(book: SessionBook, read: Read, fresh: list[Place]) -> bool:
+    new: dict[int, Intervals] = {}
+    for number, seq in fresh:
+        new.setdefault(number, Intervals()).add(seq)
+    for number, acked in read.acked.items():
+        writer = book.writers[number]
+        if acked.bounds == writer.standing.bounds:
+            continue
+        missing = acked.minus(writer.standing).minus(writer.excused)
+        if number in new:
+            missing = missing.minus(new[number])
+        if missing:
+            return True
+    return False
+
+
+def _clean_growth(book: SessionBook, items: Sequence[Stored], rules: Rules, author: Author) -> list[Place] | None:
+    """Return the names if each item is a message as it was written, in an order that may be; else None."""
+    if rules.contract.order is Order.NONE:
+        return None
+    session, run, is_mine, writers = book.session, author.run, author.is_mine, book.writers
+    fresh: list[Place] = []
+    largest = {number: writer.standing.largest for number, writer in enumerate(writers)}
+    for item in items:
+        if type(item) is not Message or item.session != session or item.run != run or not is_mine(item):
+            return None
+        number, seq = item.writer, item.seq
+        # A smaller number is a duplicate, or out of order, or a late unknown one: all worth a closer look.
+        if seq <= largest.get(number, seq):
+            return None
+        writer = writers[number]
+        if seq > writer.leased or (writer.failed and seq in writer.failed):
+            return None
+        largest[number] = seq
+        fresh.append((number, seq))
+    if fresh and rules.contract.order is Order.REALTIME and realtime_findings(book, fresh, rules):
+        return None
+    return fresh
+
+
+def _settle(book: SessionBook, fresh: list[Place], read: Read) -> tuple[list[Place], list[Place]]:
+    """Part the new names into those to be taken as verified, and those seen whose outcome is still on its way.
+
+    The verified part ends before the first of the latter: what stands behind it is judged again by the next read.
+    """
+    settled = len(fresh)
+    awaited: list[Place] = []
+    at = 0
+    for number, first, last in runs_of(fresh):
+        writer = book.writers[number]
+        if not writer.acked.covers(first, last):
+            for seq in range(first, last + 1):
+                if writer.is_in_flight(seq):
+                    awaited.append((number, seq))
+                    if not _waited_enough(book, (number, seq), read):
+                        settled = min(settled, at + seq - first)
+        at += last - first + 1
+    return fresh[:settled], awaited if settled < len(fresh) else []
+
+
+def _waited_enough(book: SessionBook, place: Place, read: Read) -> bool:
+    """Whether this one has been seen for so long that its outcome will never come: its worker is dead."""
+    since = (book.awaited or {}).get(f"{place[0]}/{place[1]}")
+    return since is not None and read.invoked - since > IN_FLIGHT_GRACE_US
+
+
+# -- the explaining way: name by name --
+
+
+def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+    findings: list[Finding] = []
+    places = _identify(book, read, author, findings)
+    counts = Counter(place for place in places if place is not None)
+    names = list(counts)
+    _find_duplicates(book, places, counts, rules, findings)
+    _find_resurrected(book, names, places, read, rules, findings)
+    unique = [place for place in names if counts[place] == 1]
+    if rules.contract.order is not Order.NONE:
+        findings.extend(order_findings(book, unique, places, rules))
+    absent, excused = absences(book, read, names, rules)
+    spoiled = {finding.place for finding in findings if finding.kind is Kind.CORRUPTED and finding.place is not None}
+    spoiled |= _garbled_in_place(book, findings, places, absent)
+    known = [place for place in names if _is_expected(book, place)]
+    settled, awaited = _settle(book, known, read)
+    return Judgement(findings[:FINDINGS_MAX], absent, excused, settled, replaces=True, awaited=awaited, spoiled=spoiled)
+
+
+def _garbled_in_place(
+    book: SessionBook, findings: list[Finding], places: list[Place | None], absent: dict[int, Intervals]
+) -> set[Place]:
+    """Take out of what is absent what has something unreadable in its place: that is one wrong, not two."""
+    explained: set[Place] = set()
+    # A late unknown write may stand anywhere, so it says nothing about what belongs next to it.
+    places = [place if place is not None and book.writers[place[0]].bears_order(place[1]) else None for place in places]
+    rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
+    for finding in rows:
+        if len(explained) < len(rows) - book.explained:
+            place = _missing_at(finding.at, places, absent) or _missing_anywhere(book, absent)
+            if place is not None:
+                explained.add(place)
+                rest = absent[place[0]].minus(Intervals([place[1], place[1]]))
+                absent[place[0]] = rest
+                if not rest:
+                    del absent[place[0]]
+    return explained
+
+
+def _missing_at(at: int, places: list[Place | None], absent: dict[int, Intervals]) -> Place | None:
+    """Return the missing message that belongs between the neighbours of this position, if there is one."""
+    for number, seqs in absent.items():
+        before = next((p[1] for p in reversed(places[:at]) if p is not None and p[0] == number), 0)
+        after = next((p[1] for p in places[at + 1 :] if p is not None and p[0] == number), seqs.largest + 1)
+        for first, last in seqs.runs():
+            seq = max(first, before + 1)
+            if seq <= last and seq < after:
+                return number, seq
+    return None
+
+
+def _missing_anywhere(book: SessionBook, absent: dict[int, Intervals]) -> Place | None:
+    """Return a missing message that may have stood at any position: a late unknown write."""
+    for number, seqs in absent.items():
+        for seq in seqs.both(book.writers[number].unknown):
+            return number, seq
+    return None
+
+
+def _is_expected(book: SessionBook, place: Place) -> bool:
+    writer = book.writers[place[0]]
+    return place[1] not in writer.failed and place[1] not in writer.gone
+
+
+def _identify(book: SessionBook, read: Read, author: Author, findings: list[Finding]) -> list[Place | None]:
+    """Say for each item which message of this session it is; None, and a finding, where it is none."""
+    places: list[Place | None] = []
+    for index, item in enumerate(read.items):
+        place, finding = identify(book, item, author, index)
+        places.append(place)
+        if finding is not None:
+            findings.append(finding)
+    return places
+
+
+def _find_duplicates(
+    book: SessionBook, places: list[Place | None], counts: Counter[Place], rules: Rules, findings: list[Finding]
+) -> None:
+    if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
+        return
+    for place, count in counts.items():
+        if count > 1:
+            where = [index for index, other in enumerate(places) if other == place]
+            detail = f"stands {count} times, at {', '.join(map(str, where[:8]))}"
+            findings.append(Finding(Kind.DUPLICATED, name_of(book, place), place, detail, where[1]))
+
+
+def _find_resurrected(
+    book: SessionBook,
+    names: list[Place],
+    places: list[Place | None],
+    read: Read,
+    rules: Rules,
+    findings: list[Finding],
+) -> None:
+    index_of = {place: index for index, place in enumerate(places) if place is not None}
+    forgotten = must_be_forgotten(book, read.invoked, rules)
+    overdue = expiry_overdue(book, read, rules)
+    for place in names:
+        if forgotten and place[1] in book.writers[place[0]].gone:
+            detail = "was acknowledged as forgotten before the read"
+        elif overdue:
+            detail = f"should have expired {overdue / 1e6:.1f} s before the read"
+        else:
+            continue
+        findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
