@@ -1,0 +1,100 @@
+"""Conversations in PostgreSQL: one row per message, ordered by a position that the database assigns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+from soak.errors import SoakError
+from soak.model.contract import Contract
+from soak.model.message import Message, Stored, decode_history
+from soak.stores import postgres_queries as queries
+from soak.stores.postgres_address import address_of, unreachable
+from soak.stores.postgres_pool import PostgresPool
+from soak.stores.postgres_schema import Schema
+from soak.stores.protocol import StoreContext
+
+
+class PostgresStore:
+    """A table in a schema of its own, named like the namespace. Appending is idempotent by the message's name."""
+
+    needs: ClassVar[tuple[str, ...]] = ("postgres",)
+    contract: ClassVar[Contract] = Contract()
+    description: ClassVar[str] = "a PostgreSQL table ordered by a database-assigned position, idempotent by name"
+    schema_suffix: ClassVar[str] = ""
+    """Keeps stores of one namespace apart; no namespace can end in it."""
+
+    def __init__(self, pool: PostgresPool, schema: Schema) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._append = schema.sql(queries.APPEND)
+        self._history = schema.sql(queries.HISTORY)
+        self._history_last = schema.sql(queries.HISTORY_LAST)
+
+    @classmethod
+    async def open(cls, context: StoreContext) -> Self:
+        pool, schema = await cls._open_primary(context)
+        return cls(pool, schema)
+
+    @classmethod
+    async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
+        schema = Schema(context.namespace + cls.schema_suffix)
+        pool = await open_pool(context, "postgres")
+        try:
+            await schema.migrate(pool)
+        except SoakError:
+            await pool.close()
+            raise
+        except Exception as error:
+            await pool.close()
+            raise unreachable(pool.address, error) from error
+        return pool, schema
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._pool.execute(
+            self._append,
+            session.encode("utf-8", "surrogatepass"),
+            message.run,
+            message.writer,
+            message.seq,
+            message.to_bytes(),
+        )
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        return await self._read(self._pool, session, last)
+
+    async def forget(self, session: str) -> None:
+        name = session.encode("utf-8", "surrogatepass")
+        async with self._pool.transaction() as connection:
+            await connection.execute(self._schema.sql(queries.FORGET_CONVERSATION), name)
+            await connection.execute(self._schema.sql(queries.FORGET_MESSAGES), name)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def clean_up(self) -> None:
+        """Drop the store's own schema; every other one is left alone."""
+        await self._schema.drop(self._pool)
+
+    async def _read(self, pool: PostgresPool, session: str, last: int | None) -> Sequence[Stored]:
+        name = session.encode("utf-8", "surrogatepass")
+        if last is None:
+            rows = await pool.fetch(self._history, name)
+        elif last > 0:
+            rows = await pool.fetch(self._history_last, name, last)
+        else:
+            return []
+        return decode_history([row[0] for row in rows])
+
+
+async def open_pool(context: StoreContext, kind: str) -> PostgresPool:
+    """Connect to a configured server, or say in one line why that cannot be."""
+    url, address = address_of(context, kind)
+    pool = PostgresPool(
+        url, address=address, connections_max=context.connections_max, timeout_seconds=context.timeout_seconds
+    )
+    try:
+        await pool.connect()
+    except Exception as error:
+        raise unreachable(address, error) from error
+    return pool

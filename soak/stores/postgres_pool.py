@@ -1,0 +1,275 @@
+"""A bounded set of asyncpg connections, each with its prepared statements.
+
+What one must know before touching it:
+
+- asyncpg's own pool wraps, resets and shields a connection on every use, which costs more than the statement. Here
+  every use is one statement or one whole transaction, so there is no session state to reset: a connection comes
+  back clean, or, after anything unclear (timeout, cancellation, lost), is thrown away.
+- There is no timer per statement. All have the same limit, so one timer that looks at the oldest is enough; a
+  connection that is late is cut, which wakes its user with an error.
+- What fails before a statement is sent is certain (`NotApplied`): no connection, none free in time, not preparable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+
+from soak.stores.postgres_errors import (
+    NotConnectedError,
+    PoolExhaustedError,
+    RolledBackError,
+    is_certainly_not_applied,
+)
+
+_CONNECT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_STALE_STATEMENT_CLASSES = frozenset({"0A", "26"})
+"""A prepared statement that no longer fits: the connection is of no use any more."""
+
+
+class _Link:
+    """A connection, what is prepared on it, and until when its present user may have it."""
+
+    __slots__ = ("connection", "deadline_seconds", "is_late", "statements")
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.statements: dict[str, Any] = {}
+        self.deadline_seconds = math.inf
+        self.is_late = False
+
+
+class PostgresPool:
+    """Connections to one server, made when needed, the last used first."""
+
+    def __init__(self, url: str, *, address: str, connections_max: int, timeout_seconds: float) -> None:
+        self.address = address
+        self._url = url
+        self._connections_max = connections_max
+        self._timeout_seconds = timeout_seconds
+        self._loop = asyncio.get_running_loop()
+        self._places_taken = 0
+        self._links: set[_Link] = set()
+        self._idle: list[_Link] = []
+        self._waiting: deque[tuple[float, asyncio.Future[_Link | None]]] = deque()
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def connect(self) -> None:
+        """Make sure that the server is there and lets us in."""
+        self._give_back(await self._acquire())
+
+    async def execute(self, query: str, *arguments: object) -> None:
+        """Run one statement that writes; `NotApplied` is raised where it certainly left nothing behind."""
+        link = self._take_idle() or await self._acquire()
+        is_sent = False
+        try:
+            statement = link.statements.get(query) or await self._prepare(link, query)
+            is_sent = True
+            await statement.fetch(*arguments)
+        except BaseException as error:
+            self._give_back_after(error, link)
+            if is_certainly_not_applied(error) or (isinstance(error, Exception) and not is_sent):
+                raise RolledBackError(_text(error)) from error
+            if link.is_late:
+                raise self._timed_out() from error
+            raise
+        self._give_back(link)
+
+    async def fetch(self, query: str, *arguments: object) -> Sequence[Any]:
+        """Run one statement that reads."""
+        link = self._take_idle() or await self._acquire()
+        try:
+            statement = link.statements.get(query) or await self._prepare(link, query)
+            rows: Sequence[Any] = await statement.fetch(*arguments)
+        except BaseException as error:
+            self._give_back_after(error, link)
+            if link.is_late:
+                raise self._timed_out() from error
+            raise
+        self._give_back(link)
+        return rows
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """Give a connection inside a transaction. An error before the commit is sent leaves nothing behind."""
+        link = self._take_idle() or await self._acquire()
+        is_committing = False
+        try:
+            await link.connection.execute("BEGIN")
+            yield link.connection
+            is_committing = True
+            await link.connection.execute("COMMIT")
+        except BaseException as error:
+            # No ROLLBACK, which might hang where the statement did: hanging up undoes it as well.
+            self._throw_away(link)
+            if isinstance(error, Exception) and (not is_committing or is_certainly_not_applied(error)):
+                reason = str(self._timed_out()) if link.is_late else _text(error)
+                raise RolledBackError(reason) from error
+            if link.is_late:
+                raise self._timed_out() from error
+            raise
+        self._give_back(link)
+
+    async def close(self) -> None:
+        """Close the idle connections; those in use are thrown away when they come back."""
+        self._is_closed = True
+        idle, self._idle = self._idle, []
+        for link in idle:
+            self._links.discard(link)
+            with contextlib.suppress(*_CONNECT_ERRORS):
+                await link.connection.close(timeout=self._timeout_seconds)
+        while self._waiting:
+            _, turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        if self._watchdog is not None and not self._links:
+            self._watchdog.cancel()
+
+    # Getting a connection and giving it back.
+
+    def _take_idle(self) -> _Link | None:
+        while self._idle:
+            link = self._idle.pop()
+            if not link.connection.is_closed():
+                self._start_clock(link, self._loop.time() + self._timeout_seconds)
+                return link
+            self._links.discard(link)
+            self._places_taken -= 1
+        return None
+
+    async def _acquire(self) -> _Link:
+        """Make a connection, or wait for one to come back, within the limit of the whole operation."""
+        deadline_seconds = self._loop.time() + self._timeout_seconds
+        link: _Link | None = None
+        if self._places_taken < self._connections_max:
+            self._places_taken += 1
+        else:
+            link = await self._wait_for_turn(deadline_seconds)
+        if link is None:
+            link = await self._make(deadline_seconds)
+        self._start_clock(link, deadline_seconds)
+        return link
+
+    async def _wait_for_turn(self, deadline_seconds: float) -> _Link | None:
+        """Return a connection that came back, or None: the place of one that was lost."""
+        turn: asyncio.Future[_Link | None] = self._loop.create_future()
+        self._waiting.append((deadline_seconds, turn))
+        self._watch(deadline_seconds)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                # It was our turn just when we stopped waiting.
+                self._pass_on(turn.result())
+            raise
+
+    async def _make(self, deadline_seconds: float) -> _Link:
+        try:
+            link = _Link(await self._dial(deadline_seconds))
+        except BaseException:
+            self._pass_on(None)
+            raise
+        self._links.add(link)
+        return link
+
+    async def _dial(self, deadline_seconds: float) -> Any:
+        if self._is_closed:
+            raise NotConnectedError(f"the connections to {self.address} are closed: not sent")
+        try:
+            return await asyncpg.connect(
+                self._url,
+                timeout=max(0.001, deadline_seconds - self._loop.time()),
+                server_settings={"application_name": "soak"},
+            )
+        except _CONNECT_ERRORS as error:
+            reason = str(error) or f"no connection within {self._timeout_seconds:g}s"
+            raise NotConnectedError(f"no connection to {self.address}: {reason}") from error
+
+    async def _prepare(self, link: _Link, query: str) -> Any:
+        statement = link.statements[query] = await link.connection.prepare(query)
+        return statement
+
+    def _give_back(self, link: _Link) -> None:
+        link.deadline_seconds = math.inf
+        if self._is_closed or link.is_late:
+            self._throw_away(link)
+        elif self._waiting:
+            self._pass_on(link)
+        else:
+            self._idle.append(link)
+
+    def _give_back_after(self, error: BaseException, link: _Link) -> None:
+        # An error the server answered with leaves the connection clean; after anything else nobody knows.
+        state = getattr(error, "sqlstate", None) or ""
+        is_clean = isinstance(error, asyncpg.PostgresError) and not link.connection.is_closed()
+        if is_clean and state[:2] not in _STALE_STATEMENT_CLASSES:
+            self._give_back(link)
+        else:
+            self._throw_away(link)
+
+    def _throw_away(self, link: _Link) -> None:
+        link.deadline_seconds = math.inf
+        link.connection.terminate()
+        self._links.discard(link)
+        self._pass_on(None)
+
+    def _pass_on(self, link: _Link | None) -> None:
+        """Give a connection, or the place of a lost one, to whoever waits longest."""
+        while self._waiting:
+            _, turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(link)
+                return
+        if link is None:
+            self._places_taken -= 1
+        else:
+            self._idle.append(link)
+
+    # The limit.
+
+    def _start_clock(self, link: _Link, deadline_seconds: float) -> None:
+        link.deadline_seconds = deadline_seconds
+        if self._watchdog is None:
+            self._watch(deadline_seconds)
+
+    def _watch(self, at_seconds: float) -> None:
+        if self._watchdog is None:
+            self._watchdog = self._loop.call_at(at_seconds, self._look_for_late)
+
+    def _look_for_late(self) -> None:
+        self._watchdog = None
+        now = self._loop.time()
+        next_seconds = math.inf
+        for link in self._links:
+            if link.deadline_seconds <= now:
+                link.is_late = True
+                link.deadline_seconds = math.inf
+                link.connection.terminate()
+            next_seconds = min(next_seconds, link.deadline_seconds)
+        while self._waiting and (self._waiting[0][0] <= now or self._waiting[0][1].done()):
+            _, turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(
+                    PoolExhaustedError(
+                        f"all {self._connections_max} connections to {self.address} were in use for "
+                        f"{self._timeout_seconds:g}s: not sent"
+                    )
+                )
+        if self._waiting:
+            next_seconds = min(next_seconds, self._waiting[0][0])
+        if next_seconds < math.inf:
+            self._watch(next_seconds)
+
+    def _timed_out(self) -> TimeoutError:
+        return TimeoutError(f"no answer from {self.address} within {self._timeout_seconds:g}s")
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

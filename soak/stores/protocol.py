@@ -1,0 +1,73 @@
+"""What a memory has to offer to be soaked: four methods. The rest is optional and has a default.
+
+A store class may also have, each used when present:
+
+- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`)
+- `contract: Contract`: what it promises; without it the strictest contract is assumed, and of its durability what
+  the server it needs gives as configured
+- `contract_for(context) -> Contract`: the same where the promise depends on the settings (a TTL, say)
+- `open(context)`: an async classmethod that makes a ready store; otherwise `Class(context)` or `Class()` is called
+- `primary_history(session)`: a full read that is never stale, for stores whose reads may be
+- `clean_up()`: removes everything under the namespace, and nothing else
+- `description: str`: one line for `soak stores`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from soak.model.contract import Contract
+from soak.model.message import Message, Stored
+
+
+@runtime_checkable
+class MemoryStore(Protocol):
+    """A conversation memory. All methods may be called concurrently, on one event loop."""
+
+    async def append(self, session: str, message: Message) -> None:
+        """Remember a message. Returning is the acknowledgement.
+
+        Raise `NotApplied` when the write certainly did not happen. Any other exception means: unknown.
+        """
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        """Return the whole session in order, or only its last so many messages."""
+
+    async def forget(self, session: str) -> None:
+        """Erase the session. Returning is the acknowledgement."""
+
+    async def close(self) -> None:
+        """Release connections. Nothing is erased."""
+
+
+class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a store finds its servers, and what it may use of them."""
+
+    servers: Mapping[str, str]
+    """Address by kind: `redis://…`, `postgresql://…`."""
+    namespace: str
+    """Prefix of every key, name of the schema: lower-case letters, digits and underscores."""
+    timeout_seconds: float = 5.0
+    """For every single operation."""
+    connections_max: int = 16
+    ttl_seconds: float | None = None
+
+
+class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that can be chosen: how it is called, what it is made of and what it promises."""
+
+    name: str
+    factory: type
+    needs: tuple[str, ...]
+    description: str
+
+    def contract_for(self, context: StoreContext) -> Contract:
+        derive = getattr(self.factory, "contract_for", None)
+        if derive is not None:
+            contract: Contract = derive(context)
+            return contract
+        declared = getattr(self.factory, "contract", None)
+        return declared if isinstance(declared, Contract) else Contract()

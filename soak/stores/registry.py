@@ -1,0 +1,172 @@
+"""Which stores there are, by name, and how any of them is opened, a user's own included."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import importlib
+import inspect
+import sys
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+
+import asyncpg
+import redis.exceptions
+
+from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.model.outcome import NotApplied
+from soak.stores.postgres import PostgresStore
+from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
+from soak.stores.redis_hash import RedisHashStore
+from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stream import RedisStreamStore
+from soak.stores.redis_zset import RedisZsetStore
+
+OPEN_SECONDS_MAX = 60.0
+"""How long a store may take to open, whatever it does."""
+
+_METHODS = ("append", "history", "forget", "close")
+_BUILT_IN: dict[str, type] = {
+    "redis-list": RedisListStore,
+    "redis-stream": RedisStreamStore,
+    "redis-zset": RedisZsetStore,
+    "redis-hash": RedisHashStore,
+    "postgres": PostgresStore,
+    "postgres-replica": PostgresReplicaStore,
+}
+_UNREACHABLE = (
+    OSError,
+    NotApplied,
+    asyncpg.PostgresError,
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.AuthenticationError,
+)
+
+
+def specs() -> dict[str, StoreSpec]:
+    """Return the built-in stores by name."""
+    return {name: _spec(name, factory) for name, factory in _BUILT_IN.items()}
+
+
+def find(name: str | type) -> StoreSpec:
+    """Return the store of this name: built in, `package.module:Class` or a class; `UsageError` says what is wrong."""
+    if isinstance(name, type):
+        shown = f"{name.__module__}:{name.__qualname__}"
+        _check_methods(shown, name)
+        return _spec(shown, name)
+    if name in _BUILT_IN:
+        return _spec(name, _BUILT_IN[name])
+    if ":" not in name:
+        close = difflib.get_close_matches(name, _BUILT_IN, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]}?" if close else "give package.module:Class for one of your own."
+        raise UsageError(f"there is no store {name!r}; {hint} Built in: {', '.join(_BUILT_IN)}")
+    factory = _load(name)
+    _check_methods(name, factory)
+    return _spec(name, factory)
+
+
+async def open_store(store: str | type, context: StoreContext) -> MemoryStore:
+    """Make the store ready for use, connected; raises `SoakError` with one line that holds no secret."""
+    spec = find(store)
+    name = spec.name
+    missing = [kind for kind in spec.needs if kind not in context.servers]
+    if missing:
+        raise UsageError(f"store {name} needs the address of a {missing[0]} server; none is configured")
+    try:
+        async with asyncio.timeout(max(OPEN_SECONDS_MAX, 3 * context.timeout_seconds)):
+            return await _make(spec.factory, context)
+    except SoakError:
+        raise
+    except Exception as error:
+        reason = _without_secrets(_one_line(error), context)
+        if isinstance(error, _UNREACHABLE):
+            raise ServerUnreachableError(
+                f"store {name} cannot reach its server ({reason}); check that it runs and that its address is right"
+            ) from error
+        raise UsageError(f"store {name} cannot be opened ({reason}); mend the class or its settings") from error
+
+
+async def _make(factory: type, context: StoreContext) -> MemoryStore:
+    opener = getattr(factory, "open", None)
+    made: Any
+    if opener is not None:
+        made = opener(context)
+        if inspect.isawaitable(made):
+            made = await made
+    elif _takes_argument(factory):
+        made = factory(context)
+    else:
+        made = factory()
+    return cast("MemoryStore", made)
+
+
+def _takes_argument(factory: type) -> bool:
+    try:
+        inspect.signature(factory).bind(None)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _load(name: str) -> type:
+    module_name, _, class_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # An installed command has its own folder on the path, not the one the user stands in.
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise UsageError(
+            f"store {name} cannot be imported ({_one_line(error)}); check its name and PYTHONPATH"
+        ) from error
+    factory = getattr(module, class_name, None)
+    if not isinstance(factory, type):
+        what = "has no class" if factory is None else "has something that is no class called"
+        raise UsageError(f"store {name} cannot be used: module {module_name} {what} {class_name!r}")
+    return factory
+
+
+def _check_methods(name: str, factory: type) -> None:
+    # A class that inherits from the protocol without writing a method would acknowledge and do nothing.
+    absent = [
+        method
+        for method in _METHODS
+        if not callable(getattr(factory, method, None)) or getattr(factory, method) is getattr(MemoryStore, method)
+    ]
+    if absent:
+        raise UsageError(f"store {name} lacks {_listed(absent)}; see soak.stores.MemoryStore for what each has to do")
+    not_async = [
+        method for method in _METHODS if not inspect.iscoroutinefunction(inspect.unwrap(getattr(factory, method)))
+    ]
+    if not_async:
+        raise UsageError(f"store {name} must define {_listed(not_async)} with 'async def'")
+
+
+def _listed(methods: list[str]) -> str:
+    return ("method " if len(methods) == 1 else "methods ") + ", ".join(methods)
+
+
+def _spec(name: str, factory: type) -> StoreSpec:
+    needs = getattr(factory, "needs", ())
+    described = getattr(factory, "description", None) or (inspect.getdoc(factory) or "a store of your own")
+    return StoreSpec(name=name, factory=factory, needs=tuple(needs), description=str(described).strip().splitlines()[0])
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _without_secrets(text: str, context: StoreContext) -> str:
+    for url in context.servers.values():
+        try:
+            password = urlsplit(url).password
+        except ValueError:
+            continue
+        for form in {password, unquote(password)} if password else ():
+            text = text.replace(form, "***")
+    return text
