@@ -1,0 +1,1 @@
+"""The ledger: the independent record of what was attempted and what was acknowledged."""

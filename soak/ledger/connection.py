@@ -1,0 +1,71 @@
+"""Reaching the ledger's server. Its library never retries: whether to write again is decided here, knowingly."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, RedisError
+
+from soak.errors import ServerUnreachableError
+
+TIMEOUT_SECONDS = 5.0
+
+
+class Keys(NamedTuple):
+    """Where a run's ledger lives on its server."""
+
+    header: str
+    batches: str
+
+
+def keys_of(run: str) -> Keys:
+    return Keys(header=f"soak:ledger:{run}:header", batches=f"soak:ledger:{run}:batches")
+
+
+class LedgerConnection:
+    """One connection to the ledger of one run."""
+
+    def __init__(self, url: str, run: str, *, read_timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.url = url
+        self.keys = keys_of(run)
+        self.redis = _client(url, read_timeout_seconds)
+
+    async def close(self) -> None:
+        await self.redis.aclose()
+
+
+def _client(url: str, read_timeout_seconds: float) -> Any:
+    # Any: redis-py types one client for bytes and text answers alike; this one answers in bytes.
+    return Redis.from_url(
+        url,
+        socket_timeout=read_timeout_seconds,
+        socket_connect_timeout=TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+        max_connections=4,
+    )
+
+
+@contextlib.asynccontextmanager
+async def reaching(url: str) -> AsyncIterator[Any]:
+    """Lend a client for a moment; what goes wrong on the way becomes one clear line."""
+    redis = _client(url, TIMEOUT_SECONDS)
+    try:
+        yield redis
+    except (RedisError, OSError) as error:
+        raise unreachable(url, error) from error
+    finally:
+        await redis.aclose()
+
+
+def unreachable(url: str, error: Exception) -> ServerUnreachableError:
+    parts = urlsplit(url)
+    where = f"{parts.hostname}:{parts.port or 6379}"
+    if isinstance(error, AuthenticationError):
+        return ServerUnreachableError(f"the ledger at {where} refuses the password; check ledger.url")
+    return ServerUnreachableError(f"the ledger at {where} cannot be reached ({error}); is it running?")

@@ -1,0 +1,206 @@
+"""What the ledger holds: batches of a worker's records, each batch numbered and with a checksum.
+
+A worker is one incarnation of one load process; its batches count 1, 2, 3 ... so that a reader notices a gap
+and drops a batch that was sent twice. Sessions are numbered per worker to keep records small.
+Times are microseconds of CLOCK_MONOTONIC on the worker's host.
+
+What stands around a batch (whose it is, its number, its host's clock) has a seal of its own: a number changed by one
+bit would make the batch pass for a repeated one and be dropped, a changed clock would move every time in it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Annotated
+
+import msgspec
+
+from soak.model.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
+from soak.model.contract import Contract
+
+FORMAT_VERSION = 2
+
+LATENCY_BUCKETS_SECONDS = (
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+)  # fmt: skip
+
+BucketCounts = Annotated[
+    list[int], msgspec.Meta(min_length=len(LATENCY_BUCKETS_SECONDS) + 1, max_length=len(LATENCY_BUCKETS_SECONDS) + 1)
+]
+
+
+class Open(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A session begins. It is written, and acknowledged by the ledger, before anything is sent."""
+
+    number: int
+    session: str
+    store: str
+
+
+class Lease(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The intent to send every message of this writer up to and including this seq."""
+
+    session: int
+    writer: WriterNumber
+    upto: Seq
+
+
+class ForgetIntent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The session is about to be erased."""
+
+    session: int
+    sent: int
+
+
+class ForgetOutcome(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How erasing the session ended."""
+
+    session: int
+    outcome: OutcomeNumber
+    sent: int
+    ended: int
+
+
+class SeenItem(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One element of a suspicious read; `raw` is kept only where it is not the message that was written."""
+
+    session: str
+    writer: int
+    seq: int
+    raw: bytes | None = None
+    problem: str = ""
+
+
+class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A read by a participant that did not look right, with all that is needed to judge it.
+
+    `acked` lists (writer, seq, sent, ended) of what the worker knew as acknowledged when the read was invoked:
+    at least the last `last` of them (all that could be in the read), newest last. `acked_total` counts all.
+    """
+
+    session: int
+    invoked: int
+    returned: int
+    last: int | None
+    items: list[SeenItem]
+    acked: list[tuple[int, int, int, int]]
+    acked_total: int
+    suspicion: str
+
+
+class LatencyTally(msgspec.Struct, array_like=True):
+    """Operations of one kind on one store since the last batch, counted into the shared latency buckets."""
+
+    store: str
+    operation: str
+    counts: BucketCounts
+    sum_seconds: float
+    errors: int
+
+
+class Batch(msgspec.Struct, array_like=True):
+    """All that a worker has to say since its last batch."""
+
+    opens: list[Open] = []
+    leases: list[Lease] = []
+    attempts: list[Attempt] = []
+    forget_intents: list[ForgetIntent] = []
+    forget_outcomes: list[ForgetOutcome] = []
+    closes: list[int] = []
+    observations: list[Observation] = []
+    latencies: list[LatencyTally] = []
+    suppressed_observations: int = 0
+    farewell: bool = False
+    """The worker's last batch: it has drained."""
+
+
+class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault window opens or closes. Written by whoever breaks or restarts servers."""
+
+    fault: str
+    """Identity of the window."""
+    kind: str
+    target: str
+    """The server, by its kind: `redis`, `postgres`."""
+    phase: str
+    """`start` or `end`."""
+    at: int
+    """Microseconds of CLOCK_MONOTONIC."""
+    planned: bool = True
+    telemetry: dict[str, str] = {}
+
+
+class EndOfLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """No worker writes after this; the verifier sweeps everything once more and gives its verdict."""
+
+    at: int
+    reason: str
+
+
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """What anyone who joins a run must know. Secrets are never in it: addresses come without passwords."""
+
+    version: int
+    run: str
+    seed: int
+    namespace: str
+    stores: list[str]
+    contracts: dict[str, Contract]
+    started_wall_seconds: float
+    clock_epsilon_seconds: float = 0.0
+    """How far apart the clocks of hosts that take part may be."""
+    recall_seconds: float = 45.0
+    """How long after its end a session may be recalled by the load; the verifier retires it no sooner."""
+    origins: dict[str, str] = {}
+    """How the contract of each store was obtained: declared, by preset, derived from its server, the store's own."""
+    configurations: dict[str, dict[str, str]] = {}
+    """The effective configuration of each server under test when the run began."""
+    weaker_servers_allowed: bool = False
+    """It was begun although a server as configured cannot keep what is promised."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_batch_decoder = msgspec.msgpack.Decoder(Batch)
+
+
+class BadRecordError(ValueError):
+    """A ledger record is cut, altered or of another version."""
+
+
+def encode_batch(batch: Batch) -> bytes:
+    return _encoder.encode(batch)
+
+
+def seal(*marks: object) -> int:
+    """Return a checksum of what stands around a record's contents."""
+    return zlib.crc32("/".join(map(str, marks)).encode("utf-8", "surrogatepass"))
+
+
+def decode_batch(blob: bytes, crc: int) -> Batch:
+    if zlib.crc32(blob) != crc:
+        raise BadRecordError("checksum does not fit")
+    try:
+        return _batch_decoder.decode(blob)
+    except msgspec.MsgspecError as error:
+        raise BadRecordError(str(error)) from error
+
+
+__all__ = [
+    "FORMAT_VERSION",
+    "LATENCY_BUCKETS_SECONDS",
+    "Attempt",
+    "BadRecordError",
+    "Batch",
+    "EndOfLoad",
+    "FaultPhase",
+    "ForgetIntent",
+    "ForgetOutcome",
+    "LatencyTally",
+    "Lease",
+    "Observation",
+    "Open",
+    "RunHeader",
+    "SeenItem",
+    "decode_batch",
+    "encode_batch",
+]

@@ -1,0 +1,77 @@
+"""The head of a ledger: which run it belongs to, and the records that are about the run as a whole."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Self
+
+import msgspec
+from redis.exceptions import RedisError
+
+from soak.errors import UsageError
+from soak.ledger.connection import LedgerConnection, keys_of, reaching, unreachable
+from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, RunHeader, seal
+
+_CURRENT_KEY = "soak:ledger:current"
+
+
+async def create_run(url: str, header: RunHeader) -> None:
+    """Write the header of a run and make it the one that joins find. Doing it again changes nothing."""
+    async with reaching(url) as redis:
+        await redis.set(keys_of(header.run).header, msgspec.json.encode(header))
+        await redis.set(_CURRENT_KEY, header.run)
+
+
+async def read_header(url: str, run: str | None = None) -> RunHeader:
+    """Return the header of a run; without a name, of the run begun last."""
+    async with reaching(url) as redis:
+        current = await redis.get(_CURRENT_KEY)
+        if current is None:
+            raise UsageError("the ledger holds no run; start one with 'soak run', or point ledger.url at its ledger")
+        name = run or current.decode()
+        raw = await redis.get(keys_of(name).header)
+    if raw is None:
+        raise UsageError(f"the ledger holds run {current.decode()}, not {name}; name that one or use another ledger")
+    return _decode_header(raw)
+
+
+def _decode_header(raw: bytes) -> RunHeader:
+    try:
+        version = msgspec.json.decode(raw, type=dict[str, object]).get("version")
+        if version != FORMAT_VERSION:
+            raise UsageError(
+                f"the ledger is of format {version}, this soak reads format {FORMAT_VERSION}; "
+                "finish that run with the soak that began it, or use an empty ledger"
+            )
+        return msgspec.json.decode(raw, type=RunHeader)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"the ledger's header cannot be read ({error}); use an empty ledger") from error
+
+
+class RunJournal:
+    """Writes what is about the run as a whole: fault windows, and the end of the load."""
+
+    def __init__(self, connection: LedgerConnection) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def connect(cls, url: str, run: str | None = None) -> Self:
+        header = await read_header(url, run)
+        return cls(LedgerConnection(url, header.run))
+
+    async def fault(self, phase: FaultPhase) -> None:
+        await self._write("fault", msgspec.json.encode(phase))
+
+    async def end_of_load(self, end: EndOfLoad) -> None:
+        await self._write("end", msgspec.json.encode(end))
+
+    async def _write(self, kind: str, blob: bytes) -> None:
+        crc = zlib.crc32(blob)
+        fields = {"k": kind, "c": crc, "s": seal(kind, crc), "b": blob}
+        try:
+            await self._connection.redis.xadd(self._connection.keys.batches, fields)
+        except (RedisError, OSError) as error:
+            raise unreachable(self._connection.url, error) from error
+
+    async def close(self) -> None:
+        await self._connection.close()
