@@ -1,0 +1,156 @@
+"""Asking any server what it is configured to and how it fares: one we started, or one that was given.
+
+What a server refuses to tell (managed services deny `CONFIG GET`) is left out, and nothing is put in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from soak.errors import ServerUnreachableError
+from soak.model.telemetry import ServerSample
+
+REDIS_SETTINGS = (
+    "save",
+    "appendonly",
+    "appendfsync",
+    "no-appendfsync-on-rewrite",
+    "maxmemory",
+    "maxmemory-policy",
+)
+POSTGRES_SETTINGS = ("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay")
+
+_REDIS_COUNTERS = (
+    "aof_buffer_length",
+    "aof_current_size",
+    "aof_delayed_fsync",
+    "aof_last_write_status",
+    "aof_pending_bio_fsync",
+    "connected_clients",
+    "evicted_keys",
+    "expired_keys",
+    "loading",
+    "master_link_status",
+    "rdb_changes_since_last_save",
+    "rdb_last_bgsave_status",
+    "rdb_last_bgsave_time_sec",
+    "rdb_last_save_time",
+    "rejected_connections",
+    "role",
+    "run_id",
+    "total_connections_received",
+    "uptime_in_seconds",
+    "used_memory",
+)
+_SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_ROLES = {"master": "primary", "slave": "replica"}
+
+_POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"
+_POSTGRES_COUNTERS_QUERY = """
+with here as (select pg_is_in_recovery() as recovering)
+select recovering::text as pg_is_in_recovery,
+       current_setting('server_version') as server_version,
+       pg_postmaster_start_time()::text as pg_postmaster_start_time,
+       case when not recovering then pg_current_wal_lsn()::text end as pg_current_wal_lsn,
+       case when recovering then pg_last_wal_receive_lsn()::text end as pg_last_wal_receive_lsn,
+       case when recovering then pg_last_wal_replay_lsn()::text end as pg_last_wal_replay_lsn,
+       case when recovering then pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
+            else (select max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) from pg_stat_replication)
+       end::text as replication_lag_bytes,
+       stats.numbackends::text as numbackends,
+       stats.xact_commit::text as xact_commit,
+       stats.xact_rollback::text as xact_rollback,
+       stats.tup_deleted::text as tup_deleted,
+       stats.deadlocks::text as deadlocks
+  from here, pg_stat_database stats
+ where stats.datname = current_database()
+"""
+
+
+async def inspect(kind: str, url: str, *, timeout_seconds: float) -> ServerSample:
+    """Ask one server; raises `ServerUnreachableError` if it gives no answer in time."""
+    ask = _ask_postgres if kind.startswith("postgres") else _ask_redis
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            configuration, telemetry = await ask(url, timeout_seconds)
+    except (*_SILENT, OSError, TimeoutError) as error:
+        raise ServerUnreachableError(
+            f"{kind} does not tell how it is configured ({type(error).__name__}); check that it runs"
+        ) from error
+    return ServerSample(server=kind, at=time.monotonic_ns() // 1000, configuration=configuration, telemetry=telemetry)
+
+
+async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:
+    client = Redis.from_url(
+        url,
+        decode_responses=True,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+    )
+    try:
+        async with client.pipeline(transaction=False) as pipe:
+            pipe.info()
+            for name in REDIS_SETTINGS:
+                pipe.config_get(name)  # one by one: Redis 6.2 takes no list of names
+            answers: list[Any] = await pipe.execute(raise_on_error=False)
+        database = client.connection_pool.connection_kwargs.get("db") or 0
+    finally:
+        with contextlib.suppress(RedisError, OSError):
+            # Shielded: whoever is told to stop while closing would leave the connection open.
+            await asyncio.shield(client.aclose())
+    told: Mapping[str, Any] = answers[0] if isinstance(answers[0], Mapping) else {}
+    configuration = _told_of_configuration(told)
+    for answer in answers[1:]:
+        if isinstance(answer, Mapping):
+            configuration |= {str(name): str(value) for name, value in answer.items()}
+    telemetry = {name: str(told[name]) for name in _REDIS_COUNTERS if name in told}
+    if told:
+        keyspace = told.get(f"db{database}")
+        telemetry["keys"] = str(keyspace.get("keys", 0) if isinstance(keyspace, Mapping) else 0)
+        telemetry["version"] = str(told.get("valkey_version") or told.get("redis_version") or "unknown")
+    return configuration, telemetry
+
+
+def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
+    """Return what `INFO` says of the configuration, for servers that answer no `CONFIG GET`."""
+    known: dict[str, str] = {}
+    if "aof_enabled" in told:
+        known["appendonly"] = "yes" if str(told["aof_enabled"]) == "1" else "no"
+    if "maxmemory" in told:
+        known["maxmemory"] = str(told["maxmemory"])
+    if "maxmemory_policy" in told:
+        known["maxmemory-policy"] = str(told["maxmemory_policy"])
+    if str(told.get("role")) in _ROLES:
+        known["role"] = _ROLES[str(told["role"])]
+    return known
+
+
+async def _ask_postgres(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:
+    connection = await asyncpg.connect(
+        url,
+        timeout=timeout_seconds,
+        command_timeout=timeout_seconds,
+        statement_cache_size=0,  # a pooler in between knows no prepared statement of ours
+        server_settings={"application_name": "soak inspect"},
+    )
+    try:
+        settings = await connection.fetch(_POSTGRES_SETTINGS_QUERY, list(POSTGRES_SETTINGS))
+        counters = await connection.fetchrow(_POSTGRES_COUNTERS_QUERY)
+    finally:
+        connection.terminate()
+    configuration = {str(row["name"]): str(row["value"]) for row in settings}
+    telemetry = {name: str(value) for name, value in (counters or {}).items() if value is not None}
+    if "pg_is_in_recovery" in telemetry:
+        configuration["role"] = "replica" if telemetry["pg_is_in_recovery"] == "true" else "primary"
+    return configuration, telemetry
