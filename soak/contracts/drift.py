@@ -1,0 +1,89 @@
+"""Configuration that changes while a soak runs: what differs from the beginning, and what is no longer kept for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from soak.contracts.given import WATCHED_SETTINGS, keeper_of, what_is_given
+from soak.contracts.mismatch import Mismatch, find_mismatches
+from soak.model.contract import Contract
+from soak.model.telemetry import ServerSample
+
+
+class ServerRecord(msgspec.Struct):
+    """How one server was configured when the run began, and what differs from that now."""
+
+    baseline: dict[str, str] = {}
+    drifted: dict[str, str] = {}
+    """By setting, the value it has now."""
+    drifts: int = 0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a server while the soak ran, and was no fault of ours."""
+
+    at_wall_seconds: float
+    server: str
+    setting: str
+    before: str
+    now: str
+    text: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that went away from what it was at the beginning, or came back to it."""
+
+    setting: str
+    before: str
+    now: str
+    is_over: bool
+
+
+def differences(record: ServerRecord, sample: ServerSample) -> dict[str, str]:
+    """Return the settings that are not as they were at the beginning; what is not told is not a difference."""
+    return {
+        setting: sample.configuration[setting]
+        for setting in WATCHED_SETTINGS.get(sample.server, ())
+        if setting in sample.configuration
+        and setting in record.baseline
+        and sample.configuration[setting] != record.baseline[setting]
+    }
+
+
+def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[Change]:
+    """Bring the record up to date, and return what changed.
+
+    A difference counts when the sample before showed it, too: one sample may have come in between two commands.
+    """
+    found = differences(record, sample)
+    changes = [
+        Change(setting=setting, before=record.drifted.get(setting, record.baseline[setting]), now=now, is_over=False)
+        for setting, now in found.items()
+        if confirmed.get(setting) == now and record.drifted.get(setting) != now
+    ]
+    changes += [
+        Change(setting=setting, before=before, now=record.baseline[setting], is_over=True)
+        for setting, before in record.drifted.items()
+        if setting not in found and setting in sample.configuration
+    ]
+    for change in changes:
+        if change.is_over:
+            del record.drifted[change.setting]
+        else:
+            record.drifted[change.setting] = change.now
+            record.drifts += 1
+    return changes
+
+
+def unsupported(
+    contracts: Mapping[str, Contract], needs: Mapping[str, tuple[str, ...]], samples: Mapping[str, ServerSample]
+) -> list[Mismatch]:
+    """Return what the stores promise and their servers, as they said last, cannot keep."""
+    return [
+        mismatch
+        for store, contract in contracts.items()
+        if (server := keeper_of(needs.get(store, ()))) is not None and server in samples
+        for mismatch in find_mismatches(store, contract, what_is_given(samples[server]))
+    ]
