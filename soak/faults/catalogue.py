@@ -1,0 +1,33 @@
+"""All faults by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.crash import Crash
+from soak.faults.dropped_reply import DroppedReply
+from soak.faults.eviction import Eviction
+from soak.faults.outage import Outage
+from soak.faults.pause import Pause
+from soak.faults.power_cut import PowerCut
+from soak.faults.replica_lag import ReplicaLag
+from soak.faults.restart import Restart
+from soak.faults.wiped_volume import WipedVolume
+
+if TYPE_CHECKING:
+    from soak.faults.fault import Fault
+
+ALL: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Restart(),
+        Crash(),
+        PowerCut(),
+        Pause(),
+        Outage(),
+        DroppedReply(),
+        ReplicaLag(),
+        Eviction(),
+        WipedVolume(),
+    )
+}

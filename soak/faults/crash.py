@@ -1,0 +1,27 @@
+"""The server's processes are killed at one moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class Crash(Fault):
+    """SIGKILL of the whole tree. The page cache survives, so this says nothing about what was synced."""
+
+    name = "crash"
+    kind = "crash"
+    description = (
+        "All processes of the server are killed; what it had not yet handed to the kernel, or to no file, is lost."
+    )
+    targets = ("redis", "postgres", "postgres-replica")
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].kill()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()

@@ -1,0 +1,38 @@
+"""The server applies a write and its answer never arrives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.networked import NetworkFault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+ONE_IN_DEFAULT = 4
+
+
+class DroppedReply(NetworkFault):
+    """The acknowledgement of a write is lost, and its connection cut.
+
+    A client that takes this for a failure and sends the write again stores it twice.
+    """
+
+    name = "dropped_reply"
+    kind = "dropped_reply"
+    description = (
+        "Some writes are applied but their replies are lost and their connections cut; "
+        "nothing may be lost, and nothing stored twice."
+    )
+
+    def __init__(self, one_in: int = ONE_IN_DEFAULT) -> None:
+        """Lose one in so many replies, evenly: a client that tries again gets through."""
+        self.one_in = one_in
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        self.proxy(bed, target).drop_replies(self.one_in)
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        proxy = bed.servers[target].proxy
+        if proxy is not None:
+            proxy.drop_replies(0)

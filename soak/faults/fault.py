@@ -1,0 +1,43 @@
+"""What every fault can do: say whether it is possible here, happen, and be healed."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, ClassVar
+
+from soak.errors import UsageError
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class FaultUnavailableError(UsageError):
+    """A fault was asked for that is not possible on this testbed."""
+
+
+class Fault(abc.ABC):
+    """One thing that goes wrong with one server."""
+
+    name: ClassVar[str]
+    kind: ClassVar[str]
+    """What the ledger calls it, and so what it may excuse: see `soak.model.faults`."""
+    description: ClassVar[str]
+    """One plain sentence: what happens to the server, and what may rightly be lost."""
+    targets: ClassVar[tuple[str, ...]]
+    """The kinds of servers it can happen to. Never the ledger."""
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        """Return why it cannot happen to this server here; None if it can."""
+        if target not in self.targets:
+            return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
+        if target not in bed.servers:
+            return f"no {target} server was started here"
+        return None
+
+    @abc.abstractmethod
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        """Let it happen."""
+
+    @abc.abstractmethod
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        """End it and return when the server serves as before; nothing if it has been healed, or never happened."""

@@ -1,0 +1,27 @@
+"""The server stands still with its connections open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class Pause(Fault):
+    """SIGSTOP of the whole tree: a long garbage collection, a live migration, a host that swaps."""
+
+    name = "pause"
+    kind = "pause"
+    description = (
+        "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."
+    )
+    targets = ("redis", "postgres", "postgres-replica")
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].pause()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].resume()

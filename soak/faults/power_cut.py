@@ -1,0 +1,31 @@
+"""The machine under the server loses its power."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class PowerCut(Fault):
+    """All processes end and with them the page cache: only what the server has synced is there afterwards."""
+
+    name = "power_cut"
+    kind = "power_cut"
+    description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
+    targets = ("redis", "postgres", "postgres-replica")
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and bed.servers[target].power is None:
+            return bed.no_power_cuts
+        return reason
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].cut_power()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()

@@ -1,0 +1,25 @@
+"""The server is stopped by its operator, and started again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class Restart(Fault):
+    """A clean stop: a server that persists anything persists everything now."""
+
+    name = "restart"
+    kind = "restart"
+    description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
+    targets = ("redis", "postgres", "postgres-replica")
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].stop_cleanly()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()

@@ -1,0 +1,88 @@
+"""One fault from its beginning to its end, with both in the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from soak.errors import ServerUnreachableError, SoakError
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.ledger.records import FaultPhase
+
+if TYPE_CHECKING:
+    from soak.ledger.run import RunJournal
+    from soak.testbed.local import LocalTestbed
+
+HEAL_TRIES_MAX = 3
+LEDGER_SECONDS_MAX = 60.0
+_AGAIN_SECONDS = 0.5
+
+
+class Injected(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that has been and is over. Times are microseconds of CLOCK_MONOTONIC."""
+
+    fault: str
+    """Identity of its window in the ledger."""
+    name: str
+    target: str
+    started: int
+    ended: int
+
+
+async def during(fault: Fault, bed: LocalTestbed, target: str, journal: RunJournal, hold_seconds: float) -> Injected:
+    """Let a fault happen, wait, and heal it; it is healed whatever happens in between, also when cancelled.
+
+    The ledger has the window's start before anything happens and its end after all is well again. Where healing
+    fails there is no end: what is read from such a server proves nothing.
+    """
+    reason = fault.unavailable(bed, target)
+    if reason is not None:
+        raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
+    telemetry = await _telemetry(bed, target)
+    started = time.monotonic_ns() // 1000
+    identity = f"{fault.kind}-{target}-{started}"
+    start = FaultPhase(fault=identity, kind=fault.kind, target=target, phase="start", at=started, telemetry=telemetry)
+    await _write(journal, start)
+    try:
+        await fault.inject(bed, target)
+        await asyncio.sleep(hold_seconds)
+    finally:
+        ended = await _heal(fault, bed, target)
+        end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(bed, target))
+        await _write(journal, end)
+    return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
+
+
+async def _heal(fault: Fault, bed: LocalTestbed, target: str) -> int:
+    for attempt in range(1, HEAL_TRIES_MAX + 1):
+        try:
+            await fault.heal(bed, target)
+        except SoakError:
+            if attempt == HEAL_TRIES_MAX:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+        else:
+            break
+    return time.monotonic_ns() // 1000
+
+
+async def _telemetry(bed: LocalTestbed, target: str) -> dict[str, str]:
+    # A server that does not answer just now is no reason not to break or heal it.
+    try:
+        return await bed.telemetry(target)
+    except ServerUnreachableError:
+        return {}
+
+
+async def _write(journal: RunJournal, phase: FaultPhase) -> None:
+    deadline = time.monotonic() + LEDGER_SECONDS_MAX
+    while True:
+        try:
+            return await journal.fault(phase)
+        except SoakError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)

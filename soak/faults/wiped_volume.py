@@ -1,0 +1,33 @@
+"""The server comes back without its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class WipedVolume(Fault):
+    """The volume is not there after a restart: never mounted, re-created, or cleaned by a job."""
+
+    name = "wiped_volume"
+    kind = "wiped_volume"
+    description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
+    targets = ("redis", "postgres")
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and target == "postgres" and "postgres-replica" in bed.servers:
+            return "a replica streams from this server and could not follow a new one"
+        return reason
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        server = bed.servers[target]
+        await server.kill()
+        await server.wipe()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()
