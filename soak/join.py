@@ -1,0 +1,71 @@
+"""What a process must know to take part in a run, and how it finds a run on this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from soak.errors import UsageError
+from soak.ledger.records import RunHeader
+from soak.stores.protocol import StoreContext
+
+FILE_NAME = "run.json"
+
+
+class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The run, its ledger and its servers. Addresses may hold passwords: the file is for its owner only."""
+
+    header: RunHeader
+    ledger_url: str
+    servers: dict[str, str]
+    """Address by kind: redis, postgres, postgres-replica."""
+    timeout_seconds: float
+    connections_max: int
+    ttl_seconds: float | None
+    daemon_pid: int = 0
+    """0: the daemon is on another machine, or there is none."""
+    daemon_started_wall_seconds: float = 0.0
+    http_address: str = ""
+
+    def store_context(self) -> StoreContext:
+        return StoreContext(
+            servers=self.servers,
+            namespace=self.header.namespace,
+            timeout_seconds=self.timeout_seconds,
+            connections_max=self.connections_max,
+            ttl_seconds=self.ttl_seconds,
+        )
+
+
+def publish(data_dir: Path, info: JoinInfo) -> None:
+    """Write the join file in one step, readable by its owner only."""
+    descriptor, temporary = tempfile.mkstemp(dir=data_dir, prefix=".run-")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(info))
+    Path(temporary).replace(data_dir / FILE_NAME)
+
+
+def find(data_dir: Path) -> JoinInfo | None:
+    """Return the run whose daemon is alive in this folder, if there is one."""
+    try:
+        info = msgspec.json.decode((data_dir / FILE_NAME).read_bytes(), type=JoinInfo)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(
+            f"{data_dir / FILE_NAME} cannot be read ({error}); remove it or name another data folder"
+        ) from error
+    return info if _is_alive(info) else None
+
+
+def _is_alive(info: JoinInfo) -> bool:
+    # A pid alone proves nothing: it may have been given to another process since.
+    try:
+        started = psutil.Process(info.daemon_pid).create_time()
+    except psutil.Error:
+        return False
+    return abs(started - info.daemon_started_wall_seconds) < 5.0

@@ -1,0 +1,176 @@
+"""One simulated chat participant. Runs wholly on the loop, so that a turn crosses the bridge once.
+
+The life of an append: its seq is covered by a lease that the ledger has acknowledged; it is sent once; the moment
+the store answers, or does not, the outcome goes into the ledger's next batch. Whatever happens to the greenlet
+that waits for the turn, the outcome is written: a cancelled append is `unknown`, and the writer goes on with the
+next seq.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic_ns
+from typing import cast
+
+from soak.load.conversation import Conversation
+from soak.load.lobby import Lobby
+from soak.load.performed import SUSPICIONS, OperationFailedError, Performed, failure_of
+from soak.load.reading import Expectation, Read, Suspicion, observation, suspicion, suspicion_after_forget
+from soak.model.message import Stored
+from soak.model.outcome import NotApplied, Outcome
+
+MESSAGES_PER_TURN = 2
+"""What is asked and what is answered: an application reads the context once for both."""
+
+
+class Participant:
+    """Takes turns in one session after another."""
+
+    __slots__ = ("_conversation", "_has_left", "_lobby", "_writer")
+
+    def __init__(self, lobby: Lobby) -> None:
+        self._lobby = lobby
+        self._conversation: Conversation | None = None
+        self._writer = 0
+        self._has_left = False
+
+    async def turn(self) -> list[Performed]:
+        """Read the context, say something and get an answer, and sometimes more; return what there is to report."""
+        lobby = self._lobby
+        conversation = self._conversation
+        if conversation is None or conversation.has_ended:
+            conversation = await self._move_on()
+        performed: list[Performed] = []
+        conversation.turns_under_way += 1
+        try:
+            plan, draw = lobby.plan, lobby.random.random
+            if draw() < plan.recall_share and (ended := lobby.ended_session()) is not None:
+                performed.append(await self._read(ended, "recall", None))
+            performed.append(await self._read(conversation, "history", plan.context_messages))
+            for _ in range(MESSAGES_PER_TURN):
+                if conversation.has_ended:
+                    break
+                performed.append(await self._append(conversation))
+            if draw() < plan.reread_share and not conversation.has_ended:
+                performed.append(await self._read(conversation, "history", plan.context_messages))
+            if conversation.is_complete and not conversation.has_ended:
+                conversation.has_ended = True
+                if conversation.ends_forgotten:
+                    await self._forget(conversation, performed)
+        finally:
+            conversation.turns_under_way -= 1
+            if conversation.has_ended:
+                lobby.retire_if_over(conversation)
+        return performed
+
+    @property
+    def phase(self) -> float | None:
+        """Where in the common beat the writers of its session meet, from 0 to 1; None if it is alone in it."""
+        conversation = self._conversation
+        if conversation is None or conversation.writers == 1:
+            return None
+        # The golden ratio spreads the sessions evenly over the beat.
+        return conversation.number * 0.618034 % 1.0
+
+    def leave(self) -> None:
+        """Go, and leave the session to those who stay."""
+        self._has_left = True
+        if self._conversation is not None:
+            self._lobby.leave(self._conversation)
+            self._conversation = None
+
+    async def _move_on(self) -> Conversation:
+        if self._conversation is not None:
+            self._lobby.leave(self._conversation)
+            self._conversation = None
+        conversation, self._writer = await self._lobby.take_seat()
+        if self._has_left:
+            self._lobby.leave(conversation)
+            raise asyncio.CancelledError
+        self._conversation = conversation
+        return conversation
+
+    async def _append(self, conversation: Conversation) -> Performed:
+        lobby, writer = self._lobby, self._writer
+        if lobby.needs_lease(conversation, writer):
+            await lobby.lease_next(conversation, writer)
+        ledger = lobby.ledger
+        if ledger.stalled:
+            await ledger.ready()
+        store = conversation.store
+        message = lobby.author.write(conversation.session, writer, conversation.sent[writer] + 1)
+        outcome, failure = Outcome.UNKNOWN, None
+        seq = conversation.begin(writer)
+        sent = monotonic_ns() // 1000
+        try:
+            await lobby.deadlines.bounded(lobby.stores[store].memory.append(conversation.session, message))
+            outcome = Outcome.OK
+        except NotApplied as error:
+            outcome, failure = Outcome.FAILED, failure_of(error)
+        except Exception as error:  # noqa: BLE001  whatever a store raises: the write may have happened
+            failure = failure_of(error)
+        finally:
+            ended = monotonic_ns() // 1000
+            ledger.attempted(conversation.number, writer, seq, outcome, sent, ended)
+            conversation.end(writer, seq, outcome, sent, ended, hash(message))
+        return self._report("append", store, ended - sent, failure)
+
+    async def _read(self, conversation: Conversation, operation: str, last: int | None) -> Performed:
+        lobby, store = self._lobby, conversation.store
+        memory, expectation = lobby.stores[store]
+        acked_total = conversation.acked_total
+        invoked = monotonic_ns() // 1000
+        try:
+            items = await lobby.deadlines.bounded(memory.history(conversation.session, last))
+        except Exception as error:  # noqa: BLE001  a store that cannot be read is unavailable, which is measured
+            took = monotonic_ns() // 1000 - invoked
+            return self._report(operation, store, took, failure_of(error))
+        returned = monotonic_ns() // 1000
+        suspected: Suspicion | None = None
+        if not isinstance(items, list | tuple):
+            items = [cast("Stored", items)]  # a plug-in may return anything
+        if conversation.forget_sent is None:
+            read = Read(items, last, invoked, returned, acked_total)
+            suspected = suspicion(conversation, read, lobby.author, expectation)
+        elif _must_be_forgotten(conversation, invoked, expectation):
+            read = Read(items, last, invoked, returned, acked_total)
+            suspected = suspicion_after_forget(conversation, read, lobby.author)
+        else:
+            return self._report(operation, store, returned - invoked, None)
+        if suspected is None:
+            return self._report(operation, store, returned - invoked, None)
+        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author))
+        lobby.ledger.latency(store, operation, (returned - invoked) / 1e6, False)  # noqa: FBT003
+        return Performed(operation, store, (returned - invoked) / 1e3, SUSPICIONS[suspected])
+
+    async def _forget(self, conversation: Conversation, performed: list[Performed]) -> None:
+        lobby, ledger, store = self._lobby, self._lobby.ledger, conversation.store
+        conversation.forget_sent = monotonic_ns() // 1000
+        await ledger.intend_forget(conversation.number, conversation.forget_sent)
+        outcome, failure = Outcome.UNKNOWN, None
+        sent = conversation.forget_sent = monotonic_ns() // 1000
+        try:
+            await lobby.deadlines.bounded(lobby.stores[store].memory.forget(conversation.session))
+            outcome = Outcome.OK
+        except NotApplied as error:
+            outcome, failure = Outcome.FAILED, failure_of(error)
+        except Exception as error:  # noqa: BLE001  whatever a store raises: it may be gone or not
+            failure = failure_of(error)
+        finally:
+            ended = monotonic_ns() // 1000
+            ledger.forgot(conversation.number, outcome, sent, ended)
+        performed.append(self._report("forget", store, ended - sent, failure))
+        if outcome is Outcome.OK:
+            conversation.forget_ended = ended
+            if lobby.random.random() < lobby.plan.reread_share:
+                performed.append(await self._read(conversation, "recall", None))
+
+    def _report(self, operation: str, store: str, took_us: int, failure: OperationFailedError | None) -> Performed:
+        self._lobby.ledger.latency(store, operation, took_us / 1e6, failure is not None)
+        return Performed(operation, store, took_us / 1e3, failure)
+
+
+def _must_be_forgotten(conversation: Conversation, invoked: int, expectation: Expectation) -> bool:
+    """Whether a read may no longer show the session; one that may be stale may, for as long as that is allowed."""
+    ended, staleness = conversation.forget_ended, expectation.staleness_us
+    return ended is not None and staleness is not None and ended + staleness <= invoked
