@@ -1,0 +1,1 @@
+"""The sidecar: follows the ledger, reads the stores, judges, confirms, and keeps the evidence."""

@@ -1,0 +1,363 @@
+"""The live canary: spoils a session of the verifier's own, and sees to it that the alarm rings.
+
+The life of a canary: a few messages are written to a session of its own through the store's own interface, and the
+session is put into the lane like any other. The ordinary rounds must find it right (the control). Then it is spoiled
+behind the ledger's back, and the ordinary rounds must report it, as what it is, within the deadline; the reporter
+leaves that with the `Rings` in place of counting it. Then the session is removed.
+
+How it ends: `detected`; `missed`, when the spoiled session stands there for all to read and nobody has said so;
+`early`, when it was reported before anybody had spoiled it, which speaks against the store or against the alarm; or
+it was disturbed, by a fault or a store that gave no answer, proves nothing, and is tried again.
+
+The deadline runs only while the store and the ledger answer and no fault is under way. Nothing of it is saved or
+counted with the run's own messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from soak.model.attempt import Attempt
+from soak.model.book import SessionBook
+from soak.model.contract import Order
+from soak.model.message import Message
+from soak.model.outcome import Outcome
+from soak.model.spoiling import Spoil, accused, length_for, spoiled, spoils_for
+from soak.model.text import Author
+from soak.settings import VerifierSettings
+from soak.tasks import heed_cancellation
+from soak.verifier.canary_numbers import CanaryNumbers
+from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.state import State
+from soak.verifier.tally import StoreTally
+from soak.verifier.watched import Watched
+
+_log = structlog.get_logger()
+
+WORKER = "canary"
+INVENTED_SEQ = 1_000_000
+"""Far beyond what was ever leased."""
+
+TICK_SECONDS = 0.05
+PROBE_SECONDS = 1.0
+"""How often the store is asked whether it answers at all."""
+TICK_COUNTED_SECONDS_MAX = 0.5
+"""A longer pause of this process is not held against the alarm."""
+RETRY_SECONDS_FIRST = 0.5
+RETRY_SECONDS_MAX = 5.0
+LIFE_DEADLINES = 3.0
+"""What is written must last for so many deadlines, else only what no expiry excuses is done to it."""
+LATE_SECONDS_MAX = 5.0
+"""How long an append may take to be shown by a store that promises no time."""
+TIDY_SECONDS_MAX = 2.0
+
+Names = list[str]
+_Answer = TypeVar("_Answer")
+
+
+class Ending(enum.Enum):
+    """How a canary ended."""
+
+    DETECTED = "detected"
+    MISSED = "missed"
+    EARLY = "early"
+    DISTURBED = "disturbed"
+
+
+class Canary:
+    """Keeps one canary after the other on one store."""
+
+    def __init__(
+        self,
+        examiner: Examiner,
+        state: State,
+        author: Author,
+        settings: VerifierSettings,
+        numbers: CanaryNumbers,
+        *,
+        is_listening: Callable[[], bool],
+        timeout_seconds: float,
+    ) -> None:
+        self.name = examiner.name
+        self._examiner = examiner
+        self._store = examiner.store
+        self._state = state
+        self._lane = state.lanes[examiner.name]
+        self._author = author
+        self._interval = settings.canary
+        self._numbers = numbers
+        self._is_listening = is_listening
+        self._timeout = timeout_seconds
+        contract = examiner.rules.contract
+        late = LATE_SECONDS_MAX if contract.staleness_us is None else contract.staleness_us / 1e6
+        self._shown_late_seconds = late
+        self._deadline = settings.canary_deadline + settings.settle + settings.hot_interval + late
+        life = None if contract.ttl_seconds is None else contract.ttl_seconds - settings.ttl_epsilon
+        has_primary = getattr(self._store, "primary_history", None) is not None
+        self._ways = spoils_for(
+            contract,
+            lasting=life is None or life > LIFE_DEADLINES * self._deadline,
+            absence_is_confirmed=has_primary or contract.staleness_us is not None,
+        )
+        self._probe_seconds = min(PROBE_SECONDS, (contract.ttl_seconds or PROBE_SECONDS) / 3)
+        self._ending = asyncio.Event()
+        self._over = asyncio.Event()
+
+    # -- one after the other --
+
+    async def run(self) -> None:
+        """Keep canaries until told to finish."""
+        pause = RETRY_SECONDS_FIRST
+        while not self._is_enough():
+            ending = await self._keep_one()
+            heed_cancellation()
+            if ending is Ending.DISTURBED:
+                wait, pause = pause, min(pause * 2, RETRY_SECONDS_MAX)
+            else:
+                wait, pause = self._interval, RETRY_SECONDS_FIRST
+            await self._wait(wait)
+        self._over.set()
+
+    async def finish(self, deadline: float) -> None:
+        """Let the one that is under way end; if none has come to an end yet, wait for one, until the deadline."""
+        self._ending.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(TimeoutError):  # a store that is away keeps them; cleaning up takes them
+            async with asyncio.timeout(TIDY_SECONDS_MAX):
+                await self._remove_left()
+
+    def session_of(self, number: int) -> str:
+        header = self._state.header
+        return f"canary-{header.run}-{header.stores.index(self.name)}-{number}-chat"
+
+    def _tally(self) -> StoreTally:
+        return self._state.tally.stores[self.name]
+
+    def _is_enough(self) -> bool:
+        return self._ending.is_set() and any(self._tally().canaries.values())
+
+    async def _wait(self, seconds: float) -> None:
+        if self._ending.is_set():
+            await asyncio.sleep(min(seconds, RETRY_SECONDS_FIRST))
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ending.wait(), seconds)
+
+    async def _keep_one(self) -> Ending:
+        """Bring one canary from its first message to its end, and count how it ended."""
+        if not self._is_calm(now_us()) or not await self._remove_left():
+            return Ending.DISTURBED
+        number = self._numbers.take(self.name)
+        try:
+            ending, why = await self._live(self.session_of(number), number)
+        except Exception as error:  # noqa: BLE001  a user's store may raise anything: it gave no answer
+            ending, why = Ending.DISTURBED, str(error)
+        await self._remove_left()
+        tally = self._tally()
+        if ending is Ending.DISTURBED:
+            _log.debug("canary disturbed", store=self.name, number=number, why=why)
+            return ending
+        tally.canaries[ending.value] += 1
+        if ending is Ending.DETECTED:
+            tally.canary_detected_wall_seconds = time.time()
+            _log.info("canary detected", store=self.name, number=number, spoiled=why)
+        else:
+            _log.error(f"canary {ending.value}", store=self.name, number=number, what=why)
+        return ending
+
+    async def _remove_left(self) -> bool:
+        """Remove the sessions of canaries that are over; returns False if the store gave no answer."""
+        for number in self._numbers.left(self.name):
+            try:
+                await self._call(self._store.forget(self.session_of(number)))
+            except Exception as error:  # noqa: BLE001  a user's store may raise anything
+                _log.debug("canary session not removed yet", store=self.name, number=number, error=str(error))
+                return False
+            self._numbers.removed(self.name, number)
+        return True
+
+    # -- the life of one --
+
+    async def _live(self, session: str, number: int) -> tuple[Ending, str]:
+        begun = now_us()
+        written = [self._author.write(session, 0, seq + 1) for seq in range(length_for(self._examiner.rules.contract))]
+        watched = await self._write(session, number, written)
+        self._state.canary.listen(watched)
+        self._state.watch(watched, now_us())
+        watched.hot = True
+        self._lane.hot[watched] = None
+        try:
+            ending = await self._test(watched, written, begun)
+            await self._until_quiet(watched)
+            return ending
+        finally:
+            self._state.let_go(watched)
+            self._state.canary.stop_listening(watched)
+
+    async def _write(self, session: str, number: int, written: list[Message]) -> Watched:
+        """Write the messages and keep a book of them, as the ledger would have it."""
+        book = SessionBook(session, self.name)
+        book.lease(0, len(written))
+        # A number is used once, unless the disk would not have it: then what is left of an earlier one goes first.
+        await self._call(self._store.forget(session))
+        attempts = []
+        for message in written:
+            sent = now_us()
+            await self._call(self._store.append(session, message))
+            attempts.append(Attempt(number, 0, message.seq, int(Outcome.OK), sent, max(now_us(), sent + 1)))
+        for attempt in attempts:
+            if self._examiner.rules.contract.ttl_seconds is not None:
+                book.extend_span(attempt)
+            book.acknowledge(attempt)
+        return Watched(book, WORKER, number, canary=True)
+
+    async def _test(self, watched: Watched, written: list[Message], begun: int) -> tuple[Ending, str]:
+        heard = self._state.canary.heard
+        judged = await self._patiently(watched, begun, lambda: bool(heard(watched)) or _is_clean(watched, begun))
+        if judged is None:
+            return Ending.DISTURBED, "a fault"
+        if heard(watched):
+            ring = heard(watched)[0]
+            return Ending.EARLY, f"{ring.kind.value} {ring.message} was reported before anything was spoiled"
+        names = [str(message.name) for message in written]
+        if not judged:
+            is_there = await self._reads(watched, names)
+            return (Ending.MISSED if is_there else Ending.DISTURBED), "the session was not read and judged"
+        invented = self._author.write(watched.book.session, 0, INVENTED_SEQ)
+        way = await self._spoil(watched, written, invented)
+        if way is None:
+            return Ending.DISTURBED, "the store does not let itself be spoiled"
+        return await self._listen(watched, written, invented, way, begun)
+
+    async def _listen(
+        self, watched: Watched, written: list[Message], invented: Message, way: Spoil, begun: int
+    ) -> tuple[Ending, str]:
+        named = accused(written, way, invented)
+
+        def has_rung() -> bool:
+            heard = self._state.canary.heard(watched)
+            return any(ring.kind in way.kinds and ring.message in named for ring in heard)
+
+        rang = await self._patiently(watched, begun, has_rung, keep=invented if way is Spoil.INVENTED else None)
+        if rang is None:
+            return Ending.DISTURBED, "a fault"
+        if rang:
+            return Ending.DETECTED, way.value
+        # Only what stands there for all to read can have been overlooked.
+        names = [str(message.name) for message in spoiled(written, way, invented)]
+        stands = await self._reads(watched, names, only_last=way is Spoil.INVENTED)
+        return (Ending.MISSED if stands else Ending.DISTURBED), f"a message was {way.value} and nobody reported it"
+
+    # -- spoiling --
+
+    async def _spoil(self, watched: Watched, written: list[Message], invented: Message) -> Spoil | None:
+        """Spoil the session in the way whose turn it is, or else in the next that this store lets happen."""
+        await self._until_quiet(watched)
+        watched.busy = True  # nobody is to read it half done
+        try:
+            turn = sum(self._tally().canaries.values())
+            ways = [self._ways[(turn + step) % len(self._ways)] for step in range(len(self._ways))]
+            for way in ways:
+                if await self._apply(watched, written, invented, way):
+                    return way
+            return None
+        finally:
+            watched.busy = False
+            self._lane.plan_visit(watched, now_us())
+
+    async def _apply(self, watched: Watched, written: list[Message], invented: Message, way: Spoil) -> bool:
+        """Spoil the session; returns whether a read shows it so: a store may know a message when it comes twice."""
+        session = watched.book.session
+        messages = spoiled(written, way, invented)
+        if way in {Spoil.REMOVED, Spoil.SWAPPED}:
+            await self._call(self._store.forget(session))
+            rest = messages
+        else:
+            rest = messages[len(written) :]
+        for message in rest:
+            await self._call(self._store.append(session, message))
+        names = [str(message.name) for message in messages]
+        deadline = time.monotonic() + self._shown_late_seconds
+        while not (shown := await self._reads(watched, names, only_last=way is Spoil.INVENTED)):
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(TICK_SECONDS)
+        return shown
+
+    async def _reads(self, watched: Watched, names: Names, *, only_last: bool = False) -> bool:
+        """Whether the session reads like this now, or at least holds the last of these."""
+        items = await self._call(self._store.history(watched.book.session))
+        if not isinstance(items, list | tuple):
+            return False
+        there = [str(item.name) for item in items if isinstance(item, Message)]
+        if only_last:
+            return names[-1] in there
+        if self._examiner.rules.contract.order is Order.NONE:
+            return sorted(there) == sorted(names)
+        return there == names
+
+    # -- waiting --
+
+    async def _patiently(
+        self, watched: Watched, begun: int, is_done: Callable[[], bool], *, keep: Message | None = None
+    ) -> bool | None:
+        """Wait until it is done; False if the deadline is over, None if a fault came in between.
+
+        Only time counts in which the store and the ledger answer. What is to be kept is written again if it expires.
+        """
+        waited = 0.0
+        answers, probed = True, time.monotonic()
+        while not is_done():
+            if not self._is_calm(begun):
+                return None
+            if waited >= self._deadline:
+                return False
+            before = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+            if time.monotonic() - probed >= self._probe_seconds:
+                answers, probed = await self._answers(watched, keep), time.monotonic()
+            elif answers and self._is_listening():
+                waited += min(time.monotonic() - before, TICK_COUNTED_SECONDS_MAX)
+        return None if not self._is_calm(begun) else True
+
+    async def _answers(self, watched: Watched, keep: Message | None) -> bool:
+        """Whether the store gives an answer."""
+        try:
+            items: Sequence[object] = await self._call(self._store.history(watched.book.session))
+            if keep is not None and keep not in (items or ()):
+                await self._call(self._store.append(watched.book.session, keep))
+                self._lane.plan_visit(watched, now_us())
+        except Exception:  # noqa: BLE001  a user's store may raise anything
+            return False
+        return True
+
+    async def _until_quiet(self, watched: Watched) -> None:
+        """Wait until nobody is reading the session; every read has its own time limit."""
+        while watched.busy:  # noqa: ASYNC110  it is rare, and short
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _is_calm(self, begun: int) -> bool:
+        """Whether no fault is under way, none has been since, and what earlier ones took has been looked for."""
+        for window in self._state.faults.values():
+            if window.target not in self._examiner.targets:
+                continue
+            if window.ended is None or window.ended >= begun or not self._state.is_swept(window):
+                return False
+        return True
+
+    async def _call(self, answer: Awaitable[_Answer]) -> _Answer:
+        async with asyncio.timeout(self._timeout):
+            return await answer
+
+
+def _is_clean(watched: Watched, begun: int) -> bool:
+    """Whether the session has been read whole and judged, and nothing is left to be said about it."""
+    return watched.last_whole >= begun and not watched.suspicions and not watched.book.pending and not watched.busy

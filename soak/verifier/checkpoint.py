@@ -1,0 +1,178 @@
+"""Saving all that is known, in one step, and taking it up again after a kill."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from soak.errors import UsageError
+from soak.ledger.records import EndOfLoad, Observation
+from soak.model.book import NO_ATTEMPTS, NOTHING
+from soak.model.faults import FaultWindow
+from soak.verifier.state import State, Worker
+from soak.verifier.tally import StoreTally, Tally
+from soak.verifier.watched import Counted, Watched
+
+VERSION = 2
+FILE_NAME = "checkpoint.mpk"
+_SEAL = struct.Struct(">8sHI")
+_MARK = b"soak-chk"
+"""Each checkpoint begins with this, its version and a checksum: a flipped bit in it would become a false accusation."""
+
+
+class SavedWorker(msgspec.Struct, array_like=True):
+    """A load process and its sessions."""
+
+    name: str
+    host: str
+    last_number: int
+    last_session: int
+    last_heard: int
+    farewell: bool
+    sessions: list[Watched]
+
+
+class SavedObservations(msgspec.Struct, array_like=True):
+    """What participants saw in one session, waiting to be judged."""
+
+    worker: str
+    session: int
+    observations: list[Observation]
+
+
+class Checkpoint(msgspec.Struct):
+    """All that is known at one place of the ledger, and of the journal of violations."""
+
+    version: int
+    run: str
+    position: str
+    journal_size: int
+    tally: Tally
+    workers: list[SavedWorker]
+    faults: list[FaultWindow]
+    end: EndOfLoad | None
+    observations: list[SavedObservations]
+    journalled: list[tuple[str, str, Counted]] = []
+    """By store and session, what the journal has on sessions that the ledger has still to open again."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Checkpoint)
+
+
+def encode(state: State, journal_size: int) -> bytes:
+    checkpoint = Checkpoint(
+        version=VERSION,
+        run=state.header.run,
+        position=state.position,
+        journal_size=journal_size,
+        tally=state.tally,
+        workers=[_save_worker(name, worker) for name, worker in state.workers.items()],
+        faults=list(state.faults.values()),
+        end=state.end,
+        observations=[
+            SavedObservations(watched.worker, watched.number, noted)
+            for lane in state.lanes.values()
+            for watched, noted in lane.observations.items()
+        ],
+        journalled=[(store, session, counted) for (store, session), counted in state.journalled.items()],
+    )
+    return _encoder.encode(checkpoint)
+
+
+def write(folder: Path, blob: bytes) -> None:
+    """Put a checkpoint in place of the last one, so that a kill leaves the one or the other."""
+    temporary = folder / (FILE_NAME + ".part")
+    with temporary.open("wb") as file:
+        file.write(_SEAL.pack(_MARK, VERSION, zlib.crc32(blob)))
+        file.write(blob)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / FILE_NAME)
+
+
+def load(folder: Path, state: State) -> int | None:
+    """Fill a new state with what was saved; returns how much of the journal that had counted, None if there is none."""
+    header = state.header
+    path = folder / FILE_NAME
+    try:
+        blob = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        checkpoint = _decoder.decode(_unsealed(path, blob))
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error}); use another data folder, or remove it to begin anew"
+        ) from error
+    if checkpoint.run != header.run:
+        raise UsageError(f"{path} belongs to run {checkpoint.run}, not {header.run}; use another data folder")
+    _restore(state, checkpoint)
+    return checkpoint.journal_size
+
+
+def _unsealed(path: Path, content: bytes) -> bytes:
+    """Return what the seal vouches for."""
+    head, blob = content[: _SEAL.size], content[_SEAL.size :]
+    mark, version, crc = _SEAL.unpack(head) if len(head) == _SEAL.size else (b"", 0, 0)
+    if mark == _MARK and version != VERSION:
+        raise UsageError(
+            f"{path} is of format {version}, this soak reads format {VERSION}; "
+            "finish that run with the soak that began it, or use another data folder"
+        )
+    if mark != _MARK or zlib.crc32(blob) != crc:
+        raise UsageError(f"{path} is damaged, or of an older soak; use another data folder, or remove it to begin anew")
+    return blob
+
+
+def _restore(state: State, checkpoint: Checkpoint) -> None:
+    stores = {name: checkpoint.tally.stores.get(name) or StoreTally() for name in state.header.stores}
+    state.tally = msgspec.structs.replace(checkpoint.tally, stores=stores)
+    state.position = checkpoint.position
+    state.faults = {window.fault: window for window in checkpoint.faults}
+    state.end = checkpoint.end
+    state.journalled = {(store, session): counted for store, session, counted in checkpoint.journalled}
+    for saved in checkpoint.workers:
+        worker = state.workers[saved.name] = Worker(saved.host)
+        worker.last_number, worker.last_session = saved.last_number, saved.last_session
+        worker.last_heard, worker.farewell = saved.last_heard, saved.farewell
+        for watched in saved.sessions:
+            worker.sessions[watched.number] = watched
+            _wake(watched)
+            state.watch(watched, watched.last_whole)
+            _put_in_line(state, watched)
+    for noted in checkpoint.observations:
+        watched = state.workers[noted.worker].sessions[noted.session]
+        state.lanes[watched.book.store].observations[watched] = noted.observations
+
+
+def _wake(watched: Watched) -> None:
+    """Forget what was true only in the process that saved it."""
+    watched.hot = watched.busy = False
+    watched.not_before = watched.visit_slot = 0
+    watched.book.pending = watched.book.pending or NO_ATTEMPTS
+    watched.book.recent = watched.book.recent or NO_ATTEMPTS
+    for writer in watched.book.writers:
+        # Sets that were never needed are one shared empty set again.
+        writer.failed, writer.unknown = writer.failed or NOTHING, writer.unknown or NOTHING
+        writer.excused, writer.gone = writer.excused or NOTHING, writer.gone or NOTHING
+
+
+def _put_in_line(state: State, watched: Watched) -> None:
+    lane = state.lanes[watched.book.store]
+    if watched.book.pending and not watched.tainted:
+        watched.hot = True
+        lane.hot[watched] = None
+    if watched.is_closed or watched.suspicions:
+        lane.plan_visit(watched, 1)
+
+
+def _save_worker(name: str, worker: Worker) -> SavedWorker:
+    sessions = list(worker.sessions.values())
+    return SavedWorker(
+        name, worker.host, worker.last_number, worker.last_session, worker.last_heard, worker.farewell, sessions
+    )

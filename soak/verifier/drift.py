@@ -1,0 +1,210 @@
+"""Asking the servers under test how they are configured, all the time: what changes while the soak runs is an event.
+
+A server that gives no answer (paused, down, out of connections) is simply not heard; that is never a violation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
+from soak.contracts.given import WATCHED_SETTINGS
+from soak.contracts.mismatch import CLAUSES, Mismatch
+from soak.model.telemetry import ServerSample
+from soak.testbed.inspect import inspect
+from soak.verifier.state import State
+
+_log = structlog.get_logger()
+
+SAMPLE_SECONDS = 2.0
+ANSWER_SECONDS_MAX = 2.0
+SAMPLES_KEPT = 64
+EVENTS_KEPT = 200
+EVENTS_TOLD = 10
+PAUSE_SECONDS_MIN = 0.2
+
+
+class DriftWatch:
+    """Samples each server on a clock of its own, so that one that hangs does not hide the others."""
+
+    def __init__(self, state: State, servers: Mapping[str, str], settle_seconds: float = SAMPLE_SECONDS) -> None:
+        self._state = state
+        # Between the first read that lacks something and the one that confirms it, every server is heard once.
+        self._sample_seconds = min(SAMPLE_SECONDS, settle_seconds)
+        self._servers = {kind: url for kind, url in servers.items() if kind in WATCHED_SETTINGS}
+        self._seen: dict[str, dict[str, str]] = {}
+        """By server, what differed in its last sample."""
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        await asyncio.gather(*(self._watch(kind, url) for kind, url in self._servers.items()), _forever())
+
+    async def _watch(self, kind: str, url: str) -> None:
+        while True:
+            began = time.monotonic()
+            await self._sample(kind, url)
+            await asyncio.sleep(max(PAUSE_SECONDS_MIN, self._sample_seconds - (time.monotonic() - began)))
+
+    async def _sample(self, kind: str, url: str) -> None:
+        asked = time.monotonic_ns() // 1000
+        try:
+            sample = await inspect(kind, url, timeout_seconds=ANSWER_SECONDS_MAX)
+        except Exception as error:  # noqa: BLE001  whatever a server or its driver does, the verification goes on
+            _log.debug("server was not sampled", server=kind, error=str(error))
+            return
+        self.take(sample, asked)
+
+    def take(self, sample: ServerSample, asked: int) -> None:
+        """Keep a sample, and notice what is not as it was when the run began."""
+        state, kind = self._state, sample.server
+        state.samples.setdefault(kind, deque(maxlen=SAMPLES_KEPT)).append(sample)
+        record = state.tally.servers.setdefault(kind, ServerRecord())
+        if not record.baseline:
+            record.baseline = dict(state.header.configurations.get(kind, {}))
+        for setting, value in sample.configuration.items():
+            record.baseline.setdefault(setting, value)
+        if self._is_our_doing(sample, asked):
+            self._seen.pop(kind, None)
+            return
+        changes = take_in(record, sample, self._seen.get(kind, {}))
+        self._seen[kind] = differences(record, sample)
+        for change in changes:
+            self._tell(kind, change)
+
+    def _is_our_doing(self, sample: ServerSample, asked: int) -> bool:
+        """Whether a fault that was planned was under way: what that changes, it sets back."""
+        return any(
+            window.planned
+            and window.target == sample.server
+            and window.started <= sample.at
+            and (window.ended is None or window.ended >= asked)
+            for window in self._state.faults.values()
+        )
+
+    def _tell(self, server: str, change: Change) -> None:
+        text = f"{server}: {change.setting} {'is back at' if change.is_over else 'was changed to'} {_shown(change.now)}"
+        text += "" if change.is_over else f" while the soak runs, it was {_shown(change.before)}"
+        unmet = [] if change.is_over else [one.fact for one in unmet_promises(self._state) if one.server == server]
+        text = "; ".join([text, *unmet])
+        event = Event(
+            at_wall_seconds=time.time(),
+            server=server,
+            setting=change.setting,
+            before=change.before,
+            now=change.now,
+            text=text,
+        )
+        events = self._state.tally.events
+        events.append(event)
+        del events[:-EVENTS_KEPT]
+        _log.warning(
+            "configuration drift is over" if change.is_over else "configuration drift",
+            server=server,
+            setting=change.setting,
+            before=change.before,
+            now=change.now,
+            detail=text,
+        )
+
+
+async def _forever() -> None:
+    await asyncio.Event().wait()
+
+
+def _shown(value: str) -> str:
+    return value or '""'
+
+
+# What can be said of it at any moment ------------------------------------------------------------------------
+
+
+def unmet_promises(state: State) -> list[Mismatch]:
+    """Return what the stores promise and their servers, as they said last, cannot keep."""
+    latest = {server: samples[-1] for server, samples in state.samples.items() if samples}
+    return unsupported(state.header.contracts, state.targets, latest)
+
+
+def servers_of(state: State) -> list[str]:
+    """Return the servers under test whose configuration is watched."""
+    needed = dict.fromkeys(kind for needs in state.targets.values() for kind in needs)
+    return [kind for kind in needed if kind in WATCHED_SETTINGS]
+
+
+def drift_now(state: State) -> dict[str, dict[str, int]]:
+    """Return for every setting of every server whether it differs from what it was, as 0 or 1."""
+    records = state.tally.servers
+    return {
+        server: {
+            setting: int(server in records and setting in records[server].drifted)
+            for setting in WATCHED_SETTINGS[server]
+        }
+        for server in servers_of(state)
+    }
+
+
+def unmet_now(state: State) -> dict[str, dict[str, int]]:
+    """Return for every store and clause whether its server cannot keep it, as 0 or 1."""
+    unmet = {(one.store, one.clause) for one in unmet_promises(state)}
+    return {store: {clause: int((store, clause) in unmet) for clause in CLAUSES} for store in state.header.stores}
+
+
+def drift_warnings(state: State) -> list[str]:
+    """Say what is not as it was, and what is not kept, as long as that is so."""
+    changed = [
+        f"{server}: {setting} is {_shown(now)}, it was {_shown(record.baseline.get(setting, ''))} when the run began"
+        for server, record in state.tally.servers.items()
+        for setting, now in record.drifted.items()
+    ]
+    return changed + [one.fact for one in unmet_promises(state)]
+
+
+def drift_notes(state: State) -> list[str]:
+    """Say what has changed during the run, the latest last; it is no verdict, but it must not go unseen."""
+    events = state.tally.events
+    notes = [f"configuration drift: {event.text}" for event in events[-EVENTS_TOLD:]]
+    earlier = len(events) - len(notes)
+    return [f"configuration drift: {earlier} earlier events, see /status"] * bool(earlier) + notes
+
+
+def obtained(state: State, store: str) -> str:
+    """Say how the contract of a store came about."""
+    return state.header.origins.get(store, "the store's own")
+
+
+def described(state: State) -> dict[str, Any]:
+    """Return contracts and configurations for `/status`."""
+    now = time.monotonic_ns() // 1000
+    return {
+        "contracts": {
+            store: {
+                "obtained": obtained(state, store),
+                "promises": contract.clauses(),
+                "unmet": [one.fact for one in unmet_promises(state) if one.store == store],
+            }
+            for store, contract in state.header.contracts.items()
+        },
+        "configurations": {
+            server: {
+                "at_the_beginning": record.baseline,
+                "drifted": record.drifted,
+                "drifts": record.drifts,
+                "sampled_seconds_ago": _age_seconds(state, server, now),
+            }
+            for server, record in state.tally.servers.items()
+        },
+        "events": [
+            {"at_wall_seconds": event.at_wall_seconds, "server": event.server, "text": event.text}
+            for event in state.tally.events[-EVENTS_TOLD:]
+        ],
+    }
+
+
+def _age_seconds(state: State, server: str, now: int) -> float | None:
+    samples = state.samples.get(server)
+    return round((now - samples[-1].at) / 1e6, 3) if samples else None

@@ -1,0 +1,101 @@
+"""Follows the ledger: takes in what comes, says how far it has come, and drops what is saved."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from soak.errors import ServerUnreachableError
+from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
+from soak.verifier.intake import Intake
+from soak.verifier.state import State
+
+_log = structlog.get_logger()
+
+BLOCK_SECONDS = 0.5
+RETRY_SECONDS = 0.5
+GATHER_SECONDS = 0.05
+CATCH_UP_SECONDS_MAX = 5.0
+CATCH_UP_POLL_SECONDS = 0.005
+
+
+class Follower:
+    """Keeps the state up with the ledger."""
+
+    def __init__(self, reader: LedgerReader, state: State, intake: Intake) -> None:
+        self._reader = reader
+        self._state = state
+        self._intake = intake
+        self.is_reachable = True
+        self.lag_seconds = 0.0
+        self._asking = asyncio.Lock()
+        """Many sessions ask at once after a fault; the ledger is asked over a few connections."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                entries = await self._reader.read(self._state.position, block_seconds=BLOCK_SECONDS)
+            except ServerUnreachableError as error:
+                if self.is_reachable:
+                    _log.warning("ledger gone, waiting for it", reason=str(error))
+                self.is_reachable = False
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            now = time.monotonic_ns() // 1000
+            if not self.is_reachable or not self._state.listening_since:
+                self._state.listening_since = now
+            self.is_reachable = True
+            for entry in entries:
+                self._intake.take(entry, now)
+                self._record(entry)
+            # With a backlog only let the others run; otherwise let some records gather, they cost less together.
+            await asyncio.sleep(0 if len(entries) >= BATCHES_PER_READ_MAX else GATHER_SECONDS)
+
+    def _record(self, entry: Entry) -> None:
+        recorder = self._state.recorder
+        worker = self._state.workers.get(entry.worker) if isinstance(entry, WorkerBatch) else None
+        if recorder is not None and worker is not None:
+            recorder.take(entry, worker.sessions)
+
+    async def caught_up(self) -> bool:
+        """Wait until everything that is in the ledger now has been taken in; False if that takes too long.
+
+        It is asked before anyone is accused, so this is also where it is noticed that records have vanished unread.
+        """
+        position = self._state.position
+        try:
+            async with self._asking:
+                extent = await self._reader.extent()
+        except ServerUnreachableError:
+            return False
+        deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
+        while is_before(self._state.position, extent.last):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(CATCH_UP_POLL_SECONDS)
+        vanished = self._intake.vanished(extent.added, is_set_back=is_before(extent.newest, position))
+        if vanished:
+            _log.error("the ledger has lost records that nobody had read", records=vanished)
+        return not vanished
+
+    async def measure_lag(self) -> None:
+        """Note how far the newest record is ahead of the last one taken in."""
+        position = self._state.position
+        try:
+            last = (await self._reader.extent()).last
+        except ServerUnreachableError:
+            return
+        behind_ms = int(last.partition("-")[0]) - int(position.partition("-")[0])
+        self.lag_seconds = behind_ms / 1000 if is_before(position, last) and position != "0-0" else 0.0
+
+    async def trim(self, before: str) -> None:
+        """Drop what a saved checkpoint has passed."""
+        if before == "0-0":
+            return
+        try:
+            await self._reader.trim_before(before)
+        except ServerUnreachableError:
+            # The next checkpoint does it.
+            return

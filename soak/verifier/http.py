@@ -1,0 +1,49 @@
+"""The verifier's own page: metrics, status, health. On loopback unless told otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from soak.errors import UsageError
+from soak.metrics import CONTENT_TYPE
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    host: str, port: int, *, metrics: Callable[[], bytes], status: Callable[[], dict[str, Any]]
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; gives the port, which matters when any free one was asked for."""
+
+    async def get_metrics(_: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def get_status(_: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(status()), content_type="application/json")
+
+    async def get_health(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", get_metrics), web.get("/status", get_status), web.get("/healthz", get_health)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, host, port)
+    try:
+        await site.start()
+    except OSError as error:
+        await runner.cleanup()
+        reason = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used ({error.strerror})"
+        raise UsageError(
+            f"port {port} on {host} {reason}; choose another with --port, or 0 for any free one"
+        ) from error
+    try:
+        addresses: list[Any] = list(runner.addresses)
+        yield int(addresses[0][1])
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,354 @@
+"""Taking ledger records into the books.
+
+A gap in a worker's batches means that an intent, an outcome or a forget may have been missed: nothing can be claimed
+about that worker's open sessions any more. They are tainted, counted as unverifiable, and let go; sessions it opens
+later are whole again. What was written is never inferred from the store: that would hide the loss we look for.
+
+A record that is damaged so that nobody can tell whose it was may have been anyone's: it may even have been the
+beginning of a fault that excuses what it took. It taints every open session.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import structlog
+
+from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
+from soak.ledger.records import Batch, EndOfLoad, FaultPhase, Observation
+from soak.model.attempt import Attempt
+from soak.model.book import NO_ATTEMPTS, SessionBook
+from soak.model.faults import FaultWindow, allowed_loss_seconds
+from soak.model.intervals import Intervals
+from soak.model.outcome import Outcome
+from soak.model.read import Rules
+from soak.model.retention import may_have_expired, must_have_expired
+from soak.verifier.state import FAULTS_REMEMBERED_MAX, State, Worker
+from soak.verifier.watched import Watched
+
+_log = structlog.get_logger()
+
+_OK, _FAILED = int(Outcome.OK), int(Outcome.FAILED)
+_NEVER = 2**62
+
+
+class Intake:
+    """Feeds the state from the ledger."""
+
+    def __init__(self, state: State, rules: dict[str, Rules], host: str) -> None:
+        self._state = state
+        self._rules = rules
+        self._expiring = {store for store, rule in rules.items() if rule.contract.ttl_seconds is not None}
+        self._host = host
+        self._clock_offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+
+    def take(self, entry: Entry, now: int) -> None:
+        self._state.tally.records_taken += 1
+        if isinstance(entry, WorkerBatch):
+            self._take_batch(entry, now)
+        elif isinstance(entry, RunRecord):
+            self._take_run_record(entry.record)
+        else:
+            self._take_damaged(entry, now)
+        self._state.position = entry.at
+
+    def vanished(self, added: int | None, *, is_set_back: bool) -> int:
+        """Account for records that were written and are gone unread; returns how many those are.
+
+        `added` is how many the ledger says were ever written, of which all that are still there have been taken in.
+        """
+        tally = self._state.tally
+        missing = 0 if added is None else added - tally.records_taken - tally.records_skipped
+        if is_set_back and added is not None:
+            # Its server came back without its last records: what it says from here on counts anew.
+            missing = max(1, missing)
+            tally.records_taken, tally.records_skipped = added, 0
+        if missing <= 0:
+            return 0
+        if not is_set_back:
+            tally.records_skipped += missing
+        tally.batches_missing += missing
+        self._taint_all()
+        return missing
+
+    # -- batches --
+
+    def _take_batch(self, entry: WorkerBatch, now: int) -> None:
+        state = self._state
+        worker = state.workers.get(entry.worker)
+        if worker is None:
+            worker = state.workers[entry.worker] = Worker(entry.host)
+        if entry.number <= worker.last_number:
+            state.tally.batches_repeated += 1
+            return
+        missing = entry.number - worker.last_number - 1
+        if missing:
+            self._open_gap(worker, missing)
+        worker.last_number = entry.number
+        worker.last_heard = now
+        state.tally.batches += 1
+        batch = entry.batch
+        if entry.host != self._host:
+            batch = _shifted(batch, entry.clock_offset_us - self._clock_offset_us)
+        self._take_records(entry.worker, worker, batch, now)
+
+    def _take_records(self, name: str, worker: Worker, batch: Batch, now: int) -> None:
+        tally = self._state.tally
+        self._take_intents(name, worker, batch, now)
+        attempts = batch.attempts
+        for outcome in batch.forget_outcomes:
+            # In the order in which they ended: what a later append means depends on whether the forget is over.
+            self._take_attempts(worker, [attempt for attempt in attempts if attempt.ended <= outcome.ended])
+            attempts = [attempt for attempt in attempts if attempt.ended > outcome.ended]
+            self._end_forget(worker, outcome.session, Outcome(outcome.outcome), outcome.sent, outcome.ended)
+        if attempts:
+            self._take_attempts(worker, attempts)
+        for number in batch.closes:
+            self._close(worker, number, now, is_certain=True)
+        for observation in batch.observations:
+            self._observe(worker, observation)
+        for latency in batch.latencies:
+            store = tally.stores.get(latency.store)
+            if store is not None:
+                store.add_latency(latency)
+        tally.observations_suppressed += batch.suppressed_observations
+        if batch.farewell:
+            worker.farewell = True
+            for number in list(worker.sessions):
+                self._close(worker, number, now, is_certain=False)
+
+    def _take_intents(self, name: str, worker: Worker, batch: Batch, now: int) -> None:
+        state = self._state
+        for opened in batch.opens:
+            store = state.tally.stores.get(opened.store)
+            if store is None:
+                continue
+            store.sessions_opened += 1
+            watched = Watched(SessionBook(opened.session, opened.store), name, opened.number)
+            watched.counted = state.journalled.pop((opened.store, opened.session), None)
+            worker.sessions[opened.number] = watched
+            worker.last_session = opened.number
+            state.watch(watched, now)
+        for lease in batch.leases:
+            session = worker.sessions.get(lease.session)
+            if session is not None:
+                session.book.lease(lease.writer, lease.upto)
+        for intent in batch.forget_intents:
+            session = worker.sessions.get(intent.session)
+            if session is not None:
+                session.book.intend_forget(intent.sent)
+
+    def _take_attempts(self, worker: Worker, attempts: list[Attempt]) -> None:
+        sessions = worker.sessions
+        lanes = self._state.lanes
+        stores = self._state.tally.stores
+        expiring = self._expiring
+        store = ""
+        counts: dict[str, int] = {}
+        acknowledged = 0
+        for attempt in attempts:
+            watched = sessions.get(attempt.session)
+            if watched is None or watched.tainted:
+                self._count_unverifiable(watched)
+                continue
+            book = watched.book
+            if book.store != store:
+                if acknowledged:
+                    counts["ok"] += acknowledged
+                    acknowledged = 0
+                store = book.store
+                counts = stores[store].attempts
+            if attempt.outcome != _OK:
+                self._take_unacknowledged(book, attempt)
+                continue
+            acknowledged += 1
+            if store in expiring:
+                self._expire(book, attempt)
+            if not book.acknowledge(attempt):
+                self._already_seen(watched, attempt)
+            elif not watched.hot:
+                watched.hot = True
+                lanes[store].hot[watched] = None
+        if acknowledged:
+            counts["ok"] += acknowledged
+
+    def _take_unacknowledged(self, book: SessionBook, attempt: Attempt) -> None:
+        counts = self._state.tally.stores[book.store].attempts
+        self._state.lanes[book.store].troubles.append(attempt.ended)
+        if attempt.outcome == _FAILED:
+            counts["failed"] += 1
+            book.fail(attempt.writer, attempt.seq)
+        else:
+            counts["unknown"] += 1
+            book.doubt(attempt)
+            if book.store in self._expiring:
+                book.begin_span_no_later(attempt)
+
+    def _count_unverifiable(self, watched: Watched | None) -> None:
+        if watched is None:
+            self._state.tally.batches_missing += 1
+        else:
+            self._state.tally.stores[watched.book.store].unverifiable += 1
+
+    def _already_seen(self, watched: Watched, attempt: Attempt) -> None:
+        """Count an acknowledgement of what a read has shown already, or of what is no longer expected."""
+        tally = self._state.tally.stores[watched.book.store]
+        if attempt.seq in watched.book.writers[attempt.writer].standing:
+            tally.verified += 1
+        else:
+            tally.released += 1
+
+    def _expire(self, book: SessionBook, attempt: Attempt) -> None:
+        """Excuse what may have expired before this append began a new life of the session."""
+        rules = self._rules[book.store]
+        if may_have_expired(book, attempt.ended, rules):
+            for writer in book.writers:
+                writer.excuse(writer.acked)
+            book.drop_excused()
+            # From here on it may be a new life, whose end is counted from this append.
+            # An unknown append may have begun one at any time since.
+            is_over = must_have_expired(book, attempt.sent, rules) and not any(one.unknown for one in book.writers)
+            begun = None if is_over else book.span
+            book.restart_span(attempt, begun)
+            return
+        if book.span is not None and attempt.sent <= book.span.reborn:
+            # It was under way when the new life began, and may have been the last thing said in the old one.
+            book.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
+        book.extend_span(attempt)
+
+    def _end_forget(self, worker: Worker, number: int, outcome: Outcome, sent: int, ended: int) -> None:
+        watched = worker.sessions.get(number)
+        if watched is None:
+            return
+        tally = self._state.tally.stores[watched.book.store]
+        tally.forgets[outcome.name.lower()] += 1
+        waiting = len(watched.book.pending)
+        watched.book.end_forget(outcome, sent, ended)
+        tally.released += waiting - len(watched.book.pending)
+        for window in self._state.faults.values():
+            self._doubt(window, watched)
+
+    def _close(self, worker: Worker, number: int, now: int, *, is_certain: bool) -> None:
+        """Note that a session has ended; it is certain that nothing of it is under way only if its worker says so."""
+        watched = worker.sessions.get(number)
+        if watched is None or watched.is_closed:
+            return
+        watched.closed_at = now
+        watched.book.closed = is_certain
+        self._state.lanes[watched.book.store].plan_visit(watched, now)
+
+    def _observe(self, worker: Worker, observation: Observation) -> None:
+        watched = worker.sessions.get(observation.session)
+        if watched is None or watched.tainted:
+            return
+        self._state.tally.stores[watched.book.store].observations += 1
+        if not self._state.lanes[watched.book.store].observe(watched, observation):
+            self._state.tally.observations_suppressed += 1
+
+    # -- gaps --
+
+    def _open_gap(self, worker: Worker, missing: int) -> None:
+        self._state.tally.batches_missing += missing
+        self._state.tally.records_skipped += missing
+        for watched in worker.sessions.values():
+            self._taint(watched)
+
+    def _taint_all(self) -> None:
+        for watched in self._state.watched():
+            self._taint(watched)
+
+    def _taint(self, watched: Watched) -> None:
+        if watched.tainted:
+            return
+        watched.tainted = True
+        watched.suspicions = None
+        self._state.tally.stores[watched.book.store].unverifiable += len(watched.book.pending)
+        watched.book.pending = NO_ATTEMPTS
+        lane = self._state.lanes[watched.book.store]
+        for line in (lane.hot, lane.suspicious, lane.observations):
+            line.pop(watched, None)
+
+    def _take_damaged(self, entry: Damaged, now: int) -> None:
+        self._state.tally.batches_missing += 1
+        _log.error(
+            "a ledger record cannot be read; what it may speak of is unverifiable", at=entry.at, why=entry.reason
+        )
+        if entry.is_foreign:
+            return
+        worker = self._state.workers.get(entry.worker or "")
+        if worker is not None and entry.number == worker.last_number + 1:
+            # It is what was expected next: only its contents are in doubt, not whose it is.
+            worker.last_number += 1
+            for watched in worker.sessions.values():
+                self._taint(watched)
+        else:
+            self._taint_all()
+        if entry.is_end and self._state.end is None:
+            self._state.end = EndOfLoad(at=now, reason="the record that says why is damaged")
+
+    # -- the run as a whole --
+
+    def _take_run_record(self, record: FaultPhase | EndOfLoad) -> None:
+        if isinstance(record, EndOfLoad):
+            self._state.end = record
+            return
+        faults = self._state.faults
+        if record.phase == "start":
+            if len(faults) >= FAULTS_REMEMBERED_MAX:
+                faults.pop(next(iter(faults)))
+            faults[record.fault] = FaultWindow(
+                fault=record.fault,
+                kind=record.kind,
+                target=record.target,
+                started=record.at,
+                planned=record.planned,
+                telemetry=record.telemetry,
+            )
+            self._doubt_all(faults[record.fault])
+        elif record.fault not in faults:
+            # Its beginning was lost, and with it what it may excuse.
+            self._state.tally.batches_missing += 1
+            self._taint_all()
+        else:
+            ended = faults[record.fault]
+            ended.telemetry_after = record.telemetry
+            for window in faults.values():
+                # A daemon killed in between could not note the end of an earlier one; the server is up again now.
+                if window.target == ended.target and window.is_active and window.started <= ended.started:
+                    window.ended = record.at
+                    window.known = {name: worker.last_session for name, worker in self._state.workers.items()}
+                    self._doubt_all(window)
+
+    def _doubt_all(self, window: FaultWindow) -> None:
+        for watched in self._state.watched():
+            self._doubt(window, watched)
+
+    def _doubt(self, window: FaultWindow, watched: Watched) -> None:
+        """Claim no longer what the contract lets this fault undo: not only an append may be in the tail it takes."""
+        book = watched.book
+        if window.target not in self._state.targets[book.store]:
+            return
+        allowed = allowed_loss_seconds(window, self._rules[book.store].contract)
+        if allowed == 0.0:
+            return
+        since = 0 if allowed is None else window.started - int(allowed * 1e6)
+        book.doubt_since(since, _NEVER if window.ended is None else window.ended)
+
+
+def _shifted(batch: Batch, shift: int) -> Batch:
+    """Translate the times of another host into this one's."""
+    replace = msgspec.structs.replace
+    batch.attempts = [replace(a, sent=a.sent + shift, ended=a.ended + shift) for a in batch.attempts]
+    batch.forget_intents = [replace(f, sent=f.sent + shift) for f in batch.forget_intents]
+    batch.forget_outcomes = [replace(f, sent=f.sent + shift, ended=f.ended + shift) for f in batch.forget_outcomes]
+    batch.observations = [
+        replace(
+            o,
+            invoked=o.invoked + shift,
+            returned=o.returned + shift,
+            acked=[(writer, seq, sent + shift, ended + shift) for writer, seq, sent, ended in o.acked],
+        )
+        for o in batch.observations
+    ]
+    return batch

@@ -1,0 +1,87 @@
+"""The journal of violations: a line for each that was found, and for each time one was over or came back.
+
+It is what keeps counters true after a kill: what it holds beyond the last checkpoint is counted again from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+import msgspec
+
+from soak.model.kinds import Kind
+
+ID_CHARACTERS = 12
+
+
+class Violation(msgspec.Struct, frozen=True, kw_only=True):
+    """One confirmed violation; its identity is (run, store, session, message, kind)."""
+
+    id: str
+    run: str = ""
+    kind: str
+    store: str
+    session: str
+    message: str
+    writer: int | None
+    seq: int | None
+    detail: str
+    at_wall_seconds: float
+    healed: bool = False
+    """It was over when it was found: a later read shows what one had not shown."""
+    cause: str = "unknown"
+    evidence: str = ""
+    """The violation whose evidence file tells of this one; empty: none does."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A violation is over, or is there again."""
+
+    event: Literal["healed", "reopened"]
+    id: str
+    run: str = ""
+    kind: str
+    store: str
+    session: str
+    message: str
+    writer: int | None
+    seq: int | None
+    at_wall_seconds: float
+
+
+Line = Violation | Change
+
+
+def violation_id(run: str, store: str, session: str, kind: str, message: str) -> str:
+    """Return the short name of a violation: the same for the same identity, whoever computes it."""
+    identity = msgspec.json.encode([run, store, session, kind, message])
+    return hashlib.sha256(identity).hexdigest()[:ID_CHARACTERS]
+
+
+class _Peek(msgspec.Struct):
+    event: str = "found"
+
+
+def encode_lines(lines: list[Line]) -> bytes:
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+
+
+def _decode(text: bytes) -> Line:
+    if msgspec.json.decode(text, type=_Peek).event == "found":
+        return msgspec.json.decode(text, type=Violation)
+    return msgspec.json.decode(text, type=Change)
+
+
+def decode_line(text: bytes) -> Line | None:
+    """Return what a line says; None if it was cut by a full disk, or altered."""
+    try:
+        line = _decode(text)
+        Kind(line.kind)
+    except ValueError:
+        return None
+    # What it is counted by is said twice in it, so that an altered line does not pass for another violation.
+    is_whole = line.id == violation_id(line.run, line.store, line.session, line.kind, line.message)
+    if line.writer is not None:
+        is_whole &= line.message == f"{line.session}/{line.writer}/{line.seq}"
+    return line if is_whole else None

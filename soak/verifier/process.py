@@ -1,0 +1,286 @@
+"""The verifier as a process: puts its parts together, runs them until the load has ended, and gives the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from soak.errors import ExitCode, SoakError
+from soak.join import JoinInfo
+from soak.ledger.reader import LedgerReader
+from soak.ledger.writer import host_identity
+from soak.metrics import VerifierMetrics
+from soak.model.read import Rules
+from soak.model.text import Author
+from soak.model.verdict import Verdict
+from soak.settings import SoakSettings
+from soak.stores import registry
+from soak.tasks import end_tasks
+from soak.verifier import checkpoint, result
+from soak.verifier.canary import Canary
+from soak.verifier.canary_numbers import CanaryNumbers
+from soak.verifier.drift import DriftWatch
+from soak.verifier.evidence import EvidenceFolder
+from soak.verifier.examiner import Examiner
+from soak.verifier.follower import Follower
+from soak.verifier.http import serving
+from soak.verifier.intake import Intake
+from soak.verifier.recording import Recorder
+from soak.verifier.recount import recount
+from soak.verifier.reporter import Reporter
+from soak.verifier.state import State
+from soak.verifier.status import Status
+from soak.verifier.sweeper import Sweeper
+
+_log = structlog.get_logger()
+
+LOOP_DELAY_SECONDS = 0.5
+WAIT_FOR_END_SECONDS = 0.05
+CHECKPOINT_COST_FACTOR = 20
+"""A checkpoint may take at most a twentieth of the time between two of them."""
+
+
+async def run(info: JoinInfo, settings: SoakSettings, data_dir: Path, listen_host: str, listen_port: int) -> ExitCode:
+    """Verify a run until its load has ended; on SIGTERM save the state and leave, to go on at the next start."""
+    verifier = Verifier(info, settings, data_dir / "verifier")
+    try:
+        await verifier.prepare()
+        return await verifier.run(listen_host, listen_port)
+    finally:
+        await verifier.close()
+
+
+class Verifier:
+    """Everything that runs in the verifier's process."""
+
+    def __init__(self, info: JoinInfo, settings: SoakSettings, folder: Path) -> None:
+        self._info = info
+        self._settings = settings
+        self._folder = folder
+        header = info.header
+        self._targets = {store: registry.find(store).needs for store in header.stores}
+        self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
+        self._author = Author(header.run, header.seed)
+        self._sweepers: list[Sweeper] = []
+        self._canaries: list[Canary] = []
+        self._reader: LedgerReader | None = None
+        self._stop = asyncio.Event()
+        self._saving = threading.Lock()
+        self._encoding_seconds = 0.0
+
+    async def prepare(self) -> None:
+        """Take up the saved state, reach the ledger, and open the stores."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._evidence = EvidenceFolder(self._folder, self._settings.verifier.evidence_max)
+        self._evidence.repair()
+        self._resume()
+        if self._settings.verifier.history_sessions:
+            sessions = self._settings.verifier.history_sessions
+            self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
+            self._state.recorder.take_up(self._state.watched())
+        self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
+        rules = self._rules()
+        self._follower = Follower(self._reader, self._state, Intake(self._state, rules, host_identity()))
+        replicas = {store for store, targets in self._targets.items() if "postgres-replica" in targets}
+        self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
+        context = self._info.store_context()
+        for name in self._info.header.stores:
+            store = await registry.open_store(name, context)
+            examiner = Examiner(
+                name=name,
+                store=store,
+                targets=self._targets[name],
+                rules=rules[name],
+                author=self._author,
+                state=self._state,
+                reporter=self._reporter,
+                settle_seconds=self._settings.verifier.settle,
+                hot_seconds=self._settings.verifier.hot_interval,
+                timeout_seconds=self._info.timeout_seconds * 2,
+                caught_up=self._follower.caught_up,
+            )
+            sweeper = Sweeper(examiner, self._state, self._settings.verifier, stores=len(self._info.header.stores))
+            self._sweepers.append(sweeper)
+        if self._settings.verifier.canary:
+            self._canaries = self._make_canaries()
+        self._status = Status(self._state, self._sweepers, self._follower, self._reporter, self._evidence)
+
+    def _make_canaries(self) -> list[Canary]:
+        numbers = CanaryNumbers(self._folder)
+        return [
+            Canary(
+                sweeper.examiner,
+                self._state,
+                self._author,
+                self._settings.verifier,
+                numbers,
+                is_listening=lambda: self._follower.is_reachable,
+                timeout_seconds=self._info.timeout_seconds * 2,
+            )
+            for sweeper in self._sweepers
+        ]
+
+    def _rules(self) -> dict[str, Rules]:
+        header = self._info.header
+        return {
+            store: Rules(
+                contract=header.contracts[store],
+                ttl_epsilon_us=int(self._settings.verifier.ttl_epsilon * 1e6),
+                clock_epsilon_us=int(header.clock_epsilon_seconds * 1e6),
+            )
+            for store in header.stores
+        }
+
+    def _resume(self) -> None:
+        """Load the last checkpoint, and count what the journal holds beyond it."""
+        journal_size = checkpoint.load(self._folder, self._state)
+        if journal_size is None:
+            journal_size = 0
+        else:
+            self._state.tally.restarts += 1
+            _log.info("resuming", run=self._info.header.run, position=self._state.position)
+        self._recount(journal_size)
+
+    def _recount(self, journal_size: int) -> None:
+        lines = self._evidence.since(journal_size)
+        if self._evidence.lines_damaged:
+            self._state.tally.journal_lines_damaged += self._evidence.lines_damaged
+            _log.error("lines of the journal of violations cannot be read", lines=self._evidence.lines_damaged)
+        recount(self._state, lines)
+
+    # -- running --
+
+    @property
+    def state(self) -> State:
+        """What is known so far, for whoever runs it in the same process."""
+        return self._state
+
+    async def run(self, host: str, port: int, *, heeds_signals: bool = True) -> ExitCode:
+        header = self._info.header
+        metrics = VerifierMetrics(
+            lambda: self._state.tally, self._status.gauges, (header.run, header.seed, header.namespace, header.stores)
+        )
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
+            loop.add_signal_handler(number, self._stop.set)
+        async with serving(host, port, metrics=metrics.text, status=self._status.as_dict) as actual:
+            self._write_endpoint(host, actual)
+            parts = [asyncio.create_task(part) for part in self._parts()]
+            ending = asyncio.create_task(self._until_end())
+            try:
+                await asyncio.wait([*parts, ending], return_when=asyncio.FIRST_COMPLETED)
+                for part in parts:
+                    if part.done():
+                        part.result()
+                return await ending
+            finally:
+                await end_tasks([*parts, ending])
+
+    def _parts(self) -> list[Any]:
+        return [
+            self._follower.run(),
+            *(part for sweeper in self._sweepers for part in sweeper.parts()),
+            *(canary.run() for canary in self._canaries),
+            DriftWatch(self._state, self._info.servers, self._settings.verifier.settle).run(),
+            self._state.recoveries.run(),
+            self._checkpoint_forever(),
+            self._measure_forever(),
+        ]
+
+    async def _until_end(self) -> ExitCode:
+        while not self._stop.is_set():
+            if self._state.end is not None:
+                return await self._finish()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), WAIT_FOR_END_SECONDS)
+        await self._save()
+        _log.info("stopped; the run goes on at the next start", run=self._info.header.run)
+        return ExitCode.INCONCLUSIVE
+
+    async def _finish(self) -> ExitCode:
+        """Sweep everything once more, and give the verdict."""
+        self._status.phase = "draining"
+        deadline = time.monotonic() + self._settings.verifier.drain
+        finishing = asyncio.gather(*(canary.finish(deadline) for canary in self._canaries))
+        unread = await asyncio.gather(*(sweeper.sweep_all(deadline) for sweeper in self._sweepers))
+        await finishing
+        self._status.phase = "done"
+        self._state.recoveries.settle(time.monotonic_ns() // 1000, is_final=True)
+        outcome = self._status.result(self._settings.verifier, unread=sum(unread))
+        await self._save()
+        try:
+            result.write(self._folder, outcome)
+        except OSError as error:
+            raise SoakError(
+                f"the result cannot be written to {self._folder} ({error}); make room and start again"
+            ) from error
+        _log.info("verdict", verdict=outcome.verdict, reasons=outcome.reasons)
+        return Verdict(outcome.verdict).exit_code
+
+    async def _checkpoint_forever(self) -> None:
+        interval = self._settings.verifier.checkpoint
+        while True:
+            await asyncio.sleep(interval)
+            retired = [len(sweeper.to_erase) for sweeper in self._sweepers]
+            position = await self._save()
+            if position is None:
+                continue
+            await self._follower.trim(position)
+            # Only what this checkpoint has let go of: a kill must not make the next start miss it.
+            for sweeper, count in zip(self._sweepers, retired, strict=True):
+                await sweeper.erase_retired(count)
+            interval = max(self._settings.verifier.checkpoint, self._encoding_seconds * CHECKPOINT_COST_FACTOR)
+
+    async def _save(self) -> str | None:
+        """Save the state; returns the place in the ledger it stands for, or None if the disk would not take it."""
+        position = self._state.position
+        if self._state.recorder is not None:
+            self._state.recorder.flush()
+        started = time.thread_time()
+        blob = checkpoint.encode(self._state, self._evidence.journal_size())
+        # What the loop really spends on it; waiting for a disk, or for its turn, costs nobody anything.
+        self._encoding_seconds = time.thread_time() - started
+        self._status.state_bytes = len(blob)
+        try:
+            # In a thread: a slow disk must not hold up the ledger and the sweeps.
+            await asyncio.to_thread(self._write_checkpoint, blob)
+        except OSError as error:
+            self._status.warn(f"the state cannot be saved ({error}); the ledger keeps growing until it can")
+            return None
+        self._status.warn("")
+        return position
+
+    def _write_checkpoint(self, blob: bytes) -> None:
+        with self._saving:
+            self._evidence.sync()
+            checkpoint.write(self._folder, blob)
+
+    async def _measure_forever(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(LOOP_DELAY_SECONDS)
+            self._status.loop_delay_seconds = max(0.0, time.monotonic() - before - LOOP_DELAY_SECONDS)
+            await self._follower.measure_lag()
+
+    def _write_endpoint(self, host: str, port: int) -> None:
+        path = self._folder / "endpoint.json"
+        temporary = path.with_suffix(".part")
+        temporary.write_bytes(msgspec.json.encode({"host": host, "port": port, "pid": os.getpid()}))
+        temporary.replace(path)
+
+    async def close(self) -> None:
+        for sweeper in self._sweepers:
+            with contextlib.suppress(Exception):  # a store that cannot be closed must not hide the verdict
+                await sweeper.examiner.store.close()
+        if self._reader is not None:
+            with contextlib.suppress(SoakError):
+                await self._reader.close()

@@ -1,0 +1,260 @@
+"""Recording the first sessions of each store in full: every append with its times, every whole read.
+
+The verifier needs no history to judge, and keeps none; this is for people who want to ask an independent checker. It
+is bounded by the number of sessions and by the operations and bytes of each. A recording survives a kill: what the
+ledger tells a second time is written a second time, and read once. One that cannot be kept whole is removed: half a
+history accuses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from soak.ledger.reader import Entry, WorkerBatch
+from soak.ledger.records import Batch, Open, RunHeader
+from soak.model.attempt import Attempt
+from soak.model.contract import Contract
+from soak.model.read import Read
+from soak.model.saved import SavedRead, save
+from soak.model.text import Author
+from soak.verifier.watched import Watched
+
+_log = structlog.get_logger()
+
+FOLDER_NAME = "history"
+OPERATIONS_MAX = 20_000
+"""Of one session; what comes later is not recorded."""
+RECORDING_BYTES_MAX = 32 * 1024 * 1024
+"""Likewise; reads of a store that alters what it keeps are large."""
+
+BUFFERED_LINES_MAX = 1_000
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line: whose history this is."""
+
+    run: str
+    store: str
+    session: str
+    contract: Contract
+    clock_epsilon_us: int
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing that happened."""
+
+    attempt: Attempt | None = None
+    lease: tuple[int, int] | None = None
+    read: SavedRead | None = None
+    tolerated: tuple[int, int] | None = None
+    """(writer, seq) of a message that is gone, rightly so by the contract."""
+    forgotten: bool = False
+
+
+class Recording(msgspec.Struct, kw_only=True):
+    """The history of one session as it was recorded."""
+
+    run: str
+    store: str
+    session: str
+    contract: Contract
+    clock_epsilon_us: int
+    attempts: dict[tuple[int, int], Attempt] = {}
+    leased: dict[int, int] = {}
+    reads: dict[int, SavedRead] = {}
+    """By the time at which each was invoked."""
+    tolerated: set[tuple[int, int]] = set()
+    is_forgotten: bool = False
+
+
+class _Pen:
+    """Writes one recording."""
+
+    def __init__(self, path: Path, watched: Watched) -> None:
+        self.path = path
+        self.watched = watched
+        self.lines: list[bytes] = []
+        self.operations = 0
+        self.size_bytes = 0
+
+    def go_on(self) -> None:
+        """Go on behind the last whole line that an earlier process has written."""
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
+            os.truncate(self.path, whole)
+        self.operations = content.count(b"\n")
+        self.size_bytes = whole
+
+    def note(self, line: Line) -> None:
+        if self.operations < OPERATIONS_MAX and self.size_bytes < RECORDING_BYTES_MAX:
+            self.operations += 1
+            self.lines.append(msgspec.json.encode(line))
+            self.size_bytes += len(self.lines[-1]) + 1
+
+    def flush(self) -> None:
+        if self.lines:
+            with self.path.open("ab") as file:
+                file.write(b"".join(line + b"\n" for line in self.lines))
+            self.lines.clear()
+
+
+class Recorder:
+    """Records the sessions that were opened first."""
+
+    def __init__(self, folder: Path, header: RunHeader, author: Author, sessions_max: int) -> None:
+        self._folder = folder / FOLDER_NAME
+        self._header = header
+        self._author = author
+        self._sessions_max = sessions_max
+        self._pens: dict[str, dict[int, _Pen]] = {}
+        self._begun: Counter[str] = Counter()
+        if sessions_max:
+            for path in self._folder.glob("*.jsonl"):
+                recording = read_recording(path)
+                if recording is not None:
+                    self._begun[recording.store] += 1
+
+    def take_up(self, watched: list[Watched]) -> None:
+        """Go on with the recordings of sessions that a checkpoint knows."""
+        for one in watched:
+            if self._path(one).exists():
+                self._go_on(one)
+
+    def take(self, entry: Entry, sessions: dict[int, Watched]) -> None:
+        """Take in a batch of a worker whose sessions these are."""
+        if not isinstance(entry, WorkerBatch):
+            return
+        for opened in entry.batch.opens:
+            if opened.number in sessions:
+                self._begin(opened, sessions[opened.number])
+        pens = self._pens.get(entry.worker)
+        if pens:
+            self._write_batch(pens, entry.batch)
+
+    def _begin(self, opened: Open, watched: Watched) -> None:
+        path = self._path(watched)
+        if not path.exists():
+            if self._begun[opened.store] >= self._sessions_max:
+                return
+            self._begun[opened.store] += 1
+            head = Head(
+                run=self._header.run,
+                store=opened.store,
+                session=opened.session,
+                contract=self._header.contracts[opened.store],
+                clock_epsilon_us=int(self._header.clock_epsilon_seconds * 1e6),
+            )
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(msgspec.json.encode(head) + b"\n")
+            except OSError as error:
+                self._give_up(path, error)
+                return
+        self._go_on(watched)
+
+    def _go_on(self, watched: Watched) -> None:
+        pen = _Pen(self._path(watched), watched)
+        try:
+            pen.go_on()
+        except OSError as error:
+            self._give_up(pen.path, error)
+            return
+        self._pens.setdefault(watched.worker, {})[watched.number] = pen
+
+    @staticmethod
+    def _write_batch(pens: dict[int, _Pen], batch: Batch) -> None:
+        for lease in batch.leases:
+            if (pen := pens.get(lease.session)) is not None:
+                pen.note(Line(lease=(lease.writer, lease.upto)))
+        for attempt in batch.attempts:
+            if (pen := pens.get(attempt.session)) is not None:
+                pen.note(Line(attempt=attempt))
+        for intent in batch.forget_intents:
+            if (pen := pens.get(intent.session)) is not None:
+                pen.note(Line(forgotten=True))
+
+    def note_read(self, watched: Watched, read: Read) -> None:
+        """Take in a read of the whole session."""
+        pen = self._pen(watched)
+        if pen is not None:
+            pen.note(Line(read=save(read, watched.book.session, self._author)))
+            if len(pen.lines) >= BUFFERED_LINES_MAX:
+                self._flush(pen)
+
+    def note_tolerated(self, watched: Watched, place: tuple[int, int]) -> None:
+        pen = self._pen(watched)
+        if pen is not None:
+            pen.note(Line(tolerated=place))
+
+    def flush(self) -> None:
+        """Write down what is buffered: before a checkpoint, behind which the ledger is dropped."""
+        for pens in list(self._pens.values()):
+            for pen in list(pens.values()):
+                self._flush(pen)
+
+    def _flush(self, pen: _Pen) -> None:
+        try:
+            if pen.watched.tainted:
+                # The ledger has a gap: what was appended is not known any more.
+                self._drop(pen)
+                pen.path.unlink(missing_ok=True)
+                return
+            pen.flush()
+        except OSError as error:
+            self._drop(pen)
+            self._give_up(pen.path, error)
+        if pen.watched.retired:
+            self._drop(pen)
+
+    def _drop(self, pen: _Pen) -> None:
+        self._pens.get(pen.watched.worker, {}).pop(pen.watched.number, None)
+        if not self._pens.get(pen.watched.worker, True):
+            del self._pens[pen.watched.worker]
+
+    def _give_up(self, path: Path, error: OSError) -> None:
+        _log.warning("the history of a session cannot be recorded", reason=str(error), file=str(path))
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            return  # a folder that takes nothing gives nothing either
+
+    def _pen(self, watched: Watched) -> _Pen | None:
+        pens = self._pens.get(watched.worker)
+        return None if pens is None else pens.get(watched.number)
+
+    def _path(self, watched: Watched) -> Path:
+        return self._folder / f"{watched.worker}-{watched.number}.jsonl"
+
+
+def read_recording(path: Path) -> Recording | None:
+    """Read a recording back; None if it is none. A line cut by a kill ends it."""
+    try:
+        with path.open("rb") as file:
+            head = msgspec.json.decode(file.readline(), type=Head)
+            recording = Recording(**{name: getattr(head, name) for name in head.__struct_fields__})
+            for text in file:
+                if not text.endswith(b"\n"):
+                    break
+                _take_line(recording, msgspec.json.decode(text, type=Line))
+    except (OSError, ValueError):
+        return None
+    return recording
+
+
+def _take_line(recording: Recording, line: Line) -> None:
+    if line.attempt is not None:
+        recording.attempts.setdefault((line.attempt.writer, line.attempt.seq), line.attempt)
+    if line.lease is not None:
+        writer, upto = line.lease
+        recording.leased[writer] = max(upto, recording.leased.get(writer, 0))
+    if line.read is not None:
+        recording.reads.setdefault(line.read.invoked, line.read)
+    if line.tolerated is not None:
+        recording.tolerated.add(line.tolerated)
+    recording.is_forgotten |= line.forgotten

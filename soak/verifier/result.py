@@ -1,0 +1,195 @@
+"""What a run has shown, as one value that reports are made of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from soak.verifier.state import State
+
+FILE_NAME = "result.json"
+RECOVERIES_TOLD = 200
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted over all stores."""
+
+    attempts: dict[str, int]
+    acknowledged: int
+    verified: int
+    released: int
+    """Forgotten, or expired, before anyone had looked."""
+    violations: int
+    tolerated: int
+    unverifiable: int
+    indeterminate: int
+    reads: int
+    messages_read: int
+    sessions: int
+
+
+class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted for one store."""
+
+    store: str
+    acknowledged: int
+    verified: int
+    released: int
+    violations: int
+    tolerated: int
+
+
+class KindCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one kind of violation was found on one store."""
+
+    store: str
+    kind: str
+    count: int
+
+
+class CanaryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How the alarm did on one store when it was tested."""
+
+    store: str
+    detected: int
+    missed: int
+    early: int
+    """Reported before anything had been spoiled."""
+    last_detected_wall_seconds: float
+
+
+class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What one fault took of one store, against what is promised."""
+
+    fault: str
+    kind: str
+    server: str
+    store: str
+    planned: bool
+    at_wall_seconds: float
+    promised_seconds: float | None
+    """None: anything may be lost."""
+    point_seconds: float
+    """Age of the oldest acknowledged message that was gone, at the fault."""
+    is_at_least: bool
+    """Older ones were gone, too, whose times are no longer known."""
+    tolerated: int
+    lost: int
+    kept: bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a run."""
+
+    schema: int = 1
+    run: str
+    verdict: str
+    reasons: list[str]
+    started_wall_seconds: float
+    ended_wall_seconds: float
+    totals: Totals
+    violations_by: list[KindCount]
+    by_store: list[StoreResult]
+    oldest_unverified_seconds: float
+    evidence: list[str]
+    canaries: list[CanaryResult] | None = None
+    """None: the alarm was not tested, by request."""
+    contracts: dict[str, str] = {}
+    """By store, how its contract was obtained."""
+    recoveries: list[RecoveryResult] = []
+    notes: list[str] = []
+    """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
+
+
+def totals_of(state: State) -> Totals:
+    stores = state.tally.stores.values()
+    attempts = {outcome: sum(s.attempts[outcome] for s in stores) for outcome in ("ok", "failed", "unknown")}
+    return Totals(
+        attempts=attempts,
+        acknowledged=attempts["ok"],
+        verified=state.tally.verified,
+        released=sum(s.released for s in stores),
+        violations=state.tally.violations,
+        tolerated=sum(s.tolerated for s in stores),
+        unverifiable=state.tally.unverifiable,
+        indeterminate=sum(max(0, s.attempts["unknown"] - s.surfaced) for s in stores),
+        reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "sweep")),
+        messages_read=sum(s.messages_read for s in stores),
+        sessions=sum(s.sessions_opened for s in stores),
+    )
+
+
+def by_store(state: State) -> list[StoreResult]:
+    return [
+        StoreResult(
+            store=name,
+            acknowledged=tally.acknowledged,
+            verified=tally.verified,
+            released=tally.released,
+            violations=sum(tally.violations.values()),
+            tolerated=tally.tolerated,
+        )
+        for name, tally in state.tally.stores.items()
+    ]
+
+
+def canaries_of(state: State) -> list[CanaryResult]:
+    return [
+        CanaryResult(
+            store=name,
+            detected=tally.canaries["detected"],
+            missed=tally.canaries["missed"],
+            early=tally.canaries["early"],
+            last_detected_wall_seconds=tally.canary_detected_wall_seconds,
+        )
+        for name, tally in state.tally.stores.items()
+    ]
+
+
+def recoveries_of(state: State) -> list[RecoveryResult]:
+    """Return the faults that were measured, the latest last."""
+    settled = [recovery for recovery in state.tally.recoveries.values() if recovery.is_settled]
+    return [
+        RecoveryResult(
+            fault=recovery.fault,
+            kind=recovery.kind,
+            server=recovery.target,
+            store=recovery.store,
+            planned=recovery.planned,
+            at_wall_seconds=recovery.at_wall_seconds,
+            promised_seconds=recovery.promised_seconds,
+            point_seconds=round(recovery.point_seconds, 3),
+            is_at_least=recovery.is_at_least,
+            tolerated=recovery.tolerated,
+            lost=recovery.lost,
+            kept=recovery.is_kept,
+        )
+        for recovery in settled[-RECOVERIES_TOLD:]
+    ]
+
+
+def violations_by(state: State) -> list[KindCount]:
+    return [
+        KindCount(store=name, kind=kind, count=count)
+        for name, tally in state.tally.stores.items()
+        for kind, count in tally.violations.items()
+        if count
+    ]
+
+
+def write(folder: Path, result: Result) -> None:
+    temporary = folder / (FILE_NAME + ".part")
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(result), indent=2))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / FILE_NAME)
+
+
+def read(folder: Path) -> Result | None:
+    try:
+        return msgspec.json.decode((folder / FILE_NAME).read_bytes(), type=Result)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None

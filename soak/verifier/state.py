@@ -1,0 +1,189 @@
+"""All that the verifier knows, apart from what is on disk."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+from soak.ledger.reader import START
+from soak.ledger.records import EndOfLoad, Observation, RunHeader
+from soak.model.faults import FaultWindow
+from soak.model.telemetry import ServerSample
+from soak.verifier.recording import Recorder
+from soak.verifier.recovery import Recoveries
+from soak.verifier.rings import Rings
+from soak.verifier.tally import StoreTally, Tally
+from soak.verifier.watched import Counted, Watched
+
+OBSERVATIONS_PER_SESSION_MAX = 32
+SESSIONS_OBSERVED_MAX = 10_000
+FAULTS_REMEMBERED_MAX = 256
+WORKERS_REMEMBERED_MAX = 1_000
+TROUBLES_REMEMBERED_MAX = 256
+DIARY_SLOT_US = 50_000
+VISITS_AT_ONCE_MAX = 1_000
+
+
+class Worker:
+    """One load process, as far as its batches tell."""
+
+    __slots__ = ("farewell", "host", "last_heard", "last_number", "last_session", "sessions")
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.last_number = 0
+        self.last_session = 0
+        self.last_heard = 0
+        self.farewell = False
+        self.sessions: dict[int, Watched] = {}
+
+
+class Lane:
+    """The sessions of one store, in the orders in which they wait to be read."""
+
+    __slots__ = (
+        *("diary", "diary_at", "hot", "kept", "live", "observations", "old", "reading", "suspicious", "sweep"),
+        "troubles",
+    )
+
+    def __init__(self) -> None:
+        self.hot: dict[Watched, None] = {}
+        """Sessions with acknowledgements to verify, the one waiting longest first."""
+        self.reading: dict[Watched, None] = {}
+        """Taken out of the line to be read."""
+        self.suspicious: dict[Watched, None] = {}
+        """Sessions that lack something and wait for a second look."""
+        self.diary: dict[int, list[Watched]] = {}
+        """When each session is read whole next (in its rounds, for a second look, at an age), by slots of time."""
+        self.diary_at = time.monotonic_ns() // 1000 // DIARY_SLOT_US
+        """The slot that is opened next."""
+        self.sweep: deque[Watched] = deque()
+        """Sessions still to be read since a fault ended."""
+        self.observations: dict[Watched, list[Observation]] = {}
+        """What participants saw and found odd, to be judged by a whole read of the session."""
+        self.live = 0
+        self.old: dict[Watched, None] = {}
+        """Closed sessions past their first recall age, which are let go when there are too many."""
+        self.kept: dict[Watched, None] = {}
+        """Those of them that were drawn to be kept to the last age."""
+        self.troubles: deque[int] = deque(maxlen=TROUBLES_REMEMBERED_MAX)
+        """When operations of this store failed lately, in microseconds."""
+
+    def oldest_unverified(self) -> int | None:
+        """Return when the oldest acknowledgement came in that nobody has verified yet."""
+        # Those in the line stand about in the order in which they began to wait, so its head is enough.
+        first = next((watched for watched in self.hot if not watched.canary), None)
+        heads = (*self.reading, *self.suspicious, *([] if first is None else [first]))
+        ages = (watched.book.oldest_pending for watched in heads if not watched.canary)
+        waiting = [oldest for oldest in ages if oldest is not None]
+        return min(waiting, default=None)
+
+    def count_suspicious(self) -> int:
+        return sum(1 for watched in self.suspicious if not watched.canary)
+
+    def observe(self, watched: Watched, observation: Observation) -> bool:
+        """Note what a participant saw; returns False if there is too much of it to be judged."""
+        noted = self.observations.get(watched)
+        if noted is None:
+            if len(self.observations) >= SESSIONS_OBSERVED_MAX:
+                return False
+            self.observations[watched] = [observation]
+        elif len(noted) < OBSERVATIONS_PER_SESSION_MAX:
+            noted.append(observation)
+        else:
+            return False
+        return True
+
+    def plan_visit(self, watched: Watched, due: int) -> None:
+        """Put a visit into the diary, unless an earlier one is there."""
+        slot = max(due // DIARY_SLOT_US + 1, self.diary_at)
+        if watched.visit_slot and watched.visit_slot <= slot:
+            return
+        watched.visit_slot = slot
+        self.diary.setdefault(slot, []).append(watched)
+
+    def cancel_visit(self, watched: Watched) -> None:
+        """Take a visit out of the diary: it may be days ahead, and would hold on to the session until then."""
+        planned = self.diary.get(watched.visit_slot)
+        if planned is not None and watched in planned:
+            planned.remove(watched)
+            if not planned:
+                del self.diary[watched.visit_slot]
+        watched.visit_slot = 0
+
+    def due_visits(self, now: int) -> list[Watched]:
+        """Take the visits whose time has come."""
+        today = now // DIARY_SLOT_US
+        due: list[Watched] = []
+        while self.diary_at <= today and len(due) < VISITS_AT_ONCE_MAX:
+            for watched in self.diary.pop(self.diary_at, ()):
+                # A session whose visit was moved forward stands in its old slot too.
+                if watched.visit_slot == self.diary_at and not watched.retired:
+                    watched.visit_slot = 0
+                    due.append(watched)
+            self.diary_at += 1
+        return due
+
+
+class State:
+    """The expected state of the run."""
+
+    def __init__(self, header: RunHeader, targets: dict[str, tuple[str, ...]], coverage_us: int) -> None:
+        self.header = header
+        self.targets = targets
+        """The servers that each store depends on."""
+        self.coverage_us = coverage_us
+        self.tally = Tally(stores={name: StoreTally() for name in header.stores})
+        self.lanes = {name: Lane() for name in header.stores}
+        self.position = START
+        """The last ledger record taken in."""
+        self.workers: dict[str, Worker] = {}
+        self.faults: dict[str, FaultWindow] = {}
+        self.samples: dict[str, deque[ServerSample]] = {}
+        """What each server said of itself lately."""
+        self.recoveries = Recoveries(self)
+        self.canary = Rings()
+        """What was reported about the verifier's own spoiled sessions; they are in the lanes, and nowhere else."""
+        self.recorder: Recorder | None = None
+        """Keeps the whole history of a few sessions."""
+        self.end: EndOfLoad | None = None
+        self.listening_since = 0
+        """Since when the ledger has been followed without a break."""
+        self.journalled: dict[tuple[str, str], Counted] = {}
+        """Violations on disk in sessions that the checkpoint did not know yet, by store and session."""
+
+    def watched(self) -> list[Watched]:
+        return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
+
+    def watch(self, watched: Watched, now: int) -> None:
+        """Take a session into care."""
+        lane = self.lanes[watched.book.store]
+        lane.live += not watched.canary
+        lane.plan_visit(watched, now + self.coverage_us)
+
+    def let_go(self, watched: Watched) -> None:
+        """Let a session go for good."""
+        if watched.retired:
+            return
+        watched.retired = True
+        lane = self.lanes[watched.book.store]
+        lane.live -= not watched.canary
+        lane.hot.pop(watched, None)
+        lane.reading.pop(watched, None)
+        lane.old.pop(watched, None)
+        lane.kept.pop(watched, None)
+        lane.cancel_visit(watched)
+        lane.suspicious.pop(watched, None)
+        lane.observations.pop(watched, None)
+        worker = self.workers.get(watched.worker)
+        if worker is not None:
+            worker.sessions.pop(watched.number, None)
+        if len(self.workers) > WORKERS_REMEMBERED_MAX:
+            # One that has said goodbye is remembered for a while: its last batch may come twice.
+            gone = [name for name, one in self.workers.items() if one.farewell and not one.sessions]
+            for name in gone[: len(gone) // 2]:
+                del self.workers[name]
+
+    def is_swept(self, window: FaultWindow) -> bool:
+        """Whether every session that a fault may have touched has been read since it ended."""
+        return all(store in window.swept for store, targets in self.targets.items() if window.target in targets)

@@ -1,0 +1,348 @@
+"""Decides which session is read when.
+
+New acknowledgements soon, every live session within a bound, closed ones at growing ages, everything after a fault; and
+all of it within a budget, so that verifying never becomes the load.
+
+A closed session is let go after its last recall age, or once it has been seen gone after its time to live. When there
+are too many of them, most are let go after their first age; a share, drawn by name, is kept to the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any
+
+from xxhash import xxh3_64_intdigest
+
+from soak.duration import format_seconds
+from soak.model.faults import FaultWindow
+from soak.model.retention import expiry_of, must_have_expired
+from soak.settings import VerifierSettings
+from soak.tasks import heed_cancellation
+from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.state import Lane, State
+from soak.verifier.watched import Watched
+
+TICK_SECONDS = 0.1
+"""Reads are planned in bursts: sent together they share their way to the server and back."""
+READ_COST_MESSAGES = 100
+"""What a read costs besides its messages, in messages."""
+
+DRAIN_TICK_SECONDS = 0.02
+BUDGET_BURST_SECONDS = 0.5
+DRAIN_BUDGET_FACTOR = 5
+PAUSE_SECONDS_FIRST = 0.2
+PAUSE_SECONDS_MAX = 2.0
+REVISIT_US = 1_000_000
+INQUIRIES_PER_TICK_MAX = 16
+WORKER_SILENCE_US = 120_000_000
+"""A worker not heard of for so long is taken as dead: its sessions are closed."""
+
+EXPIRY_LEAD_US = 500_000
+"""A session that is about to expire is read this long before, and the settle time: a second look must still count."""
+
+DRAWS = 2**64
+HALVINGS_MAX = 64
+
+QUEUE_MAX = 1_000
+ERASE_MAX = 10_000
+
+
+class Budget:
+    """A bucket that fills with so many messages a second and holds a fraction of a second's worth."""
+
+    def __init__(self, per_second: float) -> None:
+        self.per_second = per_second
+        self._left = per_second * BUDGET_BURST_SECONDS
+        self._filled = time.monotonic()
+
+    def spend(self, messages: int) -> bool:
+        now = time.monotonic()
+        self._left = min(self._left + (now - self._filled) * self.per_second, self.per_second * BUDGET_BURST_SECONDS)
+        self._filled = now
+        if self._left <= 0:
+            return False
+        # One large read may overdraw it; what follows waits until that is paid off.
+        self._left -= messages + READ_COST_MESSAGES
+        return True
+
+
+class Sweeper:
+    """Sends the examiner of one store from session to session."""
+
+    def __init__(self, examiner: Examiner, state: State, settings: VerifierSettings, *, stores: int) -> None:
+        self.examiner = examiner
+        self._canary_examiner = examiner.for_canaries()
+        self._state = state
+        self._lane: Lane = state.lanes[examiner.name]
+        self._settings = settings
+        self._budget = Budget(settings.messages_per_second / stores)
+        self._hot_us = int(settings.hot_interval * 1e6)
+        self._coverage_us = int(settings.coverage * 1e6)
+        self._settle_us = int(settings.settle * 1e6)
+        self._ages_us = sorted(int(age * 1e6) for age in settings.recall_ages)
+        self._age_names = [format_seconds(age / 1e6) for age in self._ages_us]
+        self._kept_share = settings.kept_share
+        self._tally = state.tally.stores[examiner.name]
+        self._tally.recalls = {**dict.fromkeys(self._age_names, 0), **self._tally.recalls}
+        self._queue: asyncio.Queue[tuple[Watched, bool]] = asyncio.Queue(maxsize=QUEUE_MAX)
+        self._paused_until = 0.0
+        self._pause = PAUSE_SECONDS_FIRST
+        self.last_read_wall_seconds = 0.0
+        self.to_erase: deque[str] = deque()
+        """Retired sessions to be removed from the store, once a checkpoint has let go of them."""
+
+    def parts(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what has to run at the same time: one that plans, many that read."""
+        return [self._plan_forever(), *(self._read_forever() for _ in range(self._settings.concurrency))]
+
+    # -- planning --
+
+    async def _plan_forever(self) -> None:
+        while True:
+            self._plan(now_us())
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _plan(self, now: int) -> None:
+        if time.monotonic() < self._paused_until:
+            return
+        self._plan_visits(now)
+        self._plan_after_faults()
+        self._plan_hot(now)
+        self._plan_inquiries()
+
+    def _put(self, watched: Watched, *, whole: bool) -> bool:
+        if watched.busy or watched.retired or watched.tainted:
+            return True
+        size = watched.book.length if whole else len(watched.book.pending)
+        if self._queue.full() or not self._budget.spend(size):
+            return False
+        self._queue.put_nowait((watched, whole))
+        return True
+
+    def _plan_visits(self, now: int) -> None:
+        for watched in self._lane.due_visits(now):
+            if not watched.is_closed and self._is_orphan(watched, now):
+                watched.closed_at = now
+            if watched.tainted:
+                self._wait_for_tainted(watched, now)
+                continue
+            if watched.busy or not self._put(watched, whole=True):
+                self._lane.plan_visit(watched, now + 1)
+
+    def _wait_for_tainted(self, watched: Watched, now: int) -> None:
+        """Let a session that nothing can be said about go once its load has done with it; until then leave it alone."""
+        if watched.is_closed:
+            self._state.let_go(watched)
+        else:
+            self._lane.plan_visit(watched, now + self._coverage_us)
+
+    def _plan_inquiries(self) -> None:
+        for watched in list(itertools.islice(self._lane.observations, INQUIRIES_PER_TICK_MAX)):
+            if not self._put(watched, whole=True):
+                return
+
+    def _plan_hot(self, now: int) -> None:
+        hot = self._lane.hot
+        due = now - self._hot_us
+        while hot:
+            watched = next(iter(hot))
+            oldest = watched.book.oldest_pending
+            if (oldest is not None and oldest > due) or watched.not_before > now:
+                return
+            if not self._put(watched, whole=False):
+                return
+            # The examiner puts it back if anything is still to be verified by then.
+            del hot[watched]
+            self._lane.reading[watched] = None
+
+    def _is_orphan(self, watched: Watched, now: int) -> bool:
+        worker = self._state.workers.get(watched.worker)
+        if worker is None:
+            return False
+        # While nobody listened, nobody can have been heard.
+        return now - max(worker.last_heard, self._state.listening_since) > WORKER_SILENCE_US
+
+    def _plan_after_faults(self) -> None:
+        """Read everything once after a fault; only then is it clear what it took."""
+        windows = [
+            window
+            for window in self._state.faults.values()
+            if window.target in self.examiner.targets
+            and self.examiner.name not in window.swept
+            and window.ended is not None
+        ]
+        if not windows:
+            return
+        if not self._lane.sweep:
+            unread = {watched for window in windows for watched in self._untouched_since(window)}
+            if not unread:
+                self._mark_swept(windows)
+                return
+            self._lane.sweep.extend(unread)
+        latest = max(window.ended or 0 for window in windows)
+        sweep = self._lane.sweep
+        while sweep and (sweep[0].last_whole > latest or self._put(sweep[0], whole=True)):
+            sweep.popleft()
+
+    def _untouched_since(self, window: FaultWindow) -> list[Watched]:
+        """Return the sessions that were there when a fault ended and have not been read whole since."""
+        return [
+            watched
+            for watched in self._unread_since(window.ended or 0)
+            if watched.number <= window.known.get(watched.worker, 0)
+        ]
+
+    def _unread_since(self, ended: int) -> list[Watched]:
+        return [
+            watched
+            for watched in self._state.watched()
+            if watched.book.store == self.examiner.name and watched.last_whole <= ended and not watched.tainted
+        ]
+
+    def _mark_swept(self, windows: list[FaultWindow]) -> None:
+        for window in windows:
+            window.swept.append(self.examiner.name)
+
+    # -- reading --
+
+    async def _read_forever(self) -> None:
+        while True:
+            watched, whole = await self._queue.get()
+            examiner = self._canary_examiner if watched.canary else self.examiner
+            answered = await examiner.examine(watched, whole=whole)
+            heed_cancellation()
+            self._after(watched, answered=answered)
+
+    def _after(self, watched: Watched, *, answered: bool) -> None:
+        if not answered:
+            self._paused_until = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
+            self._lane.plan_visit(watched, now_us() + REVISIT_US)
+            return
+        self._pause = PAUSE_SECONDS_FIRST
+        if not watched.canary:
+            self.last_read_wall_seconds = time.time()
+        if watched.retired:
+            return
+        if watched.is_closed:
+            self._after_close(watched)
+        else:
+            due = [watched.last_whole + self._coverage_us, *self._expiry_visit(watched)]
+            # One that is spoken in all the time moves its end along: it need not be read whole for each move.
+            self._lane.plan_visit(watched, max(min(due), watched.last_whole + self._hot_us))
+
+    # -- old sessions --
+
+    def _after_close(self, watched: Watched) -> None:
+        if watched.suspicions or watched.book.pending or watched.last_whole < watched.closed_at:
+            self._lane.plan_visit(watched, now_us() + REVISIT_US)
+            return
+        self._count_recalls(watched)
+        due = self._expiry_visit(watched)
+        if watched.recalls < len(self._ages_us):
+            due.append(watched.closed_at + self._ages_us[watched.recalls])
+        is_past_first = watched.recalls > 0 or not self._ages_us
+        if not due or self._has_expired(watched) or (is_past_first and not self._keep(watched)):
+            self._retire(watched)
+        else:
+            self._lane.plan_visit(watched, min(due))
+
+    def _count_recalls(self, watched: Watched) -> None:
+        age_us = watched.last_whole - watched.closed_at
+        while watched.recalls < len(self._ages_us) and age_us >= self._ages_us[watched.recalls]:
+            self._tally.recalls[self._age_names[watched.recalls]] += 1
+            watched.recalls += 1
+        self._tally.oldest_recall_seconds = max(self._tally.oldest_recall_seconds, age_us / 1e6)
+
+    def _expiry_visit(self, watched: Watched) -> list[int]:
+        """Return when to read a session next for its time to live: late before its end, and right after it."""
+        expiry = expiry_of(watched.book, self.examiner.rules)
+        if expiry is None:
+            return []
+        before = expiry[0] - self._settle_us - EXPIRY_LEAD_US
+        if watched.last_whole < before:
+            return [before]
+        if watched.is_closed and watched.last_whole <= expiry[1]:
+            return [expiry[1]]
+        return []
+
+    def _has_expired(self, watched: Watched) -> bool:
+        """Whether its time to live is over and it was seen gone since."""
+        is_over = must_have_expired(watched.book, watched.last_whole, self.examiner.rules)
+        return is_over and not watched.book.length and not watched.counted
+
+    def _keep(self, watched: Watched) -> bool:
+        """Keep an old session for its later ages if there is room; those drawn for it take the place of others."""
+        lane, most = self._lane, self._settings.closed_sessions_max
+        (lane.kept if self._is_drawn(watched) else lane.old)[watched] = None
+        for _ in range(HALVINGS_MAX):
+            if len(lane.old) + len(lane.kept) <= most:
+                break
+            # The newest go first: the others are closer to their next age.
+            other = next((one for one in reversed(lane.old) if self._is_idle(one)), None)
+            if other is None:
+                self._keep_fewer()
+            elif other is watched:
+                return False
+            else:
+                self._retire(other)
+        return not watched.retired
+
+    def _is_drawn(self, watched: Watched) -> bool:
+        return xxh3_64_intdigest(watched.book.session.encode("utf-8", "surrogatepass")) < self._kept_share * DRAWS
+
+    def _keep_fewer(self) -> None:
+        """Halve the share that is kept to the end: over days even a small one becomes many."""
+        self._kept_share /= 2
+        for other in list(self._lane.kept):
+            if not self._is_drawn(other):
+                del self._lane.kept[other]
+                self._lane.old[other] = None
+
+    def _is_idle(self, watched: Watched) -> bool:
+        return not (watched.busy or watched.suspicions or watched in self._lane.observations)
+
+    def _retire(self, watched: Watched) -> None:
+        self._state.let_go(watched)
+        self._tally.sessions_retired += 1
+        # What is wrong stays where it is, for whoever wants to look at it. What does not fit in any more stays, too:
+        # in place of one that a checkpoint has let go of, one would be erased that it has not.
+        if watched.counted is None and len(self.to_erase) < ERASE_MAX:
+            self.to_erase.append(watched.book.session)
+
+    async def erase_retired(self, count: int) -> None:
+        """Remove so many retired sessions, so that weeks of soaking do not fill the store."""
+        for _ in range(min(count, len(self.to_erase))):
+            session = self.to_erase.popleft()
+            try:
+                async with asyncio.timeout(self._settings.hot_interval * 5):
+                    await self.examiner.store.forget(session)
+            except Exception:  # noqa: BLE001  it is only tidying up; clean_up at the end takes the rest
+                # A store that is down must not hold up the next checkpoint, once for each session.
+                return
+
+    # -- the end --
+
+    async def sweep_all(self, deadline: float) -> int:
+        """Read every session once more, then what is still suspected; returns how many gave no answer."""
+        self._budget.per_second *= DRAIN_BUDGET_FACTOR
+        since = now_us()
+        while time.monotonic() < deadline:
+            left = [w for w in self._unread_since(since) if not w.retired]
+            doubtful = [w for w in self._state.watched() if w.book.store == self.examiner.name and self._is_open(w)]
+            if not left and not doubtful and not self._lane.observations:
+                return 0
+            for watched in left:
+                if not self._put(watched, whole=True):
+                    break
+            await asyncio.sleep(DRAIN_TICK_SECONDS)
+        return len(self._unread_since(since))
+
+    @staticmethod
+    def _is_open(watched: Watched) -> bool:
+        return not watched.tainted and bool(watched.suspicions or watched.book.pending)

@@ -1,0 +1,142 @@
+"""Everything that is counted, as plain numbers that are saved with each checkpoint, so counters survive a restart."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import msgspec
+
+from soak.contracts.drift import Event, ServerRecord
+from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
+from soak.model.kinds import Kind
+from soak.model.outcome import Outcome
+from soak.model.recovery import Recovery
+
+STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+RECOVERY_POINT_BUCKETS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
+
+OPERATIONS = ("append", "history", "recall", "forget", "sweep")
+"""What is timed: four operations of the load, and the verifier's own reads."""
+
+
+class Histogram(msgspec.Struct):
+    """Counts by bucket, the last one for what is larger than every bound."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+    @classmethod
+    def over(cls, bounds: tuple[float, ...]) -> Histogram:
+        return cls(counts=[0] * (len(bounds) + 1))
+
+    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
+        self.counts[bisect_left(bounds, value)] += 1
+        self.sum += value
+
+    def add(self, counts: list[int], total: float) -> None:
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, counts, strict=True)]
+        self.sum += total
+
+
+def _by_outcome() -> dict[str, int]:
+    return {outcome.name.lower(): 0 for outcome in Outcome}
+
+
+def _by_kind() -> dict[str, int]:
+    return {kind.value: 0 for kind in Kind}
+
+
+def _by_canary_end() -> dict[str, int]:
+    return {"detected": 0, "missed": 0, "early": 0}
+
+
+def _latencies() -> dict[str, Histogram]:
+    return {operation: Histogram.over(LATENCY_BUCKETS_SECONDS) for operation in OPERATIONS}
+
+
+def _errors() -> dict[str, int]:
+    return dict.fromkeys(OPERATIONS, 0)
+
+
+class StoreTally(msgspec.Struct):
+    """What is counted for one store. Every label set is there from the start, at zero."""
+
+    attempts: dict[str, int] = msgspec.field(default_factory=_by_outcome)
+    forgets: dict[str, int] = msgspec.field(default_factory=_by_outcome)
+    verified: int = 0
+    surfaced: int = 0
+    """Unknown writes that turned out to be there."""
+    released: int = 0
+    """Acknowledged, and forgotten or expired before anyone had looked."""
+    violations: dict[str, int] = msgspec.field(default_factory=_by_kind)
+    healed: dict[str, int] = msgspec.field(default_factory=_by_kind)
+    open: dict[str, int] = msgspec.field(default_factory=_by_kind)
+    """Violations that still stand; one that heals and comes back is open again, and not counted again."""
+    tolerated: int = 0
+    unverifiable: int = 0
+    observations: int = 0
+    sessions_opened: int = 0
+    sessions_retired: int = 0
+    messages_read: int = 0
+    recalls: dict[str, int] = {}
+    """Closed sessions read back at each of the recall ages."""
+    oldest_recall_seconds: float = 0.0
+    """The greatest age, since its end, at which a session was read back and judged."""
+    canaries: dict[str, int] = msgspec.field(default_factory=_by_canary_end)
+    """Sessions spoiled on purpose, by whether that was reported. They count nowhere else."""
+    canary_detected_wall_seconds: float = 0.0
+    latency: dict[str, Histogram] = msgspec.field(default_factory=_latencies)
+    errors: dict[str, int] = msgspec.field(default_factory=_errors)
+    stale_lag: Histogram = msgspec.field(default_factory=lambda: Histogram.over(STALE_LAG_BUCKETS_SECONDS))
+
+    @property
+    def acknowledged(self) -> int:
+        return self.attempts["ok"]
+
+    def add_latency(self, tally: LatencyTally) -> None:
+        histogram = self.latency.get(tally.operation)
+        if histogram is not None:
+            histogram.add(tally.counts, tally.sum_seconds)
+            self.errors[tally.operation] += tally.errors
+
+
+class Tally(msgspec.Struct):
+    """What is counted for the run."""
+
+    stores: dict[str, StoreTally]
+    batches: int = 0
+    batches_repeated: int = 0
+    batches_missing: int = 0
+    """Gaps: batches that were written and never arrived, or arrived damaged."""
+    journal_lines_damaged: int = 0
+    """Lines of the journal of violations that could not be read after a restart."""
+    records_taken: int = 0
+    """Ledger records of every sort that were read, good or bad."""
+    records_skipped: int = 0
+    """Ledger records that are known to have vanished before they were read."""
+    observations_suppressed: int = 0
+    evidence_failures: int = 0
+    restarts: int = 0
+    servers: dict[str, ServerRecord] = {}
+    """How each server under test was configured at the beginning, and what differs from that."""
+    events: list[Event] = []
+    """What changed on the servers while the soak ran, the latest last."""
+    recoveries: dict[str, Recovery] = {}
+    """What each fault took of each store."""
+    recovery_points: dict[str, dict[str, Histogram]] = {}
+    """By server and kind of fault: seconds of acknowledged tail that were gone."""
+    recoveries_beyond: dict[str, dict[str, int]] = {}
+    """By server and kind of fault: how often more was gone than is promised."""
+
+    @property
+    def violations(self) -> int:
+        return sum(sum(store.violations.values()) for store in self.stores.values())
+
+    @property
+    def verified(self) -> int:
+        return sum(store.verified for store in self.stores.values())
+
+    @property
+    def unverifiable(self) -> int:
+        lost = self.batches_missing + self.journal_lines_damaged
+        return lost + sum(store.unverifiable for store in self.stores.values())
