@@ -1,0 +1,1 @@
+"""One result, told to people and to machines."""
