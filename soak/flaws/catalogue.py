@@ -1,0 +1,73 @@
+"""All planted bugs, by name, in the order in which they are told."""
+
+from __future__ import annotations
+
+import difflib
+
+from soak.errors import UsageError
+from soak.flaws import (
+    ack_before_flush,
+    app_clock_order,
+    client_retry,
+    content_dedup,
+    context_window_merge,
+    delete_then_late_write,
+    empty_on_error,
+    lossy_text,
+    lru_eviction,
+    persistence_off,
+    pool_exhausted,
+    rdb_only,
+    read_cap,
+    replica_reads,
+    same_timestamp_ties,
+    serializer_v2,
+    shared_namespace,
+    swallowed_error,
+    ttl_not_refreshed,
+    ttl_shortened,
+    two_query_context,
+    unsynced_tail,
+    whole_history_overwrite,
+    wiped_volume,
+)
+from soak.flaws.flaw import Flaw
+
+_TOLD = (
+    whole_history_overwrite,
+    context_window_merge,
+    app_clock_order,
+    same_timestamp_ties,
+    replica_reads,
+    two_query_context,
+    serializer_v2,
+    rdb_only,
+    persistence_off,
+    unsynced_tail,
+    swallowed_error,
+    pool_exhausted,
+    lru_eviction,
+    ttl_shortened,
+    ttl_not_refreshed,
+    shared_namespace,
+    ack_before_flush,
+    wiped_volume,
+    client_retry,
+    content_dedup,
+    read_cap,
+    empty_on_error,
+    delete_then_late_write,
+    lossy_text,
+)
+
+ALL: dict[str, Flaw] = {module.FLAW.name: module.FLAW for module in _TOLD}
+
+
+def find(name: str) -> Flaw:
+    """Return the flaw of this name; `UsageError` says which one may have been meant."""
+    flaw = ALL.get(name)
+    if flaw is None:
+        near = difflib.get_close_matches(name, ALL, n=1)
+        hint = f"did you mean {near[0]}?" if near else "'soak flaws' lists them"
+        raise UsageError(f"there is no flaw {name!r}; {hint}")
+    return flaw

@@ -1,0 +1,42 @@
+"""Said once, written twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
+
+from soak.flaws.flaw import Disturbance, Flaw, same_server
+from soak.flaws.redis_memory import CONNECTIONS_MAX, RedisMemory
+from soak.model.causes import Cause
+from soak.model.kinds import Kind
+from soak.stores import StoreContext
+
+
+class ClientRetry(RedisMemory):
+    """Leaves the client's retries on, as they are when nothing is said."""
+
+    def connect(self, context: StoreContext) -> Any:
+        return Redis.from_url(
+            context.servers["redis"],
+            socket_timeout=context.timeout_seconds,
+            max_connections=CONNECTIONS_MAX,
+            retry=Retry(ExponentialBackoff(cap=0.5, base=0.01), 10),
+        )
+
+
+_WRONG, _RIGHT = same_server(ClientRetry, RedisMemory, Disturbance(fault="dropped_reply", hold_seconds=0.7))
+
+FLAW = Flaw(
+    name="client_retry",
+    night="the client library retries a write whose reply was lost",
+    code="Nothing at all: ten retries are the default of the library, and RPUSH is not idempotent.",
+    mocks="A mock that raises has not applied the write. A server whose reply is lost has.",
+    user="'Transfer the money.' 'Transfer the money.'",
+    kinds=frozenset({Kind.DUPLICATED}),
+    causes=frozenset({Cause.RETRY}),
+    wrong=_WRONG,
+    right=_RIGHT,
+)

@@ -1,0 +1,110 @@
+"""What a planted bug is: a story, a wrong way, the right way next to it, and what must be found."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from soak.model.causes import Cause
+from soak.model.kinds import Kind
+
+
+class WrongFrom(enum.Enum):
+    """Since when the wrong state of a message can be read, besides its acknowledgement."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """From the acknowledgement on."""
+    FAULT_STARTED = "fault started"
+    """As soon as the fault begins."""
+    FAULT_ENDED = "fault ended"
+    """When the server is back and has forgotten."""
+
+
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
+    """The fault that a flaw needs to show itself."""
+
+    fault: str
+    """A name of the fault catalogue, or `kill_load`: the process that writes dies."""
+    target: str = "redis"
+    after_seconds: float = 1.5
+    """How long the load runs before it."""
+    hold_seconds: float = 0.5
+    times: int = 1
+    """How many processes die one after the other; other faults happen once."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What the participants do; the names are those of the load's settings."""
+
+    users: int = 12
+    think_seconds: float = 0.05
+    context_messages: int = 10
+    session_messages: int = 60
+    writers_per_session: int = 4
+    shared_share: float = 0.0
+    recall_share: float = 0.05
+    forget_share: float = 0.0
+    reread_share: float = 0.2
+    mix: str = "chat"
+    tenants: int = 1
+    """Processes' worth of participants; each numbers its sessions from one."""
+
+
+SHARED_SESSIONS = Load(shared_share=1.0)
+"""Four writers in every session, who often speak at the same moment."""
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to do it: a store, the configuration of its server, and the fault it is put through."""
+
+    store: str
+    """As `package.module:Class`."""
+    redis_options: Mapping[str, str] = {}
+    postgres_options: Mapping[str, str] = {}
+    disturbance: Disturbance | None = None
+
+    def can_share_a_server_with(self, other: Setup) -> bool:
+        return msgspec.structs.replace(self, store="") == msgspec.structs.replace(other, store="")
+
+
+class Flaw(msgspec.Struct, frozen=True, kw_only=True):
+    """One planted bug."""
+
+    name: str
+    night: str
+    """What happened, in one line."""
+    code: str
+    """What the code, or the configuration, looks like."""
+    mocks: str
+    """Why the tests with mocks are green."""
+    user: str
+    """What the user saw."""
+    kinds: frozenset[Kind]
+    causes: frozenset[Cause]
+    wrong: Setup
+    right: Setup
+    load: Load = Load()
+    wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
+    latent_seconds: float = 0.0
+    """How long after that the wrong state can be read first: a time to live that is too short, say."""
+    heals: bool = False
+    """What was lost comes back; it must be noticed, too."""
+
+
+def store_of(cls: type) -> str:
+    """Return the name under which the registry finds a class."""
+    return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def same_server(wrong: type, right: type, disturbance: Disturbance | None = None) -> tuple[Setup, Setup]:
+    """Set up a wrong and a right store next to each other, under one and the same fault."""
+    return (
+        Setup(store=store_of(wrong), disturbance=disturbance),
+        Setup(store=store_of(right), disturbance=disturbance),
+    )
+
+
+GONE = frozenset({Kind.LOST, Kind.ROLLED_BACK})
+"""Lost; those that somebody had read before are called rolled back."""

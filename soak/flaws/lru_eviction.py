@@ -1,0 +1,27 @@
+"""A cache by configuration."""
+
+from __future__ import annotations
+
+from soak.flaws.flaw import GONE, Flaw, Load, Setup, store_of
+from soak.flaws.redis_memory import EverySecondMemory
+from soak.model.causes import Cause
+
+MEMORY = "4mb"
+
+FLAW = Flaw(
+    name="lru_eviction",
+    night="maxmemory with allkeys-lru drops sessions quietly",
+    code="maxmemory-policy allkeys-lru, copied from the cache next door.",
+    mocks="Tests never fill the memory; and no command fails when it is full, which is the point of the policy.",
+    user="Whoever had not been there for a while was met as a stranger; those who talked all day noticed nothing.",
+    kinds=GONE,
+    causes=frozenset({Cause.EVICTION}),
+    wrong=Setup(
+        store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}
+    ),
+    # Full is full: the write is refused, and the caller knows.
+    right=Setup(
+        store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}
+    ),
+    load=Load(mix="long", session_messages=30, users=12, think_seconds=0.02),
+)

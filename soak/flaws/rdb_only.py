@@ -1,0 +1,26 @@
+"""Saved every fifteen minutes, if it comes to that."""
+
+from __future__ import annotations
+
+from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
+from soak.flaws.redis_memory import EverySecondMemory
+from soak.model.causes import Cause
+
+_CRASH = Disturbance(fault="crash", after_seconds=3.5, hold_seconds=0.2)
+
+FLAW = Flaw(
+    name="rdb_only",
+    night="default `save 900 1`, killed inside the window",
+    code="No configuration at all: the image's default, which is a snapshot every 15 minutes.",
+    mocks="A mock is never killed. And a container that is stopped politely saves first.",
+    user="After the node was replaced the assistant had last heard of everybody a quarter of an hour ago.",
+    kinds=GONE,
+    causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
+    wrong=Setup(
+        store=store_of(EverySecondMemory),
+        redis_options={"appendonly": "no", "save": "900 1"},
+        disturbance=_CRASH,
+    ),
+    right=Setup(store=store_of(EverySecondMemory), disturbance=_CRASH),
+    wrong_from=WrongFrom.FAULT_ENDED,
+)

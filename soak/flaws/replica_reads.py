@@ -1,0 +1,63 @@
+"""Written here, read there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+from soak.flaws.flaw import Disturbance, Flaw, Load, same_server
+from soak.flaws.postgres_memory import PostgresMemory, connect
+from soak.model.causes import Cause
+from soak.model.kinds import Kind
+from soak.model.message import decode_history
+from soak.stores import StoreContext, Stored
+
+
+class ReplicaReads(PostgresMemory):
+    """Writes on the primary and reads on the replica, to take load off the primary."""
+
+    needs: ClassVar[tuple[str, ...]] = ("postgres", "postgres-replica")
+
+    def __init__(self, pool: Any, table: str) -> None:
+        super().__init__(pool, table)
+        self.replica: Any = None
+
+    @classmethod
+    async def open(cls, context: StoreContext) -> Self:
+        store = await super().open(context)
+        store.replica = await connect(context, "postgres-replica")
+        async with asyncio.timeout(context.timeout_seconds * 4):
+            while await store.replica.fetchval("SELECT to_regclass($1)", store.table) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return store
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        rows = await self.replica.fetch(
+            f"SELECT body FROM {self.table} WHERE session = $1 ORDER BY id DESC LIMIT $2",  # noqa: S608
+            session,
+            last,
+        )
+        return decode_history([row["body"] for row in reversed(rows)])
+
+    async def close(self) -> None:
+        await self.replica.close()
+        await super().close()
+
+
+_WRONG, _RIGHT = same_server(
+    ReplicaReads, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
+)
+
+FLAW = Flaw(
+    name="replica_reads",
+    night="write on the primary, read on a lagging replica: the fresh message is invisible",
+    code="Two connection strings, one for writing and one for reading. The second is a replica.",
+    mocks="In a test both are the same database.",
+    user="Said something, reloaded, and it was gone; a second later it was there.",
+    kinds=frozenset({Kind.STALE}),
+    causes=frozenset({Cause.REPLICA_LAG}),
+    wrong=_WRONG,
+    right=_RIGHT,
+    load=Load(users=8),
+)

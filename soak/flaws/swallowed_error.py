@@ -1,0 +1,40 @@
+"""Logged, and told yes."""
+
+from __future__ import annotations
+
+import logging
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from soak.flaws.flaw import GONE, Disturbance, Flaw, same_server
+from soak.flaws.redis_memory import RedisMemory
+from soak.model.causes import Cause
+from soak.stores import Message
+
+_log = logging.getLogger(__name__)
+
+
+class SwallowedError(RedisMemory):
+    """A memory must never stop the conversation."""
+
+    async def append(self, session: str, message: Message) -> None:
+        try:
+            await super().append(session, message)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            _log.debug("memory unavailable, continuing without it: %s", error)
+
+
+_WRONG, _RIGHT = same_server(SwallowedError, RedisMemory, Disturbance(fault="outage", hold_seconds=0.7))
+
+FLAW = Flaw(
+    name="swallowed_error",
+    night="ConnectionError in a network hiccup is logged and skipped; the caller is told yes",
+    code="except ConnectionError: log.warning(...), and then nothing. The chat goes on; that was the idea.",
+    mocks="The test of the error path asserts that no exception escapes. None does.",
+    user="What was said in one particular second had not been said. Nobody knew which second.",
+    kinds=GONE,
+    causes=frozenset({Cause.SWALLOWED_ERROR}),
+    wrong=_WRONG,
+    right=_RIGHT,
+)

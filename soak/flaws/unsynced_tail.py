@@ -1,0 +1,22 @@
+"""Acknowledged, and still on its way to the disk."""
+
+from __future__ import annotations
+
+from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
+from soak.flaws.redis_memory import EverySecondMemory
+from soak.model.causes import Cause
+
+_POWER_CUT = Disturbance(fault="power_cut", after_seconds=3.5, hold_seconds=0.2)
+
+FLAW = Flaw(
+    name="unsynced_tail",
+    night="acknowledged, not fsynced, power fails",
+    code="appendfsync no: 'the kernel flushes anyway'. It does, when it likes.",
+    mocks="Even a real server, killed with -9, loses nothing: the kernel still has the pages. Only a power cut tells.",
+    user="The data centre blinked, and the last half minute of every conversation was gone.",
+    kinds=GONE,
+    causes=frozenset({Cause.UNSYNCED_TAIL}),
+    wrong=Setup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
+    right=Setup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
+    wrong_from=WrongFrom.FAULT_ENDED,
+)

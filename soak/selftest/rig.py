@@ -1,0 +1,230 @@
+"""One soak in one process: servers, ledger, the real verifier, participants, and the fault it is put through."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from soak.errors import SoakError
+from soak.faults import catalogue as faults
+from soak.faults.window import Injected, during
+from soak.flaws.flaw import Disturbance, Load, Setup
+from soak.join import JoinInfo
+from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
+from soak.ledger.run import RunJournal, create_run
+from soak.selftest.crowd import Acknowledged, Crowd
+from soak.selftest.killed_load import KilledLoad
+from soak.selftest.seen import Seen, look, read_stories
+from soak.settings import SoakSettings, VerifierSettings
+from soak.stores import registry
+from soak.stores.protocol import StoreContext
+from soak.tasks import end_tasks
+from soak.testbed.local import LocalTestbed
+from soak.testbed.server import ServerEvent
+from soak.verifier.process import Verifier
+
+KILL_LOAD = "kill_load"
+PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
+OPERATION_SECONDS_MAX = 2.0
+CONNECTIONS_MAX = 16
+SOAK_SECONDS_MIN = 2.0
+"""A twin that was hardly tried proves nothing."""
+SOAK_SECONDS_MAX = 15.0
+"""After so long without the flaw having shown itself it is not found."""
+AFTER_FAULT_SECONDS_MIN = 1.0
+VERDICT_SECONDS_MAX = 60.0
+_POLL_SECONDS = 0.05
+
+QUICK = VerifierSettings(
+    settle=0.5,
+    hot_interval=0.2,
+    coverage=1.0,
+    checkpoint=1.0,
+    recall_ages=[1.0, 3.0, 6.0],
+    ttl_epsilon=0.5,
+    drain=20.0,
+    evidence_max=100,
+    canary=0.0,
+)
+"""The verifier as it is, looking more often than in a soak of hours."""
+
+
+class RigPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What one soak is made of. The stores share the servers and the fault."""
+
+    stores: tuple[str, ...]
+    setup: Setup
+    """Its server options and its fault count; its store is one of the stores."""
+    load: Load
+
+
+class Rig:
+    """A soak under way."""
+
+    def __init__(self, plan: RigPlan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._trouble = ""
+        self._acknowledged: Acknowledged = {}
+        self._fault: Injected | None = None
+        disturbance = plan.setup.disturbance
+        self._bed = LocalTestbed(
+            folder,
+            redis_options=plan.setup.redis_options,
+            postgres_options=plan.setup.postgres_options,
+            proxied=disturbance is not None and disturbance.fault in PROXIED_FAULTS,
+            # Only where it is needed: it costs a compilation.
+            power_cuts=disturbance is not None and disturbance.fault == "power_cut",
+            on_event=self._note_event,
+        )
+
+    async def soak(self, is_enough: Callable[[dict[str, Seen]], bool]) -> dict[str, Seen]:
+        """Soak until it is enough, or nothing more is to be expected; returns what was seen of each store."""
+        async with self._servers() as info, self._verifying(info) as verifier:
+            journal = await RunJournal.connect(info.ledger_url, info.header.run)
+            try:
+                await self._load(info, verifier, journal, is_enough)
+                await journal.end_of_load(EndOfLoad(at=_now_us(), reason="enough was seen"))
+                await verifier.verdict()
+            finally:
+                await journal.close()
+            folder = self._folder / "verifier"
+            return {
+                store: read_stories(seen, folder, self._acknowledged, self._fault)
+                for store, seen in self._seen(verifier).items()
+            }
+
+    @contextlib.asynccontextmanager
+    async def _servers(self) -> AsyncIterator[JoinInfo]:
+        needs = {kind for store in self._plan.stores for kind in registry.find(store).needs}
+        try:
+            urls = await self._bed.start({*needs, "ledger"})
+            ledger_url = urls.pop("ledger")
+            yield await _begin_run(self._plan.stores, urls, ledger_url)
+        finally:
+            await self._bed.stop()
+
+    @contextlib.asynccontextmanager
+    async def _verifying(self, info: JoinInfo) -> AsyncIterator[_Verifying]:
+        verifier = Verifier(info, SoakSettings(verifier=QUICK), self._folder / "verifier")
+        try:
+            await verifier.prepare()
+            task = asyncio.create_task(verifier.run("127.0.0.1", 0, heeds_signals=False))
+            try:
+                yield _Verifying(verifier, task)
+            finally:
+                await end_tasks([task])
+        finally:
+            await verifier.close()
+
+    async def _load(
+        self,
+        info: JoinInfo,
+        verifier: _Verifying,
+        journal: RunJournal,
+        is_enough: Callable[[dict[str, Seen]], bool],
+    ) -> None:
+        disturbance = self._plan.setup.disturbance
+        if disturbance is not None and disturbance.fault == KILL_LOAD:
+            killed = KilledLoad(info, self._plan.load, self._folder)
+            deaths = [await killed.live_and_die(disturbance.after_seconds) for _ in range(disturbance.times)]
+            self._fault = deaths[0]
+            await self._until(verifier, is_enough, [])
+            return
+        crowds = [await Crowd.gather(info, self._plan.load, self._acknowledged) for _ in range(self._plan.load.tenants)]
+        try:
+            for crowd in crowds:
+                crowd.begin()
+            if disturbance is not None:
+                await self._disturb(disturbance, journal)
+            await self._until(verifier, is_enough, crowds)
+        finally:
+            for crowd in crowds:
+                await crowd.leave()
+
+    async def _disturb(self, disturbance: Disturbance, journal: RunJournal) -> None:
+        fault = faults.ALL.get(disturbance.fault)
+        if fault is None:
+            raise SoakError(f"there is no fault {disturbance.fault}; the trial cannot be made")
+        await asyncio.sleep(disturbance.after_seconds)
+        self._fault = await during(fault, self._bed, disturbance.target, journal, disturbance.hold_seconds)
+
+    async def _until(
+        self, verifier: _Verifying, is_enough: Callable[[dict[str, Seen]], bool], crowds: list[Crowd]
+    ) -> None:
+        begun = time.monotonic()
+        wait = AFTER_FAULT_SECONDS_MIN if self._fault is not None else SOAK_SECONDS_MIN
+        while time.monotonic() < begun + SOAK_SECONDS_MAX:
+            for crowd in crowds:
+                crowd.check()
+            verifier.check()
+            if self._trouble:
+                raise SoakError(self._trouble)
+            if time.monotonic() > begun + wait and is_enough(self._seen(verifier)):
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _seen(self, verifier: _Verifying) -> dict[str, Seen]:
+        return {store: look(verifier.verifier.state, store) for store in self._plan.stores}
+
+    def _note_event(self, event: ServerEvent) -> None:
+        if event.what in {"died", "gave_up"}:
+            self._trouble = f"the {event.kind} server of the trial has died by itself ({event.detail})"
+
+
+class _Verifying:
+    """The verifier as a task."""
+
+    def __init__(self, verifier: Verifier, task: asyncio.Task[object]) -> None:
+        self.verifier = verifier
+        self._task = task
+
+    def check(self) -> None:
+        if self._task.done():
+            self._task.result()
+            raise SoakError("the verifier has ended before the load; the trial proves nothing")
+
+    async def verdict(self) -> None:
+        try:
+            async with asyncio.timeout(VERDICT_SECONDS_MAX):
+                await self._task
+        except TimeoutError:
+            raise SoakError(f"the verifier gave no verdict within {VERDICT_SECONDS_MAX:.0f} s") from None
+
+
+async def _begin_run(stores: tuple[str, ...], servers: dict[str, str], ledger_url: str) -> JoinInfo:
+    run = "r" + secrets.token_hex(4)
+    context = StoreContext(
+        servers=servers,
+        namespace=f"selftest_{run}",
+        timeout_seconds=OPERATION_SECONDS_MAX,
+        connections_max=CONNECTIONS_MAX,
+    )
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run=run,
+        seed=secrets.randbits(63),
+        namespace=context.namespace,
+        stores=list(stores),
+        contracts={store: registry.find(store).contract_for(context) for store in stores},
+        started_wall_seconds=time.time(),
+    )
+    await create_run(ledger_url, header)
+    return JoinInfo(
+        header=header,
+        ledger_url=ledger_url,
+        servers=servers,
+        timeout_seconds=OPERATION_SECONDS_MAX,
+        connections_max=CONNECTIONS_MAX,
+        ttl_seconds=None,
+    )
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

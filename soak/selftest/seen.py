@@ -1,0 +1,118 @@
+"""What the verifier has said about one store: kinds, causes, how soon, and whether it may be believed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from soak.faults.window import Injected
+from soak.model.verdict import Facts, Verdict, reach_verdict
+from soak.selftest.crowd import Acknowledged
+from soak.verifier.state import State
+
+VERIFIED_MIN = 50
+"""Fewer verified messages do not show that a store is right."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """One story of the evidence folder, as far as a trial needs it. Times are in microseconds of CLOCK_MONOTONIC."""
+
+    kind: str
+    cause: str
+    count: int
+    found: int
+    acknowledged: int | None
+    message: str
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one store."""
+
+    store: str
+    acknowledged: int
+    verified: int
+    tolerated: int
+    violations: dict[str, int]
+    healed: dict[str, int]
+    verdict: str
+    reasons: list[str]
+    told: list[Told] = []
+    fault_started: int | None = None
+    fault_ended: int | None = None
+
+
+def look(state: State, store: str) -> Seen:
+    """Sum up what the verifier knows of one store."""
+    tally = state.tally.stores[store]
+    verdict, reasons = _verdict(state, store)
+    return Seen(
+        store=store,
+        acknowledged=tally.acknowledged,
+        verified=tally.verified,
+        tolerated=tally.tolerated,
+        violations={kind: count for kind, count in tally.violations.items() if count},
+        healed={kind: count for kind, count in tally.healed.items() if count},
+        verdict=verdict.value,
+        reasons=reasons,
+    )
+
+
+def read_stories(seen: Seen, folder: Path, acknowledged: Acknowledged, fault: Injected | None) -> Seen:
+    """Add what stands in the evidence folder, and when the fault was."""
+    return msgspec.structs.replace(
+        seen,
+        told=_stories(folder, seen.store, acknowledged),
+        fault_started=None if fault is None else fault.started,
+        fault_ended=None if fault is None else fault.ended,
+    )
+
+
+def _verdict(state: State, store: str) -> tuple[Verdict, list[str]]:
+    """Give the verdict of a run that had this store alone."""
+    tally = state.tally.stores[store]
+    watched = [one for one in state.watched() if one.book.store == store and not one.tainted]
+    return reach_verdict(
+        Facts(
+            violations=sum(tally.violations.values()),
+            verified=tally.verified,
+            minimum_verified=VERIFIED_MIN,
+            unverifiable=tally.unverifiable + state.tally.batches_missing,
+            unverified=sum(len(one.book.pending) for one in watched),
+            oldest_unverified_seconds=0.0,
+            oldest_unverified_seconds_max=1.0,
+            suspicions_open=sum(1 for one in watched if one.suspicions),
+            stores_without_verified=[] if tally.verified else [store],
+            reads_failed_at_end=sum(1 for one in watched if state.end is not None and one.last_whole <= state.end.at),
+        )
+    )
+
+
+def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]:
+    """Read the evidence, oldest first."""
+    offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+    # Where nobody can tell which message it was, no earlier than the first of its session.
+    begun: dict[str, int] = {}
+    for name, at in acknowledged.items():
+        begun.setdefault(name.split("/", 1)[0], at)
+    told = []
+    for path in (folder / "evidence").glob("*.json"):
+        story: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        if story["store"] != store:
+            continue
+        message, life = story["message"], story["life"]
+        # Of a message of another session, the name is preceded by its run.
+        name = message.rpartition(":")[2]
+        told.append(
+            Told(
+                kind=story["kind"],
+                cause=story["probable_cause"]["cause"],
+                count=story["count"],
+                found=int(story["found_at_wall_seconds"] * 1e6) - offset_us,
+                acknowledged=acknowledged.get(name) or life.get("acknowledged_us") or begun.get(story["session"]),
+                message=message,
+            )
+        )
+    return sorted(told, key=lambda one: one.found)
