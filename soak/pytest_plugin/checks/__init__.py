@@ -1,0 +1,1 @@
+"""The contract suite, one concern per file; `MemoryContract` puts them together."""

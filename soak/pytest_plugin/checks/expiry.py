@@ -1,0 +1,128 @@
+"""A time to live, judged from both sides: not gone too early, not there too long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from soak.model.contract import Contract, Expiry
+from soak.pytest_plugin import administration
+from soak.pytest_plugin.checks.check import check
+from soak.pytest_plugin.comparison import broken, compare
+from soak.pytest_plugin.memory import Memory
+from soak.stores.protocol import MemoryStore
+
+TTL_SECONDS = 1.5
+"""What a store that takes the time to live from its context is given."""
+TTL_SECONDS_MAX = 10.0
+"""The longest that the suite waits for, where the store has a time of its own."""
+EPSILON_SECONDS = 0.5
+SLACK_SECONDS = 5.0
+"""By how much an expiry that is far away may be nearer than promised."""
+TRIES_MAX = 4
+
+
+class Expiring:
+    """Judged where the contract declares a time to live, and where it declares that there is none."""
+
+    @check
+    async def test_nothing_expires_before_its_time(self, soak_memory: Memory) -> None:
+        contract = soak_memory.contract
+        if "redis" in soak_memory.servers:
+            await _expect_no_early_expiry(soak_memory)
+        ttl = _short_ttl(soak_memory)
+        if ttl is None:
+            if contract.ttl_seconds is not None and "redis" not in soak_memory.servers:
+                pytest.skip(f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits")
+            return
+        store = await soak_memory.open(ttl_seconds=ttl)
+        for number in range(TRIES_MAX):
+            session = soak_memory.session(f"early{number}")
+            said = soak_memory.turns(session, 2)
+            first = time.monotonic()
+            await soak_memory.say(store, said)
+            await asyncio.sleep(0.6 * ttl)
+            read = await soak_memory.recall(store, session)
+            if time.monotonic() < first + ttl - 0.1:
+                who = f"A user who comes back {0.6 * ttl:g} s into the promised {ttl:g} s"
+                compare(who, soak_memory.kept(said), read, order=contract.order, duplicates=contract.duplicates)
+                return
+        pytest.skip(f"this machine is too slow to read within {ttl:g} s")
+
+    @check
+    async def test_what_has_expired_is_gone(self, soak_memory: Memory) -> None:
+        ttl = _short_ttl(soak_memory)
+        if ttl is None:
+            pytest.skip(_why_not(soak_memory.contract))
+        session = soak_memory.session("late")
+        store = await soak_memory.open(ttl_seconds=ttl)
+        await soak_memory.say(store, soak_memory.turns(session, 3))
+        await asyncio.sleep(ttl + EPSILON_SECONDS + soak_memory.staleness_seconds)
+        for last in (None, 2):
+            read = await soak_memory.recall(store, session, last)
+            compare(f"A user who comes back after more than the promised {ttl:g} s", [], read)
+
+    @check
+    async def test_time_counts_from_where_the_contract_says(self, soak_memory: Memory) -> None:
+        ttl = _short_ttl(soak_memory)
+        if ttl is None:
+            pytest.skip(_why_not(soak_memory.contract))
+        store = await soak_memory.open(ttl_seconds=ttl)
+        if soak_memory.contract_with(ttl_seconds=ttl).expiry is Expiry.SLIDING:
+            await _expect_renewal(soak_memory, store, ttl)
+        else:
+            await _expect_no_renewal(soak_memory, store, ttl)
+
+
+async def _expect_no_early_expiry(memory: Memory) -> None:
+    store = await memory.open()
+    await memory.say(store, memory.turns(memory.session("life"), 2))
+    url = memory.servers["redis"].url
+    life = await memory.there(administration.longest_life_seconds(url, memory.namespace))
+    promised = memory.contract.ttl_seconds
+    if life is not None and (promised is None or life < promised - SLACK_SECONDS):
+        until = "nothing was to expire" if promised is None else f"{promised:g} s were promised"
+        broken(f"A user who comes back after {life:.0f} s is not known any more, though {until} (lost)")
+
+
+async def _expect_renewal(memory: Memory, store: MemoryStore, ttl: float) -> None:
+    for number in range(TRIES_MAX):
+        session = memory.session(f"sliding{number}")
+        said = memory.turns(session, 4)
+        is_in_time = True
+        for message in said:
+            started = time.monotonic()
+            await memory.say(store, [message])
+            await asyncio.sleep(0.6 * ttl)
+            read = await memory.recall(store, session)
+            is_in_time = is_in_time and time.monotonic() < started + ttl - 0.1
+        if is_in_time:
+            who = f"A user who never paused for longer than {0.6 * ttl:g} s of the promised {ttl:g} s"
+            compare(who, memory.kept(said), read, order=memory.contract.order, duplicates=memory.contract.duplicates)
+            return
+    pytest.skip(f"this machine is too slow to talk within {ttl:g} s")
+
+
+async def _expect_no_renewal(memory: Memory, store: MemoryStore, ttl: float) -> None:
+    session = memory.session("absolute")
+    first, second = memory.turns(session, 2)
+    await memory.say(store, [first])
+    await asyncio.sleep(0.6 * ttl)
+    await memory.say(store, [second])
+    await asyncio.sleep(0.4 * ttl + EPSILON_SECONDS + memory.staleness_seconds)
+    if first in await memory.recall(store, session):
+        broken(f"A user is reminded of what was to be gone {ttl:g} s after it was first said (resurrected)")
+
+
+def _short_ttl(memory: Memory) -> float | None:
+    """Return a time to live that can be waited for, if the store has one."""
+    ttl = memory.contract_with(ttl_seconds=TTL_SECONDS).ttl_seconds
+    return ttl if ttl is not None and ttl <= TTL_SECONDS_MAX else None
+
+
+def _why_not(contract: Contract) -> str:
+    if contract.ttl_seconds is None:
+        return "the contract declares no time to live"
+    return f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits"

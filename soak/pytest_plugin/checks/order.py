@@ -1,0 +1,128 @@
+"""Turns stand in the order in which they were said, however many say something at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from soak.model.contract import Order
+from soak.model.message import Message
+from soak.pytest_plugin.checks.check import check
+from soak.pytest_plugin.comparison import broken, compare, shown
+from soak.pytest_plugin.memory import Memory
+from soak.stores.protocol import MemoryStore
+
+WRITERS = 16
+MESSAGES_EACH = 10
+WINDOW = 5
+
+
+class Ordering:
+    """Sequential and concurrent writers."""
+
+    @check
+    async def test_turns_stand_in_the_order_they_were_said(self, soak_memory: Memory) -> None:
+        session = soak_memory.session("turns")
+        stores = [await soak_memory.open(), await soak_memory.open()]
+        said: list[Message] = []
+        for seq in range(1, 16):
+            for writer in (1, 0):
+                message = soak_memory.message(session, seq, f"{seq} from {writer}", writer=writer)
+                await soak_memory.say(stores[writer], [message])
+                said.append(message)
+        await soak_memory.expect("A user who talks from two browser tabs in turn", stores[0], session, said)
+
+    @check
+    async def test_concurrent_writers_lose_nothing(self, soak_memory: Memory) -> None:
+        session = soak_memory.session("crowd")
+        stores = [await soak_memory.open(), await soak_memory.open()]
+        said = await _all_at_once(soak_memory, stores, session)
+        read = await _settled(soak_memory, stores[0], session, len(soak_memory.kept(said)))
+        _compare_concurrent(soak_memory, "A user who talks while tools and other tabs do so too", said, read)
+
+    @check
+    async def test_few_connections_lose_nothing(self, soak_memory: Memory) -> None:
+        store = await soak_memory.open(connections_max=1, timeout_seconds=30.0)
+        said = [
+            soak_memory.turns(soak_memory.session(f"busy{number}"), 3, writer=writer)
+            for number in range(8)
+            for writer in range(5)
+        ]
+        await asyncio.gather(*(soak_memory.say(store, turns) for turns in said))
+        for session in {turns[0].session for turns in said}:
+            spoken = [message for turns in said for message in turns if message.session == session]
+            read = await _settled(soak_memory, store, session, len(soak_memory.kept(spoken)))
+            _compare_concurrent(soak_memory, "A user of a service that is short of connections", spoken, read)
+
+    @check
+    async def test_a_reader_never_sees_a_gap_while_others_write(self, soak_memory: Memory) -> None:
+        session = soak_memory.session("watched")
+        writing, reading = await soak_memory.open(), await soak_memory.open()
+        whole: list[list[object]] = []
+        windows: list[list[object]] = []
+        is_writing = True
+
+        async def watch() -> None:
+            while is_writing:
+                whole.append(await soak_memory.recall(reading, session))
+                windows.append(await soak_memory.recall(reading, session, WINDOW))
+                await asyncio.sleep(0)
+
+        watching = asyncio.gather(watch(), watch())
+        try:
+            said = await _all_at_once(soak_memory, [writing], session)
+        finally:
+            is_writing = False
+            await watching
+        final = await _settled(soak_memory, writing, session, len(soak_memory.kept(said)))
+        if soak_memory.contract.retained_messages is None and soak_memory.contract.order is not Order.NONE:
+            _compare_reads(final, whole, windows)
+
+
+async def _all_at_once(memory: Memory, stores: list[MemoryStore], session: str) -> list[Message]:
+    said = [memory.turns(session, MESSAGES_EACH, writer=writer) for writer in range(WRITERS)]
+    await asyncio.gather(*(memory.say(stores[writer % len(stores)], turns) for writer, turns in enumerate(said)))
+    return [message for turns in said for message in turns]
+
+
+async def _settled(memory: Memory, store: MemoryStore, session: str, count: int) -> list[object]:
+    """Read a whole session, again as long as it may lag by contract and is too short."""
+    read = await memory.recall(store, session)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + memory.staleness_seconds
+    while len(read) < count and loop.time() < deadline:
+        await asyncio.sleep(0.02)
+        read = await memory.recall(store, session)
+    return read
+
+
+def _compare_concurrent(memory: Memory, who: str, said: list[Message], read: list[object]) -> None:
+    """Compare what several said at once: no order between writers, the order of each writer's own words."""
+    order = Order.NONE if memory.contract.order is Order.NONE else Order.PER_WRITER
+    if memory.contract.retained_messages is not None:
+        # Which of them are the last is known only afterwards.
+        said = [message for message in said if message in read]
+        if len(read) != min(memory.contract.retained_messages, WRITERS * MESSAGES_EACH):
+            broken(f"{who} finds {len(read)} messages, not the last {memory.contract.retained_messages}")
+    compare(who, said, read, order=order, duplicates=memory.contract.duplicates)
+
+
+def _compare_reads(final: list[object], whole: list[list[object]], windows: list[list[object]]) -> None:
+    places = {_key(item): place for place, item in enumerate(final)}
+    for read in whole:
+        if read != final[: len(read)]:
+            wrong = next(place for place, item in enumerate(read) if place >= len(final) or item != final[place])
+            broken(
+                f"A user who reloads the page while others write sees {shown(read[wrong])} in place {wrong + 1}, "
+                f"where later {shown(final[wrong]) if wrong < len(final) else 'nothing'} stands",
+            )
+    for read in windows:
+        start = places.get(_key(read[0]), -1) if read else 0
+        if read and (start < 0 or read != final[start : start + len(read)]):
+            broken(
+                "An assistant that reads the last few messages while others write gets a context with a gap: "
+                + ", ".join(shown(item) for item in read)
+            )
+
+
+def _key(item: object) -> object:
+    return item.name if isinstance(item, Message) else repr(item)

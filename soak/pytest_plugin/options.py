@@ -1,0 +1,142 @@
+"""What was chosen: command line over environment over the ini file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from soak.pytest_plugin import versions
+from soak.pytest_plugin.versions import Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODES = ("embedded", "docker", "external")
+ADDRESSES = {
+    "redis": ("soak_redis", "SOAK_SERVERS__REDIS"),
+    "postgres": ("soak_postgres", "SOAK_SERVERS__POSTGRES"),
+    "postgres-replica": ("soak_postgres_replica", "SOAK_SERVERS__POSTGRES_REPLICA"),
+}
+"""Option and environment variable by kind of server; the variables are those of soak itself."""
+
+
+class Choice(NamedTuple):
+    """Which servers tests get."""
+
+    mode: str
+    addresses: Mapping[str, str]
+    versions: tuple[Version, ...]
+    images: Mapping[str, str]
+    """Docker image by the name of the version, where another than the official one is wanted."""
+    redis_options: Mapping[str, str]
+    postgres_options: Mapping[str, str]
+
+    def versions_for(
+        self, needs: tuple[str, ...], meant_for: tuple[str, ...] | None = None
+    ) -> list[tuple[Version, ...]]:
+        """Return the sets of servers to test on; a server whose address is given counts as one version."""
+        given = {kind for kind in versions.GIVEN if self.mode == "external" or kind in self.addresses}
+        chosen = [
+            version
+            for version in self.versions
+            if version.kind not in given and (meant_for is None or version.name in meant_for)
+        ]
+        chosen += [versions.GIVEN[kind] for kind in sorted(given)]
+        return versions.sets_for(needs, tuple(chosen))
+
+
+def declare(parser: pytest.Parser) -> None:
+    group = parser.getgroup("soak", "soak: real servers and contracts for conversation memories")
+    group.addoption(
+        "--soak-servers",
+        choices=MODES,
+        default=None,
+        help="where servers come from: embedded (from packages, the default), docker, or external (given)",
+    )
+    for kind, (name, variable) in ADDRESSES.items():
+        group.addoption(
+            f"--{name.replace('_', '-')}",
+            metavar="URL",
+            default=None,
+            help=f"address of a {kind} server that already runs; with a password better as {variable} and "
+            "--soak-servers=external",
+        )
+        parser.addini(name, f"address of a {kind} server that already runs", default="")
+    group.addoption(
+        "--soak-versions",
+        metavar="NAMES",
+        default=None,
+        help=f"server versions to test on: all (default), newest, or some of "
+        f"{','.join(version.name for version in versions.EMBEDDED)}",
+    )
+    group.addoption(
+        "--soak-docker-image",
+        metavar="VERSION=IMAGE",
+        action="append",
+        default=None,
+        help="another image for a version, such as redis-6.2=registry.local/redis:6.2; may be repeated",
+    )
+    group.addoption(
+        "--soak-record",
+        metavar="LABEL",
+        default=None,
+        help="record what the stores under test write today, as data of this version, for tests of later versions",
+    )
+    parser.addini("soak_servers", "where servers come from: embedded, docker or external", default="")
+    parser.addini("soak_versions", "server versions to test on: all, newest or names", default="")
+    parser.addini(
+        "soak_docker_images", "VERSION=IMAGE lines: other images than the official ones", "linelist", default=[]
+    )
+    parser.addini(
+        "soak_redis_options", "NAME VALUE lines: server settings, such as appendfsync always", "linelist", default=[]
+    )
+    parser.addini("soak_postgres_options", "NAME VALUE lines: server settings", "linelist", default=[])
+
+
+def read(config: pytest.Config) -> Choice:
+    """Return the choice; `pytest.UsageError` says what is wrong with it."""
+    mode = config.getoption("soak_servers") or os.environ.get("PYTEST_SOAK_SERVERS") or config.getini("soak_servers")
+    mode = mode or "embedded"
+    if mode not in MODES:
+        raise pytest.UsageError(f"soak_servers is {mode!r}; it is one of {', '.join(MODES)}")
+    wanted = config.getoption("soak_versions") or os.environ.get("PYTEST_SOAK_VERSIONS")
+    wanted = wanted or config.getini("soak_versions") or versions.ALL
+    try:
+        chosen = versions.choose(wanted)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
+    return Choice(
+        mode=mode,
+        addresses=_addresses(config, mode),
+        versions=chosen,
+        images=_pairs(
+            "soak_docker_images",
+            [*config.getini("soak_docker_images"), *(config.getoption("soak_docker_image") or [])],
+            "=",
+        ),
+        redis_options=_pairs("soak_redis_options", config.getini("soak_redis_options"), " "),
+        postgres_options=_pairs("soak_postgres_options", config.getini("soak_postgres_options"), " "),
+    )
+
+
+def _addresses(config: pytest.Config, mode: str) -> dict[str, str]:
+    found = {}
+    for kind, (name, variable) in ADDRESSES.items():
+        # An address that lies about in the environment must not turn tests loose on it unasked.
+        url = config.getoption(name) or (os.environ.get(variable) if mode == "external" else None)
+        url = url or config.getini(name)
+        if url:
+            found[kind] = str(url)
+    return found
+
+
+def _pairs(name: str, lines: list[str], separator: str) -> dict[str, str]:
+    pairs = {}
+    for line in lines:
+        key, found, value = line.strip().partition(separator)
+        if not found or not key:
+            raise pytest.UsageError(f"{name}: {line!r} is not understood; write NAME{separator}VALUE")
+        pairs[key.strip()] = value.strip()
+    return pairs

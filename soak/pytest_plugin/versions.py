@@ -1,0 +1,64 @@
+"""The server versions that tests can be run against, by name."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import NamedTuple
+
+
+class Version(NamedTuple):
+    """One version of one kind of server, and where it comes from."""
+
+    name: str
+    kind: str
+    """`redis` or `postgres`; a replica is of its primary's version."""
+    number: int
+    image: str
+    """The official image, for servers in Docker."""
+
+
+EMBEDDED = (
+    Version("valkey-9", "redis", 9, "valkey/valkey:9"),
+    Version("redis-6.2", "redis", 6, "redis:6.2"),
+    Version("postgres-18", "postgres", 18, "postgres:18"),
+    Version("postgres-16", "postgres", 16, "postgres:16"),
+)
+"""Newest first of each kind: what plain fixtures use."""
+
+GIVEN = {
+    "redis": Version("given-redis", "redis", 0, ""),
+    "postgres": Version("given-postgres", "postgres", 0, ""),
+}
+"""A server whose address was given is of the version it is."""
+
+KINDS = ("redis", "postgres", "postgres-replica")
+ALL = "all"
+NEWEST = "newest"
+
+
+def choose(wanted: str) -> tuple[Version, ...]:
+    """Read a list such as `valkey-9,postgres-18`, `all` or `newest`; `ValueError` says what is wrong."""
+    if wanted == ALL:
+        return EMBEDDED
+    if wanted == NEWEST:
+        return tuple(next(version for version in EMBEDDED if version.kind == kind) for kind in ("redis", "postgres"))
+    known = {version.name: version for version in EMBEDDED}
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(
+            f"no such version of a server: {', '.join(unknown) or 'none given'}; there are {', '.join(known)}"
+        )
+    return tuple(known[name] for name in names)
+
+
+def sets_for(needs: tuple[str, ...], chosen: tuple[Version, ...]) -> list[tuple[Version, ...]]:
+    """Return the sets of servers that a store which needs these kinds is tested on: each version at least once."""
+    kinds = list(dict.fromkeys("postgres" if kind == "postgres-replica" else kind for kind in needs))
+    by_kind = [[version for version in chosen if version.kind == kind] for kind in kinds]
+    if not all(by_kind):
+        return []
+    return [
+        tuple(version or versions[-1] for version, versions in zip(together, by_kind, strict=True))
+        for together in zip_longest(*by_kind)
+    ] or [()]
