@@ -1,0 +1,143 @@
+"""The command line: finds the command, runs it, and turns whatever happens into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import importlib
+import os
+import platform
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import soak
+from soak.errors import ExitCode, SoakError, UsageError
+from soak.masking import mask
+
+_COMMANDS = {
+    "run": "soak until Ctrl-C or --duration",
+    "check": "a bounded soak, for a pull request",
+    "verify": "the verifier alone, as a sidecar",
+    "stores": "what can be tested, and what each promises",
+    "flaws": "the planted bugs, and the night each tells of",
+    "selftest": "plant each flaw and its correct twin: is it found?",
+    "violations": "what was found, and what became of it",
+    "explain": "the story of one violation",
+    "replay": "reach a verdict again from its evidence alone",
+    "export": "the history of sessions for an independent checker",
+    "doctor": "what this machine has and lacks",
+    "config": "the effective settings and where each came from",
+    "clean": "remove what a run left on your servers",
+}
+
+_EPILOG = """\
+examples:
+  soak run                                      embedded servers, until Ctrl-C
+  soak run --store redis-stream --users 500 --duration 8h
+  soak check --store postgres --duration 60s    for a pull request: exit code 0 means nothing was forgotten
+  soak check --store mypackage.memory:Memory    your own class
+  soak verify --ledger redis://host:6400        the verifier alone, beside a load that runs elsewhere
+
+exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be reached or started,
+4 inconclusive, 5 internal error
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = _negative_values_joined(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = _parser(next((word for word in words if word in _COMMANDS), None)).parse_args(words)
+        code: ExitCode = arguments.execute(arguments)
+        # Here, where it is known what to do if nobody reads it.
+        sys.stdout.flush()
+    except SoakError as error:
+        _complain(str(error))
+        return int(error.exit_code)
+    except KeyboardInterrupt:
+        _complain("interrupted before it began; nothing was verified")
+        return int(ExitCode.INCONCLUSIVE)
+    except BrokenPipeError:
+        # Whoever read our output has left (`soak stores | head`); that is no failure of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.PASS)
+    except Exception as error:  # noqa: BLE001  the last resort: a person gets a line, not a traceback
+        _complain(_internal_error(error, is_shown="debug" in words or "--supervised" in words))
+        return int(ExitCode.INTERNAL)
+    return int(code)
+
+
+def _negative_values_joined(words: Sequence[str]) -> list[str]:
+    """Write `--duration -5s` as `--duration=-5s`, or argparse takes it for a flag and says nothing of the value."""
+    joined: list[str] = []
+    for word in words:
+        if re.match(r"-\d", word) and joined and joined[-1].startswith("--") and "=" not in joined[-1]:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _complain(text: str) -> None:
+    for line in text.splitlines():
+        print(f"soak: {mask(line)}", file=sys.stderr)  # noqa: T201  this is the command line
+
+
+def _internal_error(error: Exception, *, is_shown: bool) -> str:
+    told = mask("".join(traceback.format_exception(error)))
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    if is_shown:
+        sys.stderr.write(told)
+        return f"internal error ({what})"
+    with tempfile.NamedTemporaryFile("w", prefix="soak-error-", suffix=".log", delete=False, encoding="utf-8") as file:
+        file.write(told)
+    return f"internal error ({what}); details in {file.name}, please report it with that file"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with the nearest thing that is right."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}{self._hint(message)}; see '{self.prog} --help'")
+
+    def _hint(self, message: str) -> str:
+        unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
+        if unknown is None:
+            return ""
+        known = [*self._option_string_actions, *_COMMANDS]
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        return f" (did you mean {near[0]}?)" if near else ""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # the base has overloads
+        """Let the command's own parser complain of flags it does not know, since it knows its own."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            getattr(found, "parser", self).error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
+
+
+def _parser(chosen: str | None) -> argparse.ArgumentParser:
+    """Make the parser. Only the chosen command is imported: each brings along what it needs, some of it heavy."""
+    parser = _Parser(
+        prog="soak",
+        description="Finds out whether your agents' memory forgets, before your users do.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    version = f"soak {soak.__version__} (Python {platform.python_version()})"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
+    for name, what in _COMMANDS.items():
+        raw = argparse.RawDescriptionHelpFormatter
+        command = commands.add_parser(name, help=what, formatter_class=raw, allow_abbrev=False)
+        if name == chosen:
+            module = importlib.import_module(f"soak.commands.{name}")
+            command.description, command.epilog = module.DESCRIPTION, module.EPILOG
+            module.add_arguments(command)
+            command.set_defaults(execute=module.execute, parser=command)
+    return parser

@@ -1,0 +1,1 @@
+"""What one can ask of soak at the command line: one file per command."""

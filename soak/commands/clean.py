@@ -1,0 +1,48 @@
+"""`soak clean`: remove what a run left on servers that go on without it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from soak.commands.flags import NAMESPACE, SERVERS, STORE, Flag, add_flags, read_configuration
+from soak.daemon.clean_up import clean_up
+from soak.daemon.plan import addresses, setting_of
+from soak.errors import ExitCode, ServerUnreachableError, UsageError
+from soak.stores import registry
+from soak.stores.protocol import StoreContext
+
+DESCRIPTION = (
+    "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
+    "one that found a violation leaves its data for you to look at."
+)
+EPILOG = "example: soak clean --namespace soak_r1a2b3c4d --store redis-list --redis redis://staging:6379/3"
+
+_TIMEOUT = Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser, (NAMESPACE, STORE, *SERVERS, _TIMEOUT))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    configuration = read_configuration(arguments)
+    settings = configuration.settings
+    if settings.stores.namespace is None or configuration.origin("stores.names") is None:
+        raise UsageError("say what to remove: --namespace and --store, as the summary of the run named them")
+    context = StoreContext(
+        servers=addresses(settings),
+        namespace=settings.stores.namespace,
+        timeout_seconds=settings.stores.timeout,
+        connections_max=settings.stores.connections,
+    )
+    for name in settings.stores.names:
+        missing = [kind for kind in registry.find(name).needs if kind not in context.servers]
+        if missing:
+            raise UsageError(f"store {name} is on a {missing[0]} server; give its address as {setting_of(missing[0])}")
+    for name in settings.stores.names:
+        if problem := asyncio.run(clean_up(name, context)):
+            raise ServerUnreachableError(problem)
+        sys.stdout.write(f"{name}: {settings.stores.namespace} is removed\n")
+    return ExitCode.PASS

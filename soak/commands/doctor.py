@@ -1,0 +1,35 @@
+"""`soak doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import argparse
+
+import msgspec
+
+from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, read_configuration
+from soak.doctor import Finding, examine, lacks_something_needed
+from soak.errors import ExitCode
+from soak.report.table import print_json, print_table
+
+DESCRIPTION = "Look for everything soak can use here. Exit code 3 if something that 'soak run' needs is not there."
+EPILOG = "example: soak doctor --json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flags(parser, (DATA_DIR, *HTTP, *SERVERS))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    findings = examine(read_configuration(arguments).settings)
+    if arguments.json:
+        print_json(msgspec.json.encode(findings))
+    else:
+        print_table(("", "what", "found", "what the lack means"), [_row(finding) for finding in findings])
+    return ExitCode.UNREACHABLE if lacks_something_needed(findings) else ExitCode.PASS
+
+
+def _row(finding: Finding) -> tuple[str, str, str, str]:
+    if finding.present:
+        return ("ok", finding.name, finding.found, "")
+    return ("LACKS" if finding.needed else "lacks", finding.name, finding.found, finding.meaning)

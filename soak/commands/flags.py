@@ -1,0 +1,127 @@
+"""The flags that are settings: each stands for one key of the tree, so that they can never drift apart."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from soak.configuration import Configuration, read
+
+
+class Flag(NamedTuple):
+    """A flag, and the setting it stands for."""
+
+    name: str
+    key: str
+    metavar: str
+    help: str
+    repeated: bool = False
+    constant: str | None = None
+    """What the flag says by itself; it takes no value then."""
+
+    @property
+    def destination(self) -> str:
+        return "setting:" + self.key
+
+
+STORE = Flag(
+    "--store", "stores.names", "NAME", "store to soak, by name or package.module:Class; may be repeated", repeated=True
+)
+DATA_DIR = Flag("--data-dir", "data_dir", "FOLDER", "where servers, evidence and logs are kept (default: .soak)")
+LOG_LEVEL = Flag("--log-level", "log.level", "LEVEL", "debug, info, warning or error")
+LOG_FORMAT = Flag("--log-format", "log.format", "FORMAT", "auto, console or json")
+SERVERS = (
+    Flag("--redis", "servers.redis", "URL", "a Redis that already runs; give passwords by SOAK_SERVERS__REDIS"),
+    Flag("--postgres", "servers.postgres", "URL", "a PostgreSQL that already runs; likewise SOAK_SERVERS__POSTGRES"),
+    Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
+    Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),
+)
+ALLOW_WEAKER = Flag(
+    "--allow-weaker-server",
+    "contract_mismatch",
+    "",
+    "begin although a server as configured cannot keep what is promised",
+    constant="allow",
+)
+HTTP = (
+    Flag("--host", "http.host", "ADDRESS", "address to serve /metrics, /status, /healthz on (default: 127.0.0.1)"),
+    Flag("--port", "http.port", "PORT", "port to serve them on; 0: any free one"),
+)
+NAMESPACE = Flag(
+    "--namespace", "stores.namespace", "PREFIX", "prefix of everything written (default: made from the run)"
+)
+SOAKING = (
+    STORE,
+    Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
+    Flag("--duration", "duration", "TIME", "end by itself after 90s, 8h, 3d …"),
+    Flag("--spawn-rate", "load.spawn_rate", "N", "participants started per second"),
+    Flag("--processes", "load.processes", "N", "Locust processes on this machine"),
+    Flag("--think", "load.think", "TIME", "mean pause between two turns of a participant"),
+    Flag("--mix", "load.mix", "NAME", "what is talked about: chat, short, long or hard"),
+    Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
+    Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
+    Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
+    Flag("--redis-flavour", "servers.redis_flavour", "NAME", "embedded server: valkey or redis"),
+    NAMESPACE,
+    *SERVERS,
+    ALLOW_WEAKER,
+    DATA_DIR,
+    *HTTP,
+)
+EVERYWHERE = (LOG_LEVEL, LOG_FORMAT)
+EVERY_FLAG = tuple(dict.fromkeys((*SOAKING, *EVERYWHERE)))
+
+
+def add_flags(parser: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
+    """Give a command its flags, with --config and --set for all that has no flag."""
+    group = parser.add_argument_group(
+        "settings", "each is also a key in soak.toml and a SOAK_… variable; see 'soak config'"
+    )
+    for flag in (*flags, *EVERYWHERE):
+        if flag.constant is not None:
+            group.add_argument(
+                flag.name,
+                dest=flag.destination,
+                help=flag.help,
+                action="store_const",
+                const=flag.constant,
+                default=argparse.SUPPRESS,
+            )
+            continue
+        group.add_argument(
+            flag.name,
+            dest=flag.destination,
+            metavar=flag.metavar,
+            help=flag.help,
+            action="append" if flag.repeated else "store",
+            default=argparse.SUPPRESS,
+        )
+    group.add_argument("--config", metavar="FILE", type=Path, help="settings file (default: soak.toml here, if any)")
+    group.add_argument(
+        "--set",
+        dest="assignments",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="any setting by its dotted key",
+    )
+
+
+def read_configuration(
+    arguments: argparse.Namespace,
+    *,
+    command_defaults: Mapping[str, object] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Configuration:
+    """Read the settings as this command line, the environment and soak.toml give them."""
+    given = vars(arguments)
+    flags: dict[str, object] = {flag.key: given[flag.destination] for flag in EVERY_FLAG if flag.destination in given}
+    return read(
+        {**flags, **(overrides or {})},
+        assignments=arguments.assignments,
+        config=arguments.config,
+        command_defaults=command_defaults,
+        places={flag.key: flag.name for flag in EVERY_FLAG},
+    )

@@ -1,0 +1,34 @@
+"""`soak run`: servers, load and verifier, until Ctrl-C or the given duration."""
+
+from __future__ import annotations
+
+import argparse
+
+from soak.commands.flags import SOAKING, add_flags, read_configuration
+from soak.commands.soaking import add_output_arguments, soak
+from soak.daemon.run import RunOptions
+from soak.errors import ExitCode
+
+DESCRIPTION = (
+    "Start what is needed, load it, verify it, and supervise all of that. Ctrl-C drains and gives the verdict,\n"
+    "a second one leaves at once. A run whose daemon was killed is resumed by the next 'soak run' in its folder."
+)
+EPILOG = """\
+examples:
+  soak run
+  soak run --store redis-stream --store postgres --users 200 --duration 8h
+  soak run --redis redis://staging:6379/3 --store redis-list --data-dir /var/lib/soak
+  soak run --no-load                     and then: locust -f locustfiles/sessions.py
+  soak run --set contract.redis-list.preset=redis-everysec"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--no-load", action="store_true", help="start no Locust: one that you start joins")
+    add_output_arguments(parser)
+    add_flags(parser, SOAKING)
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    configuration = read_configuration(arguments)
+    outcome = soak(configuration, RunOptions(with_load=not arguments.no_load), arguments)
+    return ExitCode(outcome.exit_code)

@@ -1,0 +1,101 @@
+"""`soak stores`: what can be tested, and what each promises."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from soak.commands.flags import SERVERS, STORE, Flag, add_flags, read_configuration
+from soak.contracts.given import Given, Loss
+from soak.contracts.presets import PRESETS, Preset
+from soak.daemon.contracts import Settled, settle_contracts
+from soak.daemon.plan import LEDGER, addresses
+from soak.daemon.promises import ask_servers, given_by
+from soak.errors import ExitCode
+from soak.report.table import print_json, print_table
+from soak.stores import registry
+from soak.stores.protocol import StoreContext, StoreSpec
+
+DESCRIPTION = (
+    "List the stores with the servers they need and the contract they are held to. Where the address of a server is\n"
+    "given, what it can promise is read from its effective configuration."
+)
+EPILOG = """\
+examples:
+  soak stores
+  soak stores --presets                          promises by name, for 'preset = "…"' in [contract.STORE]
+  soak stores --redis redis://staging:6379       what the stores can promise on that server
+  soak stores --store mypackage.memory:Memory    a class of your own"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--presets", action="store_true", help="list the presets for contracts instead")
+    ttl = Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions")
+    add_flags(parser, (STORE, ttl, *(flag for flag in SERVERS if flag.name != "--ledger")))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    configuration = read_configuration(arguments)
+    if arguments.presets:
+        _print_presets(as_json=arguments.json)
+        return ExitCode.PASS
+    settings = configuration.settings
+    specs = registry.specs()
+    if configuration.origin("stores.names") is not None:
+        specs = {name: registry.find(name) for name in settings.stores.names}
+    servers = {kind: url for kind, url in addresses(settings).items() if kind != LEDGER}
+    given = given_by(asyncio.run(ask_servers(servers)))
+    context = StoreContext(servers=servers, namespace="soak", ttl_seconds=settings.stores.ttl)
+    settled = {one.store: one for one in settle_contracts(specs.values(), context, settings.contract, given)}
+    if arguments.json:
+        described = {name: _described(spec, settled[name]) for name, spec in specs.items()}
+        print_json(msgspec.json.encode(described))
+        return ExitCode.PASS
+    print_table(
+        ("store", "needs", "description"), [(s.name, ", ".join(s.needs) or "-", s.description) for s in specs.values()]
+    )
+    print_table(("", ""), [])
+    clauses = {name: one.contract.clauses() for name, one in settled.items()}
+    heads = next(iter(clauses.values())).keys() if clauses else ()
+    rows = [(name, *promised.values(), settled[name].origin) for name, promised in clauses.items()]
+    print_table(("store", *heads, "obtained"), rows)
+    _print_servers(given, servers)
+    return ExitCode.PASS
+
+
+def _print_servers(given: Mapping[str, Given], servers: Mapping[str, str]) -> None:
+    print_table(("", ""), [])
+    if not servers:
+        print_table(
+            ("What is not declared is derived from the server's effective configuration when a run begins.",), []
+        )
+        return
+    rows = [(kind, given[kind].words if kind in given else "gives no answer") for kind in servers]
+    print_table(("server", "as configured"), rows)
+
+
+def _print_presets(*, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.json.encode(PRESETS))
+        return
+    rows = [(name, *_promised(preset), preset.description) for name, preset in PRESETS.items()]
+    print_table(("preset", "after a crash", "after a power cut", "eviction", "meant for"), rows)
+
+
+def _promised(preset: Preset) -> tuple[str, str, str]:
+    losses = (Loss(seconds=preset.crash_loss_seconds), Loss(seconds=preset.power_loss_seconds))
+    return losses[0].words, losses[1].words, "allowed" if preset.eviction_allowed else "none"
+
+
+def _described(spec: StoreSpec, settled: Settled) -> dict[str, object]:
+    return {
+        "needs": spec.needs,
+        "description": spec.description,
+        "promises": settled.contract.clauses(),
+        "contract": settled.contract,
+        "obtained": settled.origin,
+    }

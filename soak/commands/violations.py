@@ -1,0 +1,89 @@
+"""`soak violations`: what was found, and what became of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import msgspec
+
+from soak.commands.flags import DATA_DIR, add_flags, read_configuration
+from soak.errors import ExitCode, UsageError
+from soak.model.kinds import Kind
+from soak.report.listing import print_listing
+from soak.report.moment import parse_moment
+from soak.report.page import Page
+from soak.report.recorded import Recorded, recorded
+from soak.report.table import print_json
+
+DESCRIPTION = (
+    "List the violations of the run in the data folder, running or ended, and of the runs put aside there.\n"
+    "An open one still stands; a healed one is over: what had been missing is there again."
+)
+EPILOG = """\
+examples:
+  soak violations
+  soak violations --open --kind lost --since 2h
+  soak violations --json | jq '.[].id'
+  soak explain ID                               the whole story of one"""
+
+LIMIT = 50
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    kinds = ", ".join(kind.value for kind in Kind)
+    parser.add_argument("--store", metavar="NAME", action="append", help="only of this store; may be repeated")
+    parser.add_argument("--kind", metavar="KIND", action="append", help=f"only of this kind: {kinds}; may be repeated")
+    parser.add_argument("--run", metavar="ID", help="only of this run")
+    parser.add_argument("--since", metavar="WHEN", help="found since: 2h (ago), or a time like 2026-01-31T12:00")
+    parser.add_argument("--until", metavar="WHEN", help="found until")
+    state = parser.add_mutually_exclusive_group()
+    state.add_argument("--open", action="store_true", help="only those that still stand")
+    state.add_argument("--healed", action="store_true", help="only those that are over")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, default=None, help=f"the newest N (default: {LIMIT}; with --json all)"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+    add_flags(parser, (DATA_DIR,))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    unknown = [kind for kind in arguments.kind or () if kind not in {known.value for known in Kind}]
+    if unknown:
+        raise UsageError(f"--kind {unknown[0]}: choose from {', '.join(kind.value for kind in Kind)}")
+    if arguments.limit is not None and arguments.limit < 1:
+        raise UsageError(f"--limit {arguments.limit}: should be at least 1")
+    since = parse_moment(arguments.since, "--since") if arguments.since is not None else None
+    until = parse_moment(arguments.until, "--until") if arguments.until is not None else None
+    data_dir = read_configuration(arguments).settings.data_dir
+    records = recorded(data_dir)
+    found = [record for record in records.found if _is_wanted(record, arguments, since, until)]
+    limit = arguments.limit or (len(found) if arguments.json else LIMIT)
+    shown = found[-limit:] if limit else []
+    if arguments.json:
+        print_json(msgspec.json.encode([record.as_dict() for record in shown]))
+    elif not shown:
+        sys.stdout.write(f"{_nothing(len(records.found))} in {data_dir}\n")
+    else:
+        print_listing(shown, len(found) - len(shown), Page())
+    for journal, count in records.unreadable.items():
+        sys.stderr.write(f"soak: {count} lines of {journal} cannot be read: damaged, or written by an older soak\n")
+    return ExitCode.PASS
+
+
+def _nothing(on_record: int) -> str:
+    return f"none of the {on_record:,} violations on record fits" if on_record else "no violations on record"
+
+
+def _is_wanted(record: Recorded, arguments: argparse.Namespace, since: float | None, until: float | None) -> bool:
+    violation = record.violation
+    at = violation.at_wall_seconds
+    return (
+        (not arguments.store or violation.store in arguments.store)
+        and (not arguments.kind or violation.kind in arguments.kind)
+        and (not arguments.run or violation.run == arguments.run)
+        and (since is None or at >= since)
+        and (until is None or at <= until)
+        and (not arguments.open or record.state == "open")
+        and (not arguments.healed or record.state == "healed")
+    )

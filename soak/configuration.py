@@ -1,0 +1,382 @@
+"""Reading the settings: flags over environment (`SOAK_LOAD__USERS=10`) over `soak.toml` over defaults.
+
+Every wrong key and value is reported at once, one line each, with the place it came from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from soak.duration import format_seconds, parse_seconds
+from soak.errors import UsageError
+from soak.masking import mask
+from soak.settings import SoakSettings
+
+ENVIRONMENT_PREFIX = "SOAK_"
+NESTED_DELIMITER = "__"
+FILE_NAME = "soak.toml"
+NO_FILE = Path(os.devnull)
+"""Named as configuration file it means: read none, not even one that lies here."""
+CONFIG_VARIABLE = "SOAK_CONFIG"
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_SUPERVISED"})
+"""Variables that begin like settings and are none."""
+
+KeyPath = tuple[str, ...]
+
+
+class Layer(NamedTuple):
+    """What one source says: a nested tree, and for each of its leaves the words for where it stands."""
+
+    values: dict[str, Any]
+    places: dict[KeyPath, str]
+
+    def place_of(self, path: KeyPath) -> str | None:
+        """Name the place that says something at this path, below it or above it."""
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.places:
+                return self.places[path[:length]]
+        return next((place for key, place in self.places.items() if key[: len(path)] == path), None)
+
+
+class Leaf(NamedTuple):
+    """One effective setting and where it came from; secrets are already masked."""
+
+    key: str
+    value: object
+    origin: str
+    is_duration: bool = False
+
+    @property
+    def text(self) -> str:
+        """The value as one would write it."""
+        if self.value is None:
+            return "-"
+        values = self.value if isinstance(self.value, list) else [self.value]
+        return ",".join(_seconds_text(value) if self.is_duration else str(value) for value in values)
+
+
+class Configuration(NamedTuple):
+    """The effective settings, and where each of them came from."""
+
+    settings: SoakSettings
+    layers: tuple[Layer, ...]
+
+    def origin(self, key: str) -> str | None:
+        """Say where a setting was given, or None where the default holds."""
+        path = tuple(key.split("."))
+        return next((place for layer in self.layers if (place := layer.place_of(path)) is not None), None)
+
+    def leaves(self) -> list[Leaf]:
+        return [
+            Leaf(_dotted(path), value, _origin(self.layers, path) or "default", _is_seconds(_annotation(path)))
+            for path, value in _walk(self.settings, ())
+        ]
+
+
+class ConfigurationError(UsageError):
+    """Some settings are wrong: each on a line of its own."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        super().__init__("\n".join(lines))
+        self.lines = tuple(lines)
+
+
+def read(
+    flags: Mapping[str, object] | None = None,
+    *,
+    assignments: Sequence[str] = (),
+    config: Path | None = None,
+    command_defaults: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+    places: Mapping[str, str] | None = None,
+) -> Configuration:
+    """Read the whole tree. Flags and command defaults are values by dotted key, assignments KEY=VALUE."""
+    environ = os.environ if environ is None else environ
+    layers = (
+        _from_assignments(assignments),
+        _from_flags(flags or {}, places or {}),
+        _from_environment(environ),
+        _from_file(_config_path(config, environ)),
+        _from_flags(command_defaults or {}, dict.fromkeys(command_defaults or {}, "this command's default")),
+    )
+    try:
+        return Configuration(_Sources(*layers).plain(), layers)
+    except ValidationError as error:
+        raise ConfigurationError(list(_lines(error, layers))) from None
+
+
+def as_environment(settings: SoakSettings) -> dict[str, str]:
+    """Say the same settings in variables, for a child process; addresses reach it by the join file."""
+    variables = {CONFIG_VARIABLE: str(NO_FILE)}
+    for path, value in _walk(settings, ()):
+        if value is None or path[0] in {"servers", "contract"} or path == ("ledger", "url"):
+            continue
+        text = json.dumps(value) if isinstance(value, list) else str(value)
+        variables[ENVIRONMENT_PREFIX + NESTED_DELIMITER.join(path).upper()] = text
+    return variables
+
+
+class _LayerSource(PydanticBaseSettingsSource):
+    def __init__(self, settings_cls: type[BaseSettings], layer: Layer) -> None:
+        super().__init__(settings_cls)
+        self._layer = layer
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:
+        del field
+        return self._layer.values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._layer.values
+
+
+class _Sources(SoakSettings, BaseSettings):  # type: ignore[misc]  # two config types, one holds the other
+    """The tree as pydantic-settings fills it; `SoakSettings` itself reads nothing on its own."""
+
+    def __init__(self, *layers: Layer) -> None:
+        BaseSettings.__init__(self, layers=layers)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del env_settings, dotenv_settings, file_secret_settings
+        layers: tuple[Layer, ...] = init_settings()["layers"]
+        return tuple(_LayerSource(settings_cls, layer) for layer in layers)
+
+    def plain(self) -> SoakSettings:
+        return SoakSettings.model_construct(**{name: getattr(self, name) for name in SoakSettings.model_fields})
+
+
+# Sources ---------------------------------------------------------------------------------------------------
+
+
+def _from_flags(flags: Mapping[str, object], places: Mapping[str, str]) -> Layer:
+    layer = Layer({}, {})
+    for key, value in flags.items():
+        _put(layer, tuple(key.split(".")), value, places.get(key, f"--{key}"))
+    return layer
+
+
+def _from_assignments(assignments: Sequence[str]) -> Layer:
+    layer = Layer({}, {})
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        try:
+            path = tuple(_only_path(tomllib.loads(f"{key.strip()} = 0"))) if separator else ()
+        except tomllib.TOMLDecodeError:
+            path = ()
+        if not path:
+            raise UsageError(f"--set {mask(assignment)!r} is not understood; write --set load.users=10")
+        _put(layer, path, _from_text(path, text.strip()), f"--set {key.strip()}")
+    return layer
+
+
+def _from_environment(environ: Mapping[str, str]) -> Layer:
+    layer = Layer({}, {})
+    for name in sorted(environ):
+        # A variable that is set but empty is how compose files and shells say "not given".
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in NOT_SETTINGS or not environ[name]:
+            continue
+        path = tuple(name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTED_DELIMITER))
+        if path[0] == "contract":
+            # Shells allow no dash in a name, the stores' names have them.
+            path = (path[0], *(part.replace("_", "-") for part in path[1:2]), *path[2:])
+        _put(layer, path, _from_text(path, environ[name]), f"environment {name}")
+    return layer
+
+
+def _config_path(given: Path | None, environ: Mapping[str, str]) -> Path | None:
+    named = given or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
+    if named == NO_FILE:
+        return None
+    if named is not None:
+        if not named.is_file():
+            raise UsageError(f"configuration file {named} does not exist; name another with --config")
+        return named
+    found = Path(FILE_NAME)
+    return found if found.is_file() else None
+
+
+def _from_file(path: Path | None) -> Layer:
+    layer = Layer({}, {})
+    if path is None:
+        return layer
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}{_line_of(error)}: not valid TOML: {_without_position(error)}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: it is not UTF-8 ({error.reason} at byte {error.start})") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    for leaf_path, value in _walk_values(values, ()):
+        _put(layer, leaf_path, value, str(path))
+    return layer
+
+
+def _line_of(error: tomllib.TOMLDecodeError) -> str:
+    found = re.search(r"at line (\d+), column (\d+)", str(error))
+    return f" line {found[1]}, column {found[2]}" if found else " at its end"
+
+
+def _without_position(error: tomllib.TOMLDecodeError) -> str:
+    text = re.sub(r"\s*\(at [^)]*\)", "", str(error))
+    return text[:1].lower() + text[1:]
+
+
+def _from_text(path: KeyPath, text: str) -> object:
+    """Read a list as JSON or separated by commas; any other value stays text, which the tree converts."""
+    if not _is_list(path):
+        return text
+    if text.startswith("["):
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _is_list(path: KeyPath) -> bool:
+    declared = _annotation(path)
+    return get_origin(getattr(declared, "__origin__", declared)) is list or get_origin(declared) is list
+
+
+def _annotation(path: KeyPath) -> Any:
+    """Return the type that the tree declares at a path, with its validators, if it declares one."""
+    found: Any = SoakSettings
+    for part in path:
+        if not (isinstance(found, type) and issubclass(found, BaseModel)) or part not in found.model_fields:
+            return None
+        field = found.model_fields[part]
+        found = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return found
+
+
+def _is_seconds(annotation: Any) -> bool:
+    if getattr(annotation, "func", None) is parse_seconds:
+        return True
+    return any(_is_seconds(part) for part in (*get_args(annotation), *getattr(annotation, "__metadata__", ())))
+
+
+def _put(layer: Layer, path: KeyPath, value: object, place: str) -> None:
+    tree = layer.values
+    for part in path[:-1]:
+        below = tree.setdefault(part, {})
+        if not isinstance(below, dict):
+            below = tree[part] = {}
+        tree = below
+    tree[path[-1]] = value
+    layer.places[path] = place
+
+
+# Wrong keys and values -------------------------------------------------------------------------------------
+
+
+def _lines(error: ValidationError, layers: tuple[Layer, ...]) -> Iterator[str]:
+    seen = set()
+    for details in error.errors(include_url=False):
+        path = tuple(str(part) for part in details["loc"])
+        line = f"{_origin(layers, path) or 'settings'}: {_complaint(details, path)}"
+        if line not in seen:
+            seen.add(line)
+            yield line
+
+
+def _complaint(details: ErrorDetails, path: KeyPath) -> str:
+    key = _dotted(path)
+    if details["type"] == "extra_forbidden":
+        siblings = _siblings(path[:-1])
+        near = difflib.get_close_matches(path[-1], siblings, n=1, cutoff=0.6)
+        hint = f"did you mean {'.'.join((*path[:-1], near[0]))}?" if near else f"known here: {', '.join(siblings)}"
+        return f"{key} is not a setting; {hint}"
+    if details["type"] == "model_type":
+        return f"{key} is a section; name a setting in it, such as {key}.{_siblings(path)[0]}"
+    return f"{key} = {_shown(path, details['input'])}: {_what_is_allowed(details)}"
+
+
+def _shown(path: KeyPath, given: object) -> str:
+    text = given.get_secret_value() if isinstance(given, SecretStr) else str(given)
+    if path[0] == "servers" or path == ("ledger", "url"):
+        return mask(text) if "://" in text else "***"
+    return text
+
+
+def _what_is_allowed(details: ErrorDetails) -> str:
+    if details["type"] == "too_short":
+        return "should not be empty"
+    message = details["msg"]
+    if message.startswith("Value error, "):
+        return message.removeprefix("Value error, ")
+    if message.startswith("Input should be "):
+        return "should be " + message.removeprefix("Input should be ").replace("greater than or equal to", "at least")
+    return message[:1].lower() + message[1:]
+
+
+def _siblings(path: KeyPath) -> list[str]:
+    section = _annotation(path)
+    return list(section.model_fields)
+
+
+def _origin(layers: tuple[Layer, ...], path: KeyPath) -> str | None:
+    return next((place for layer in layers if (place := layer.place_of(path)) is not None), None)
+
+
+# Walking the tree ------------------------------------------------------------------------------------------
+
+
+def _walk(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _walk(getattr(value, name), (*path, name))
+    elif isinstance(value, dict) and value:
+        for name, below in value.items():
+            yield from _walk(below, (*path, str(name)))
+    elif isinstance(value, SecretStr):
+        yield path, mask(value.get_secret_value())
+    else:
+        yield path, str(value) if isinstance(value, Path) else value
+
+
+def _walk_values(values: Mapping[str, object], path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
+    for name, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _walk_values(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _only_path(tree: Mapping[str, object]) -> Iterator[str]:
+    for name, value in tree.items():
+        yield name
+        if isinstance(value, dict):
+            yield from _only_path(value)
+
+
+def _seconds_text(value: object) -> str:
+    seconds = float(str(value))
+    short = format_seconds(seconds)
+    return short if parse_seconds(short) == seconds else f"{seconds!r}s"
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(map(_quoted, path))
+
+
+def _quoted(part: str) -> str:
+    return part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else f'"{part}"'

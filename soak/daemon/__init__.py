@@ -1,0 +1,1 @@
+"""Puts the rooms together: starts servers, supervises load and verifier, tells how it goes, drains at the end."""

@@ -1,0 +1,137 @@
+"""The board on which everything about the running soak can be read: for the page, the metrics and the view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from soak.daemon.beginning import Beginning
+from soak.daemon.children import Child
+from soak.daemon.faults import FaultLog
+from soak.daemon.folder import DataFolder
+from soak.daemon.plan import without_secrets
+from soak.daemon.snapshot import ServerStatus, Snapshot
+from soak.daemon.verifier_client import VerifierClient
+from soak.testbed.local import LocalTestbed
+
+STATUS_AGE_SECONDS_MAX = 0.5
+
+
+class StatusBoard:
+    """Asks everybody how they are; holds nothing itself but the phase and what went wrong."""
+
+    def __init__(
+        self,
+        beginning: Beginning,
+        folder: DataFolder,
+        duration_seconds: float | None,
+        testbed: LocalTestbed,
+        children: Mapping[str, Child],
+        faults: FaultLog,
+    ) -> None:
+        self.phase = "starting"
+        self.problems: list[str] = []
+        self.http_address = ""
+        self._beginning = beginning
+        self._folder = folder
+        self._duration_seconds = duration_seconds
+        self._testbed = testbed
+        self._children = children
+        self._faults = faults
+        self._client = VerifierClient(folder.endpoint_file)
+        self._began = time.monotonic()
+        self.has_run = False
+        self._clock_since: float | None = None
+        self._verifier_status: dict[str, Any] | None = None
+        self._verifier_status_at = 0.0
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def running(self) -> None:
+        self.phase = "running"
+        self.has_run = True
+
+    def start_clock(self) -> None:
+        """Begin to count the duration."""
+        self._clock_since = time.monotonic()
+
+    def remaining_seconds(self) -> float | None:
+        """Tell how long the run still goes on; the time before it was resumed counts."""
+        if self._duration_seconds is None:
+            return None
+        active = self._beginning.active_seconds
+        if self._clock_since is not None:
+            active += time.monotonic() - self._clock_since
+        return max(0.0, self._duration_seconds - active)
+
+    async def verifier_metrics(self) -> str | None:
+        return await self._client.metrics(self._children["verifier"].pid)
+
+    async def snapshot(self) -> Snapshot:
+        """Tell how the soak is now."""
+        status = await self._fresh_verifier_status()
+        beginning = self._beginning
+        servers = self._servers()
+        found = (status or {}).get("totals", {}).get("violations", 0)
+        return Snapshot(
+            run=beginning.run,
+            phase=self.phase,
+            verdict="violation" if found else "undecided",
+            stores=beginning.plan.names,
+            seed=beginning.seed,
+            namespace=beginning.namespace,
+            data_dir=str(self._folder.path),
+            http_address=self.http_address,
+            uptime_seconds=time.monotonic() - self._began,
+            remaining_seconds=self.remaining_seconds(),
+            children=[child.status() for child in self._children.values()],
+            servers=servers,
+            faults_active=self._faults.active,
+            not_ready=self._not_ready(servers),
+            warnings=[*self.problems, *map(str, (status or {}).get("warnings", []))],
+            verifier=status,
+        )
+
+    async def _fresh_verifier_status(self) -> dict[str, Any] | None:
+        now = time.monotonic()
+        if now - self._verifier_status_at > STATUS_AGE_SECONDS_MAX:
+            self._verifier_status_at = now
+            self._verifier_status = await self._client.status(self._children["verifier"].pid)
+        return self._verifier_status
+
+    def _servers(self) -> list[ServerStatus]:
+        plan = self._beginning.plan
+        return [
+            *(self._embedded(kind) for kind in plan.embedded),
+            *(
+                ServerStatus(
+                    kind=kind, embedded=False, state="given", pid=None, restarts=0, address=without_secrets(address)
+                )
+                for kind, address in plan.given.items()
+            ),
+        ]
+
+    def _embedded(self, kind: str) -> ServerStatus:
+        server = self._testbed.servers.get(kind)
+        if server is None:
+            state = "starting" if self.phase == "starting" else "stopped"
+            return ServerStatus(kind=kind, embedded=True, state=state, pid=None, restarts=0, address="")
+        return ServerStatus(
+            kind=kind,
+            embedded=True,
+            state=str(server.state),
+            pid=server.pid,
+            restarts=server.restarts,
+            address=without_secrets(server.url),
+        )
+
+    def _not_ready(self, servers: list[ServerStatus]) -> list[str]:
+        reasons = [f"server {server.kind} is {server.state}" for server in servers if not server.is_up]
+        if self.phase != "running":
+            reasons.append(f"the soak is {self.phase}")
+        reasons += [f"{child.name} is {child.state}" for child in self._children.values() if not child.is_up]
+        if self._children["verifier"].is_up and self._verifier_status is None:
+            reasons.append("verifier does not answer yet")
+        return reasons

@@ -1,0 +1,196 @@
+"""Supervision: a child that dies is started again after a pause, so often, and never silently."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from soak.daemon.child_log import ChildLog
+from soak.daemon.processes import ChildrenFile, Started, end_group, identify, spawn
+from soak.settings import SupervisionSettings
+
+OUTPUT_SECONDS_MAX = 5.0
+"""How long output is still read after a child has ended."""
+
+
+class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a child is, for people and for metrics."""
+
+    name: str
+    state: str
+    pid: int | None
+    restarts: int
+    last_exit: int | None
+
+
+class Child:
+    """One supervised process.
+
+    Its life: started; if it ends though nobody asked it to, it waits and is started again; after too many
+    deaths in a short time it is given up. `is_final` says whether an end is the one it was started for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        log_path: Path,
+        settings: SupervisionSettings,
+        register: ChildrenFile,
+        is_final: Callable[[], bool] = lambda: False,
+        on_event: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.name = name
+        self.state = "stopped"
+        self.restarts = 0
+        self.last_exit: int | None = None
+        self.ended = asyncio.Event()
+        """It will not be started again: asked to stop, final, or given up."""
+        self._argv = argv
+        self._environment = environment
+        self._log = ChildLog(log_path)
+        self._settings = settings
+        self._register = register
+        self._is_final = is_final
+        self._on_event = on_event
+        self._deaths: deque[float] = deque(maxlen=settings.restarts_max + 1)
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None else None
+
+    @property
+    def is_up(self) -> bool:
+        return self.state == "running"
+
+    @property
+    def gave_up(self) -> bool:
+        return self.state == "gave up"
+
+    @property
+    def last_words(self) -> str:
+        return self._log.last_line.removeprefix("soak: ")
+
+    @property
+    def log_path(self) -> Path:
+        return self._log.path
+
+    def status(self) -> ChildStatus:
+        return ChildStatus(
+            name=self.name, state=self.state, pid=self.pid, restarts=self.restarts, last_exit=self.last_exit
+        )
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.name}")
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Ask it to end, wait, and end it with all its own children after the given time."""
+        self._stopping.set()
+        if self._task is None:
+            self.ended.set()
+            return
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace_seconds):
+                await self.ended.wait()
+        except TimeoutError:
+            self._on_event(f"{self.name} did not end within {grace_seconds:g}s and is killed")
+            self.kill()
+        await self._task
+
+    async def end_now(self) -> None:
+        """End it and its own children without asking."""
+        self.kill()
+        if self._task is not None:
+            await self._task
+
+    def kill(self) -> None:
+        """Begin to end it now; its own children are ended with it."""
+        self._stopping.set()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+
+    async def _supervise(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                code = await self._live()
+                if self._stopping.is_set() or self._is_final():
+                    break
+                if not self._may_live_again(code):
+                    self.state = "gave up"
+                    return
+                await self._pause()
+            self.state = "stopped"
+        except OSError as error:
+            self.state = "gave up"
+            self._on_event(f"{self.name} cannot be started: {error.strerror or error}")
+        finally:
+            self.ended.set()
+
+    async def _live(self) -> int:
+        """Run it once, to its end."""
+        process, output, pipe = await spawn(self._argv, self._environment)
+        self._process = process
+        started = identify(process.pid)
+        self._register.note(self.name, started)
+        self.state = "running"
+        copying = asyncio.create_task(self._log.copy(output))
+        if self._stopping.is_set():  # it was asked to end while it was being started
+            process.terminate()
+        try:
+            code = await process.wait()
+        finally:
+            self.state = "down"
+            await self._tidy(started, copying)
+            pipe.close()
+        self.last_exit = code
+        return code
+
+    async def _tidy(self, started: Started, copying: asyncio.Task[None]) -> None:
+        end_group(started)
+        self._process = None
+        self._register.note(self.name, None)
+        done, _ = await asyncio.wait({copying}, timeout=OUTPUT_SECONDS_MAX)
+        if not done:
+            copying.cancel()
+
+    def _may_live_again(self, code: int) -> bool:
+        now = time.monotonic()
+        while self._deaths and now - self._deaths[0] > self._settings.window:
+            self._deaths.popleft()
+        self._deaths.append(now)
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if len(self._deaths) > self._settings.restarts_max:
+            self._on_event(f"{self.name} died {len(self._deaths)} times ({how}) and is given up: {self.last_words}")
+            return False
+        self._on_event(f"{self.name} died ({how}) and is started again")
+        return True
+
+    async def _pause(self) -> None:
+        self.state = "backing off"
+        seconds = pause_seconds(len(self._deaths), self._settings)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+                return
+        self.restarts += 1
+
+
+def pause_seconds(deaths: int, settings: SupervisionSettings) -> float:
+    """Return how long to wait after so many deaths: twice as long each time, up to a limit."""
+    return min(settings.backoff * 2.0 ** (deaths - 1), settings.backoff_max)

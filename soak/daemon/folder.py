@@ -1,0 +1,78 @@
+"""The data folder: what lies where, and what is put aside when a new run begins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from soak import join
+from soak.errors import UsageError
+from soak.testbed.local import FOLDER_NAME as SERVERS_NAME
+from soak.verifier.result import Result
+from soak.verifier.result import read as read_result
+
+
+class DataFolder:
+    """Paths inside one data folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self.join_file = self.path / join.FILE_NAME
+        self.state_file = self.path / "daemon.json"
+        self.heartbeat_file = self.path / "heartbeat.json"
+        self.children_file = self.path / "children.json"
+        self.servers = self.path / SERVERS_NAME
+        self.verifier = self.path / "verifier"
+        self.endpoint_file = self.verifier / "endpoint.json"
+        self.evidence = self.verifier / "evidence"
+        self.logs = self.path / "logs"
+        self.runs = self.path / "runs"
+
+    def prepare(self) -> None:
+        """Make what is not there yet."""
+        try:
+            for folder in (self.path, self.logs, self.verifier):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the data folder {self.path} cannot be written ({error.strerror}); choose another with --data-dir"
+            ) from None
+
+    def result(self, run: str) -> Result | None:
+        """Return the result of this run, if its verifier has written one."""
+        found = read_result(self.verifier)
+        return found if found is not None and found.run == run else None
+
+    def result_run(self) -> str | None:
+        """Name the run whose result lies here."""
+        found = read_result(self.verifier)
+        return found.run if found is not None else None
+
+    def put_aside(self, run: str) -> Path:
+        """Move all that an earlier run left to `runs/<run>`, so that a new one finds nothing of it."""
+        target = self.runs / run
+        target.mkdir(parents=True, exist_ok=True)
+        for left in (self.verifier, self.servers):
+            if left.exists() and any(left.iterdir()):
+                left.rename(_unused(target / left.name))
+        self.forget_run()
+        self.prepare()
+        return target
+
+    def forget_run(self) -> None:
+        """Mark the run as over: nobody can join or resume it."""
+        for file in (self.join_file, self.state_file, self.heartbeat_file):
+            file.unlink(missing_ok=True)
+
+    def remove_servers(self) -> None:
+        """Remove the data of the embedded servers."""
+        shutil.rmtree(self.servers, ignore_errors=True)
+
+
+def _unused(path: Path) -> Path:
+    number = 1
+    found = path
+    while found.exists():
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found

@@ -1,0 +1,96 @@
+"""What the daemon answers over HTTP: /metrics, /healthz, /readyz and /status."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from soak.daemon.metrics import CONTENT_TYPE, DaemonMetrics
+from soak.daemon.snapshot import Snapshot
+from soak.errors import UsageError
+from soak.settings import HttpSettings
+
+SHUTDOWN_SECONDS_MAX = 2.0
+
+
+class Source(Protocol):
+    """Whoever knows how the soak is."""
+
+    async def snapshot(self) -> Snapshot: ...
+
+    async def verifier_metrics(self) -> str | None: ...
+
+
+class HttpServer:
+    """Listens until it is closed; it answers from the first moment, also while the servers still start."""
+
+    def __init__(self, settings: HttpSettings, source: Source) -> None:
+        self._settings = settings
+        self._source = source
+        self._metrics = DaemonMetrics()
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
+        self.address = ""
+
+    async def start(self) -> None:
+        host, port = self._settings.host, self._settings.port
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, reuse_address=True)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise _cannot_listen(host, port, error) from None
+        bound = self._runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.address = f"http://{shown}:{bound[1]}"
+
+    async def close(self) -> None:
+        await self._runner.cleanup()
+
+    def _application(self) -> web.Application:
+        application = web.Application()
+        pages: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
+            "/": _index,
+            "/metrics": self._metrics_page,
+            "/healthz": _healthz,
+            "/readyz": self._readyz,
+            "/status": self._status,
+        }
+        for path, answer in pages.items():
+            application.router.add_get(path, answer)
+        return application
+
+    async def _metrics_page(self, _request: web.Request) -> web.Response:
+        text = self._metrics.text(await self._source.snapshot(), await self._source.verifier_metrics())
+        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def _readyz(self, _request: web.Request) -> web.Response:
+        missing = (await self._source.snapshot()).not_ready
+        return _json({"ready": not missing, "reasons": missing}, status=503 if missing else 200)
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        return _json(await self._source.snapshot())
+
+
+async def _index(_request: web.Request) -> web.Response:
+    pages = ("/status", "/metrics", "/healthz", "/readyz")
+    return web.Response(text="soak is running; see\n" + "".join(f"  {page}\n" for page in pages))
+
+
+async def _healthz(_request: web.Request) -> web.Response:
+    return _json({"alive": True})
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
+    if error.errno == errno.EADDRINUSE:
+        return UsageError(f"port {port} on {host} is taken; choose another with --port (0: any free one)")
+    reason = error.strerror or str(error)
+    return UsageError(f"cannot listen on {host} port {port} ({reason}); choose others with --host and --port")

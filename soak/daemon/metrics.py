@@ -1,0 +1,86 @@
+"""The daemon's own metrics; those of the verification come from the verifier and are passed on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import soak
+from soak.daemon.snapshot import Snapshot
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class DaemonMetrics(Collector):
+    """Tells the present state at every scrape, so that no number can be forgotten or flap."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._snapshot: Snapshot | None = None
+        build = Gauge("soak_build_info", "The soak that runs.", ["version", "python"], registry=self.registry)
+        build.labels(soak.__version__, platform.python_version()).set(1)
+        self.registry.register(self)
+
+    def text(self, snapshot: Snapshot, verifier_text: str | None) -> str:
+        """Return the exposition: ours, then the verifier's, each metric once."""
+        self._snapshot = snapshot
+        own = generate_latest(self.registry).decode()
+        up = "# HELP soak_verifier_up Whether the verifier answers.\n# TYPE soak_verifier_up gauge\nsoak_verifier_up "
+        own += f"{up}{0 if verifier_text is None else 1}\n"
+        return own if verifier_text is None else own + without_families(verifier_text, _families(own))
+
+    def collect(self) -> Iterable[Metric]:
+        snapshot = self._snapshot
+        if snapshot is None:
+            return
+        run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
+        run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
+        yield run
+        yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
+        ready = 0 if snapshot.not_ready else 1
+        yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
+        yield from _children(snapshot)
+        yield from _servers(snapshot)
+
+
+def _children(snapshot: Snapshot) -> Iterable[Metric]:
+    restarts = CounterMetricFamily("soak_child_restarts", "Restarts of a child that died.", labels=["child"])
+    up = GaugeMetricFamily("soak_child_up", "Whether a child runs.", labels=["child"])
+    for child in snapshot.children:
+        restarts.add_metric([child.name], child.restarts)
+        up.add_metric([child.name], 1 if child.state == "running" else 0)
+    yield restarts
+    yield up
+
+
+def _servers(snapshot: Snapshot) -> Iterable[Metric]:
+    restarts = CounterMetricFamily("soak_server_restarts", "Restarts of an embedded server.", labels=["server"])
+    up = GaugeMetricFamily("soak_server_up", "Whether an embedded server runs.", labels=["server"])
+    for server in snapshot.servers:
+        if server.embedded:
+            restarts.add_metric([server.kind], server.restarts)
+            up.add_metric([server.kind], 1 if server.is_up else 0)
+    yield restarts
+    yield up
+
+
+def without_families(text: str, families: set[str]) -> str:
+    """Drop the metrics with these names: one exposition must not hold a metric twice."""
+    kept = []
+    dropping = False
+    for line in text.splitlines():
+        if line.startswith(("# HELP ", "# TYPE ")):
+            dropping = line.split(" ", 3)[2] in families
+        elif line.startswith("#"):
+            continue
+        if line and not dropping:
+            kept.append(line)
+    return "\n".join(kept) + "\n" if kept else ""
+
+
+def _families(text: str) -> set[str]:
+    return {line.split(" ", 3)[2] for line in text.splitlines() if line.startswith("# TYPE ")}

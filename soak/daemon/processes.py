@@ -1,0 +1,122 @@
+"""Child processes that end with the daemon, and the end of those that an earlier daemon left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import psutil
+
+from soak.testbed.process import created_seconds, is_same_process
+from soak.testbed.state import write_whole
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A process that leads a group of its own; the time tells it from a later one with the same pid."""
+
+    pid: int
+    created_seconds: float
+
+
+class Spawned(NamedTuple):
+    """A running program and what it says."""
+
+    process: asyncio.subprocess.Process
+    output: asyncio.StreamReader
+    pipe: asyncio.ReadTransport
+
+
+async def spawn(argv: Sequence[str], environment: Mapping[str, str]) -> Spawned:
+    """Start a program whose output comes to us, in a group of its own; the kernel ends it when we die.
+
+    Call it from the main thread: the kernel watches the thread, not the process, that started it.
+    """
+    # A pipe of our own: with asyncio's, the end of a process is not told before all who inherited its output end.
+    reading, writing = os.pipe()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=writing,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(environment),
+            # Ctrl-C at the terminal must reach the daemon, which drains; not its children, which would just end.
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+    except BaseException:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
+    output = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb", buffering=0)
+    )
+    return Spawned(process, output, pipe)
+
+
+def identify(pid: int) -> Started:
+    return Started(pid, created_seconds(pid))
+
+
+def end_group(started: Started) -> int:
+    """Kill what is left of a group we started; returns how many processes that were."""
+    leader_is_ours = is_same_process(started.pid, started.created_seconds)
+    if not leader_is_ours and psutil.pid_exists(started.pid) and not _is_zombie(started.pid):
+        return 0  # that number belongs to somebody else now
+    killed = 0
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == started.pid and process.status() != psutil.STATUS_ZOMBIE:
+                process.send_signal(signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+class ChildrenFile:
+    """Which children run, for the next daemon in case this one is killed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._started: dict[str, Started] = {}
+
+    def note(self, name: str, started: Started | None) -> None:
+        if started is None:
+            self._started.pop(name, None)
+        else:
+            self._started[name] = started
+        # A full disk must not end the soak; then only a kill -9 of this daemon could leave them behind.
+        with contextlib.suppress(OSError):
+            write_whole(self._path, msgspec.json.encode(self._started))
+
+    def end_leftovers(self) -> int:
+        """Kill the children of a daemon that is no more. Only the holder of the data folder's lock may."""
+        try:
+            left = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Started])
+        except (OSError, msgspec.MsgspecError):
+            return 0
+        return sum(end_group(started) for started in left.values())
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
+
+
+def _die_with_parent() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,0 +1,342 @@
+"""One soak from its beginning to its end: servers, ledger, verifier and load, then the drain and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from soak import join, log
+from soak.configuration import Configuration
+from soak.daemon import drain, heartbeat
+from soak.daemon.beginning import Beginning, begin, remember
+from soak.daemon.board import StatusBoard
+from soak.daemon.child_commands import child_environment, load_command, verifier_command
+from soak.daemon.children import Child
+from soak.daemon.clean_up import clean_up, outlives_us
+from soak.daemon.faults import FaultLog
+from soak.daemon.folder import DataFolder
+from soak.daemon.http import HttpServer
+from soak.daemon.joining import join_info, store_context
+from soak.daemon.plan import LEDGER
+from soak.daemon.processes import ChildrenFile
+from soak.daemon.promises import settle_promises
+from soak.daemon.stop import LeftError, StopRequest
+from soak.daemon.view import View
+from soak.errors import ExitCode, SoakError, UsageError
+from soak.join import JoinInfo
+from soak.ledger.run import RunJournal, create_run, read_header
+from soak.masking import mask
+from soak.report.outcome import Outcome, conclude
+from soak.stores import registry
+from soak.tasks import end_tasks
+from soak.testbed.local import LocalTestbed
+from soak.testbed.lock import DataFolderLock
+from soak.testbed.server import ServerEvent
+from soak.verifier.result import Result
+
+REFRESH_SECONDS = 1.0
+FIRST_MESSAGE_SECONDS_MAX = 30.0
+FIRST_MESSAGE_POLL_SECONDS = 0.25
+SERVERS_STOP_SECONDS_MAX = 30.0
+
+_log = log.get_logger("soak.daemon")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is asked of this soak beyond its settings."""
+
+    with_load: bool = True
+
+
+async def run_soak(configuration: Configuration, options: RunOptions, view: View) -> Outcome:
+    """Run one soak in its data folder; raises `SoakError` where it cannot begin."""
+    settings = configuration.settings
+    folder = DataFolder(settings.data_dir)
+    with DataFolderLock(folder.path):
+        folder.prepare()
+        log.configure(settings.log, file=folder.logs / "daemon.log", to_stderr=settings.log.format != "auto")
+        register = ChildrenFile(folder.children_file)
+        if killed := register.end_leftovers():
+            view.say(f"ended {killed} processes that an earlier daemon left behind")
+        beginning = begin(configuration, folder)
+        stop = StopRequest(view.say)
+        with stop.listening():
+            return await Daemon(configuration, options, folder, beginning, register, stop, view).run()
+
+
+class Daemon:
+    """Holds the rooms together while a soak runs."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        options: RunOptions,
+        folder: DataFolder,
+        beginning: Beginning,
+        register: ChildrenFile,
+        stop: StopRequest,
+        view: View,
+    ) -> None:
+        self._settings = configuration.settings
+        self._folder = folder
+        self._beginning = beginning
+        self._stop = stop
+        self._view = view
+        self._failure = ExitCode.INCONCLUSIVE
+        self._notes: list[str] = []
+        self._info: JoinInfo | None = None
+        self._journal: RunJournal | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._faults = FaultLog(self._say)
+        self._testbed = LocalTestbed(
+            folder.path, redis_flavour=self._settings.servers.redis_flavour, on_event=self._on_server_event
+        )
+        self._children = {child.name: child for child in self._make_children(options, register)}
+        self._board = StatusBoard(
+            beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
+        )
+        self._http = HttpServer(self._settings.http, self._board)
+
+    # The course of a run ------------------------------------------------------------------------------------
+
+    async def run(self) -> Outcome:
+        """Start, soak, drain; whatever happens, nothing of it is left running."""
+        try:
+            await self._http.start()
+            self._board.http_address = self._http.address
+            try:
+                await self._stop.unless_asked(self._start())
+                self._launch()
+                await self._stop.requested.wait()
+                outcome = await self._stop.unless_urgent(self._drain())
+            except LeftError:
+                outcome = self._left()
+        finally:
+            await self._close()
+        self._settle(outcome)
+        return outcome
+
+    async def _start(self) -> None:
+        beginning = self._beginning
+        for note in beginning.notes:
+            self._say(note)
+        stores = ", ".join(beginning.plan.names)
+        self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
+        self._say(f"status at {self._http.address}/status, metrics at {self._http.address}/metrics")
+        self._spawn(self._refresh(), "refresh")
+        servers = dict(beginning.plan.given)
+        if beginning.plan.embedded:
+            self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
+            servers |= await self._testbed.start(beginning.plan.embedded)
+        ledger_url = servers.pop(LEDGER)
+        context = store_context(self._settings, beginning, servers)
+        begun = beginning.resumed.header if beginning.resumed else None
+        promises = await settle_promises(self._settings, beginning.plan, context, begun)
+        for line in promises.lines:
+            self._say(line)
+        info = join_info(self._settings, beginning, context, promises, ledger_url, self._http.address)
+        await self._open_ledger(info)
+        for spec in beginning.plan.specs:
+            store = await registry.open_store(spec.name, info.store_context())
+            await store.close()
+        if beginning.resumed:
+            under_test = [kind for kind in beginning.plan.embedded if kind != LEDGER]
+            self._faults.restarted_with_daemon(under_test, beginning.last_alive_us)
+        remember(self._folder, beginning)
+        join.publish(self._folder.path, info)
+        self._info = info
+        beating = heartbeat.beat(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
+        self._spawn(beating, "heartbeat")
+
+    async def _open_ledger(self, info: JoinInfo) -> None:
+        header = info.header
+        if self._beginning.resumed is None:
+            await create_run(info.ledger_url, header)
+        elif (found := await read_header(info.ledger_url, header.run)).contracts != header.contracts:
+            changed = [name for name in header.stores if found.contracts.get(name) != header.contracts.get(name)]
+            raise UsageError(
+                f"run {header.run} was begun with another contract for {', '.join(changed)}; "
+                "resume it unchanged, or choose another folder with --data-dir"
+            )
+        self._journal = await RunJournal.connect(info.ledger_url, header.run)
+        self._spawn(self._faults.write_to(self._journal), "faults")
+
+    def _launch(self) -> None:
+        """Begin in earnest: from here on acknowledged messages count."""
+        self._board.running()
+        for child in self._children.values():
+            child.start()
+            self._spawn(self._watch(child), f"watch {child.name}")
+        self._say("running; Ctrl-C drains and gives the verdict")
+        if self._settings.duration is not None:
+            self._spawn(self._end_in_time(), "duration")
+
+    async def _drain(self) -> Outcome:
+        self._board.phase = "draining"
+        self._say(f"draining: {self._stop.reason}")
+        if (load := self._children.get("load")) is not None:
+            await drain.end_load(load, self._settings)
+        verifier = self._children["verifier"]
+        if self._journal is not None and not verifier.gave_up and self._failure is not ExitCode.UNREACHABLE:
+            self._note_problem(await drain.write_end_of_load(self._journal, self._faults, self._stop.reason))
+            self._note_problem(await drain.await_verdict(verifier, self._settings, self._say))
+        result = self._folder.result(self._beginning.run)
+        if result is not None:
+            await self._clean_up(is_violation=result.verdict == "violation")
+        return self._outcome(result)
+
+    async def _clean_up(self, *, is_violation: bool) -> None:
+        lasting = [spec.name for spec in self._beginning.plan.specs if outlives_us(spec, self._beginning.plan.given)]
+        if self._info is None or not lasting:
+            return
+        if is_violation:
+            stores = " ".join(f"--store {name}" for name in lasting)
+            given = self._beginning.plan.given
+            servers = " ".join(f"--{kind} {mask(url)}" for kind, url in given.items() if kind != LEDGER)
+            self._notes.append(
+                "what the run wrote is kept for you to look at; remove it with: "
+                f"soak clean --namespace {self._beginning.namespace} {stores} {servers}".rstrip()
+            )
+            return
+        for name in lasting:
+            if problem := await clean_up(name, self._info.store_context()):
+                self._notes.append(problem)
+
+    def _left(self) -> Outcome:
+        where = "before everything was verified" if self._board.has_run else "before it began"
+        self._board.problems.insert(0, f"left {where}, as asked by {self._stop.reason}")
+        if self._board.has_run:
+            self._notes.append(f"resume it with: soak run --data-dir {self._folder.path}")
+        return self._outcome(None)
+
+    def _outcome(self, result: Result | None) -> Outcome:
+        verdict, code, reasons = conclude(result, self._board.problems, self._failure)
+        return Outcome(
+            run=self._beginning.run,
+            verdict=verdict,
+            exit_code=int(code),
+            reasons=reasons,
+            data_dir=str(self._folder.path),
+            finished=result is not None,
+            child_restarts={child.name: child.restarts for child in self._children.values()},
+            server_restarts={kind: server.restarts for kind, server in self._testbed.servers.items()},
+            notes=list(self._notes),
+            result=result,
+        )
+
+    async def _close(self) -> None:
+        self._board.phase = "done"
+        await asyncio.gather(*(child.end_now() for child in self._children.values()))
+        await end_tasks(self._tasks)
+        if self._journal is not None:
+            await self._journal.close()
+        try:
+            async with asyncio.timeout(SERVERS_STOP_SECONDS_MAX):
+                await self._testbed.stop()
+        except (OSError, SoakError) as error:
+            _log.warning("servers did not stop cleanly", error=error)
+        await self._board.close()
+        await self._http.close()
+        self._view.close()
+        if self._info is None and self._beginning.resumed is None:
+            # It never began: servers that were started for it hold nothing.
+            self._folder.remove_servers()
+
+    def _settle(self, outcome: Outcome) -> None:
+        _log.info("over", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
+        if outcome.finished:
+            self._folder.forget_run()
+            if outcome.verdict == "pass":
+                self._folder.remove_servers()
+
+    # What it is made of -------------------------------------------------------------------------------------
+
+    def _make_children(self, options: RunOptions, register: ChildrenFile) -> list[Child]:
+        settings, path = self._settings, self._folder.path
+        commands = {"verifier": verifier_command(path)}
+        if options.with_load:
+            commands["load"] = load_command(settings, path)
+        finals = {"verifier": self._has_result}
+        return [
+            Child(
+                name,
+                command,
+                environment=child_environment(settings, path),
+                log_path=self._folder.logs / f"{name}.log",
+                settings=settings.supervision,
+                register=register,
+                is_final=finals.get(name, lambda: False),
+                on_event=self._say,
+            )
+            for name, command in commands.items()
+        ]
+
+    def _has_result(self) -> bool:
+        return self._folder.result(self._beginning.run) is not None
+
+    # What happens meanwhile ---------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        _log.info(text)
+        self._view.say(text)
+
+    def _note_problem(self, problem: str | None) -> None:
+        if problem is not None:
+            self._board.problems.append(problem)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # A part that breaks must not leave a soak that looks alive.
+        _log.error("a part of the daemon broke", part=task.get_name(), exc_info=error)
+        self._note_problem(
+            f"internal error in {task.get_name()} ({type(error).__name__}: {error}), see logs/daemon.log"
+        )
+        self._failure = ExitCode.INTERNAL
+        self._stop.ask("internal error")
+
+    async def _refresh(self) -> None:
+        while True:
+            self._view.show(await self._board.snapshot())
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def _end_in_time(self) -> None:
+        """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_MESSAGE_SECONDS_MAX):
+                while "load" in self._children and not (await self._board.snapshot()).total("acknowledged"):  # noqa: ASYNC110  asked over HTTP
+                    await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
+        self._board.start_clock()
+        await asyncio.sleep(self._board.remaining_seconds() or 0.0)
+        self._stop.ask("the duration is over")
+
+    async def _watch(self, child: Child) -> None:
+        await child.ended.wait()
+        if child.gave_up:
+            self._note_problem(f"the {child.name} died too often: {child.last_words or child.log_path}")
+            if child.last_exit in (ExitCode.USAGE, ExitCode.UNREACHABLE, ExitCode.INTERNAL):
+                self._failure = ExitCode(child.last_exit)
+        self._stop.ask(f"the {child.name} has ended")
+
+    def _on_server_event(self, event: ServerEvent) -> None:
+        if event.what == "gave_up":
+            self._note_problem(f"server {event.kind} does not start any more: {event.detail}")
+            self._failure = ExitCode.UNREACHABLE
+            self._stop.ask(f"server {event.kind} is lost")
+            return
+        self._say(f"server {event.kind} {event.what}: {event.detail}")
+        if event.kind == LEDGER:
+            return  # no window: the ledger is not under test, and its absence excuses nothing
+        if event.what == "died":
+            self._faults.died(event)
+        else:
+            self._faults.came_back(event)

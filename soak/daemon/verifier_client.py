@@ -1,0 +1,65 @@
+"""Asking the verifier how it goes. It may be away at any moment; then there is simply no answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+TIMEOUT_SECONDS = 3.0
+_ANSWER_BYTES_MAX = 16 * 2**20
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a verifier listens; it writes this down when it starts."""
+
+    host: str
+    port: int
+    pid: int
+
+
+def read_endpoint(path: Path) -> Endpoint | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Endpoint)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+class VerifierClient:
+    """Reads the verifier's status and metrics."""
+
+    def __init__(self, endpoint_file: Path) -> None:
+        self._endpoint_file = endpoint_file
+        self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def status(self, pid: int | None) -> dict[str, Any] | None:
+        """Return the status of the verifier with this pid, if it answers."""
+        body = await self._get("/status", pid)
+        if body is None:
+            return None
+        try:
+            return msgspec.json.decode(body, type=dict[str, Any])
+        except msgspec.MsgspecError:
+            return None
+
+    async def metrics(self, pid: int | None) -> str | None:
+        body = await self._get("/metrics", pid)
+        return None if body is None else body.decode("utf-8", "replace")
+
+    async def _get(self, path: str, pid: int | None) -> bytes | None:
+        endpoint = read_endpoint(self._endpoint_file)
+        # The file may be what a verifier that died has left; the port may be anybody's now.
+        if endpoint is None or pid is None or endpoint.pid != pid:
+            return None
+        try:
+            async with self._http.get(f"http://{endpoint.host}:{endpoint.port}{path}") as answer:
+                if answer.status != 200:
+                    return None
+                return await answer.content.read(_ANSWER_BYTES_MAX)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None

@@ -1,0 +1,155 @@
+"""What a person sees while it runs: a live panel on a terminal, a line now and then anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Protocol, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from soak.daemon.rates import Rates
+from soak.daemon.snapshot import Snapshot
+from soak.duration import format_seconds
+from soak.masking import mask
+
+PLAIN_INTERVAL_SECONDS = 5.0
+RECENT_VIOLATIONS = 3
+_STARTING = "starting …"
+
+
+class View(Protocol):
+    """Something that tells how the soak goes."""
+
+    def say(self, text: str) -> None:
+        """Tell that something happened."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Tell how it is; called about every second."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class PlainView:
+    """One line for each event, and one every few seconds for how it goes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._rates = Rates()
+        self._shown_at = time.monotonic()
+
+    def say(self, text: str) -> None:
+        # Whoever read it may have left (`soak run | head`); the soak goes on all the same.
+        with contextlib.suppress(OSError, ValueError):
+            print(f"{time.strftime('%H:%M:%S')} {mask(text)}", file=self._stream, flush=True)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self._rates.note(snapshot)
+        now = time.monotonic()
+        if snapshot.phase in {"running", "draining"} and now - self._shown_at >= PLAIN_INTERVAL_SECONDS:
+            self._shown_at = now
+            self.say(status_line(snapshot, self._rates))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+
+class LiveView:
+    """A panel that is drawn anew every second; events scroll above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rates = Rates()
+        self._live = Live(Text(_STARTING), console=console, refresh_per_second=2, transient=True)
+        self._live.start()
+
+    def say(self, text: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            self._live.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(mask(text))}", highlight=False)
+
+    def show(self, snapshot: Snapshot) -> None:
+        self._rates.note(snapshot)
+        with contextlib.suppress(OSError):
+            self._live.update(panel(snapshot, self._rates))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._live.stop()
+
+
+def status_line(snapshot: Snapshot, rates: Rates) -> str:
+    """Tell the whole state in one line."""
+    if snapshot.verifier is None:
+        told = f"{snapshot.phase}, the verifier does not answer"
+    else:
+        told = (
+            f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
+            f"verified {snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f}  "
+            f"violations {snapshot.total('violations'):,.0f}  tolerated {snapshot.total('tolerated'):,.0f}  "
+            f"lag {_seconds(snapshot.gauge('ledger_lag_seconds'))}"
+        )
+    if snapshot.faults_active:
+        told += f"  faults: {', '.join(snapshot.faults_active)}"
+    if trouble := _trouble(snapshot):
+        told += f"  ({'; '.join(trouble)})"
+    return told
+
+
+def panel(snapshot: Snapshot, rates: Rates) -> Group:
+    """Draw the state as a table, with what needs attention below it."""
+    is_bounded = snapshot.remaining_seconds is not None and snapshot.phase == "running"
+    left = f", ends in {format_seconds(snapshot.remaining_seconds or 0.0)}" if is_bounded else ""
+    title = f"soak {snapshot.run}  {snapshot.phase}, up {format_seconds(snapshot.uptime_seconds)}{left}"
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    for row in _rows(snapshot, rates):
+        table.add_row(*row)
+    below = [Text(f"! {mask(warning)}", style="yellow") for warning in snapshot.warnings]
+    below += [Text(violation, style="red") for violation in _recent_violations(snapshot)]
+    return Group(table, *below)
+
+
+def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
+    found = snapshot.total("violations")
+    colour = "bold red" if found else "green"
+    attempts = "  ".join(f"{word} {snapshot.total('attempts', word):,.0f}" for word in ("ok", "failed", "unknown"))
+    oldest = _seconds(snapshot.gauge("oldest_unverified_seconds"))
+    children = [_mark(child.name, child.state == "running", child.restarts) for child in snapshot.children]
+    servers = [_mark(server.kind, server.is_up, server.restarts) for server in snapshot.servers]
+    return [
+        ("stores", escape(", ".join(snapshot.stores))),
+        ("appends", f"{rates.appended:,.0f}/s  {attempts}"),
+        ("reads", f"{rates.read:,.0f}/s"),
+        ("verified", f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} acknowledged"),
+        ("violations", f"[{colour}]{found:,.0f}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
+        ("lag", f"ledger {_seconds(snapshot.gauge('ledger_lag_seconds'))}  oldest unverified {oldest}"),
+        ("faults", ", ".join(snapshot.faults_active) or "none"),
+        ("children", "  ".join(children)),
+        ("servers", "  ".join(servers)),
+        ("page", f"{snapshot.http_address}/status"),
+    ]
+
+
+def _mark(name: str, up: bool, restarts: int) -> str:  # noqa: FBT001  a row of three plain facts
+    again = f" ({restarts} restarts)" if restarts else ""
+    return f"[{'green' if up else 'red'}]{escape(name)}[/]{again}"
+
+
+def _trouble(snapshot: Snapshot) -> list[str]:
+    restarts = [f"{child.name} restarted {child.restarts}x" for child in snapshot.children if child.restarts]
+    down = snapshot.not_ready if snapshot.phase == "running" and snapshot.verifier is not None else []
+    return [*restarts, *down, *snapshot.warnings]
+
+
+def _recent_violations(snapshot: Snapshot) -> list[str]:
+    recent = (snapshot.verifier or {}).get("recent_violations", [])[-RECENT_VIOLATIONS:]
+    return [f"{one.get('kind')} in {one.get('store')}: {one.get('message')} ({one.get('session')})" for one in recent]
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else format_seconds(value)

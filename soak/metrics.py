@@ -1,0 +1,304 @@
+"""The verifier's metrics: the tally, told to Prometheus. Every label set is there from the start, at zero."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import soak
+from soak.ledger.records import LATENCY_BUCKETS_SECONDS
+from soak.model.contract import Contract
+from soak.model.faults import RECOVERY_KINDS
+from soak.verifier.tally import (
+    OPERATIONS,
+    RECOVERY_POINT_BUCKETS_SECONDS,
+    STALE_LAG_BUCKETS_SECONDS,
+    Histogram,
+    StoreTally,
+    Tally,
+)
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true at the moment of a scrape and is not counted."""
+
+    oldest_unverified_seconds: dict[str, float]
+    last_sweep_timestamp_seconds: dict[str, float]
+    sessions_live: dict[str, int]
+    suspicions_open: dict[str, int]
+    faults_active: int
+    ledger_lag_seconds: float
+    ledger_reachable: bool
+    state_bytes: int
+    loop_delay_seconds: float
+    contracts: dict[str, Contract] = {}
+    origins: dict[str, str] = {}
+    configuration_drift: dict[str, dict[str, int]] = {}
+    """By server and setting."""
+    unmet_clauses: dict[str, dict[str, int]] = {}
+    """By store and clause."""
+
+
+class VerifierMetrics(Collector):
+    """Makes the exposition from the tally, so that what survives a restart there survives it here."""
+
+    def __init__(
+        self, tally: Callable[[], Tally], gauges: Callable[[], Gauges], run: tuple[str, int, str, Sequence[str]]
+    ) -> None:
+        self._tally = tally
+        self._gauges = gauges
+        self._run = run
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(namespace="soak_verifier", registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        tally = self._tally()
+        yield from self._infos()
+        yield from _by_store(tally.stores)
+        yield from _of_run(tally)
+        gauges = self._gauges()
+        yield from _gauges(gauges)
+        yield from _contracts(gauges)
+        yield from _configurations(gauges, tally)
+        yield from _recoveries(gauges, tally)
+
+    def _infos(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily("soak_build_info", "The soak that runs.", labels=["version", "python"])
+        build.add_metric([soak.__version__, platform.python_version()], 1)
+        yield build
+        run, seed, namespace, stores = self._run
+        info = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
+        info.add_metric([run, str(seed), namespace, ",".join(stores)], 1)
+        yield info
+
+
+def _by_store(stores: dict[str, StoreTally]) -> Iterator[Metric]:
+    yield _labelled(
+        "soak_attempts", "Appends by how they ended.", "outcome", {s: t.attempts for s, t in stores.items()}
+    )
+    yield _labelled("soak_forgets", "Forgets by how they ended.", "outcome", {s: t.forgets for s, t in stores.items()})
+    yield _labelled(
+        "soak_consistency_violations",
+        "Violations of the contract, each counted once.",
+        "kind",
+        {s: t.violations for s, t in stores.items()},
+    )
+    yield _labelled(
+        "soak_healed_violations", "Violations that were over later.", "kind", {s: t.healed for s, t in stores.items()}
+    )
+    yield _labelled(
+        "soak_canaries",
+        "Sessions spoiled on purpose, by whether the alarm rang (early: before they were spoiled).",
+        "result",
+        {s: t.canaries for s, t in stores.items()},
+    )
+    yield _labelled(
+        "soak_recalls", "Closed sessions read back, by their age.", "age", {s: t.recalls for s, t in stores.items()}
+    )
+    yield _labelled(
+        "soak_operation_errors",
+        "Operations without an answer: unavailability, not loss.",
+        "operation",
+        {s: t.errors for s, t in stores.items()},
+    )
+    yield from _counters(stores)
+    open_violations = GaugeMetricFamily("soak_open_violations", "Violations that still stand.", labels=["store"])
+    indeterminate = GaugeMetricFamily(
+        "soak_indeterminate_messages", "Unknown writes that nobody has seen.", labels=["store"]
+    )
+    rang = GaugeMetricFamily(
+        "soak_canary_last_detected_timestamp_seconds", "When a spoiled session was last reported.", labels=["store"]
+    )
+    oldest = GaugeMetricFamily(
+        "soak_oldest_recall_seconds", "Greatest age, since its end, at which a session was read back.", labels=["store"]
+    )
+    for store, tally in stores.items():
+        rang.add_metric([store], tally.canary_detected_wall_seconds)
+        oldest.add_metric([store], tally.oldest_recall_seconds)
+        open_violations.add_metric([store], sum(tally.open.values()))
+        indeterminate.add_metric([store], max(0, tally.attempts["unknown"] - tally.surfaced))
+    yield open_violations
+    yield indeterminate
+    yield rang
+    yield oldest
+    yield from _histograms(stores)
+
+
+_COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
+    ("soak_acknowledged_messages", "Messages a store acknowledged.", lambda t: t.acknowledged),
+    ("soak_verified_messages", "Acknowledged messages read back as they were written.", lambda t: t.verified),
+    ("soak_surfaced_messages", "Unknown writes that turned out to be there.", lambda t: t.surfaced),
+    ("soak_released_messages", "Acknowledged messages forgotten or expired unread.", lambda t: t.released),
+    ("soak_tolerated_losses", "Lost inside the contract.", lambda t: t.tolerated),
+    (
+        "soak_unverifiable_messages",
+        "Messages nothing can be said about: the ledger has gaps.",
+        lambda t: t.unverifiable,
+    ),
+    ("soak_observations", "Reads of participants that did not look right.", lambda t: t.observations),
+    ("soak_read_messages", "Messages the verifier read back.", lambda t: t.messages_read),
+    ("soak_sessions_opened", "Sessions begun.", lambda t: t.sessions_opened),
+    ("soak_sessions_retired", "Sessions let go after their last recall.", lambda t: t.sessions_retired),
+)
+
+
+def _counters(stores: dict[str, StoreTally]) -> Iterator[Metric]:
+    for name, text, value in _COUNTERS:
+        family = CounterMetricFamily(name, text, labels=["store"])
+        for store, tally in stores.items():
+            family.add_metric([store], value(tally))
+        yield family
+
+
+def _labelled(name: str, text: str, label: str, values: dict[str, dict[str, int]]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["store", label])
+    for store, counts in values.items():
+        for key, count in counts.items():
+            family.add_metric([store, key], count)
+    return family
+
+
+def _histograms(stores: dict[str, StoreTally]) -> Iterator[Metric]:
+    durations = HistogramMetricFamily(
+        "soak_operation_duration_seconds", "Time of a store's answers.", labels=["store", "operation"]
+    )
+    lags = HistogramMetricFamily("soak_stale_lag_seconds", "How far behind a read was found.", labels=["store"])
+    for store, tally in stores.items():
+        for operation in OPERATIONS:
+            histogram = tally.latency[operation]
+            durations.add_metric([store, operation], _buckets(histogram, LATENCY_BUCKETS_SECONDS), histogram.sum)
+        lags.add_metric([store], _buckets(tally.stale_lag, STALE_LAG_BUCKETS_SECONDS), tally.stale_lag.sum)
+    yield durations
+    yield lags
+
+
+def _buckets(histogram: Histogram, bounds: Iterable[float]) -> list[tuple[str, float]]:
+    total = 0
+    buckets = []
+    for bound, count in zip((*(str(bound) for bound in bounds), "+Inf"), histogram.counts, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets
+
+
+def _of_run(tally: Tally) -> Iterator[Metric]:
+    yield CounterMetricFamily("soak_ledger_batches", "Ledger batches taken in.", tally.batches)
+    yield CounterMetricFamily("soak_ledger_repeated_batches", "Ledger batches sent twice.", tally.batches_repeated)
+    yield CounterMetricFamily("soak_ledger_missing_batches", "Ledger batches lost or damaged.", tally.batches_missing)
+    yield CounterMetricFamily(
+        "soak_unverifiable_records", "Ledger records nothing can be said about.", tally.unverifiable
+    )
+    yield CounterMetricFamily(
+        "soak_suppressed_observations", "Observations cut short in a flood.", tally.observations_suppressed
+    )
+    yield CounterMetricFamily(
+        "soak_evidence_write_failures", "Violations whose evidence could not be written.", tally.evidence_failures
+    )
+    yield CounterMetricFamily("soak_verifier_restarts", "Times the verifier resumed this run.", tally.restarts)
+
+
+def _gauges(gauges: Gauges) -> Iterator[Metric]:
+    for name, text, values in (
+        (
+            "soak_oldest_unverified_seconds",
+            "Age of the oldest acknowledgement not yet verified.",
+            gauges.oldest_unverified_seconds,
+        ),
+        (
+            "soak_last_sweep_timestamp_seconds",
+            "When a session was last read back.",
+            gauges.last_sweep_timestamp_seconds,
+        ),
+        ("soak_sessions_live", "Sessions under watch.", gauges.sessions_live),
+        ("soak_suspicions_open", "Sessions with something missing that is not yet confirmed.", gauges.suspicions_open),
+    ):
+        family = GaugeMetricFamily(name, text, labels=["store"])
+        for store, value in values.items():
+            family.add_metric([store], value)
+        yield family
+    yield GaugeMetricFamily("soak_faults_active", "Faults under way.", gauges.faults_active)
+    yield GaugeMetricFamily(
+        "soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds
+    )
+    yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
+    yield GaugeMetricFamily("soak_verifier_state_bytes", "Size of the verifier's saved state.", gauges.state_bytes)
+    yield GaugeMetricFamily(
+        "soak_verifier_loop_delay_seconds", "How late the verifier's event loop runs.", gauges.loop_delay_seconds
+    )
+
+
+def _contracts(gauges: Gauges) -> Iterator[Metric]:
+    info = GaugeMetricFamily(
+        "soak_contract_info",
+        "What each store is held to, and how that was obtained.",
+        labels=["store", "obtained", "durability", "order", "reads", "duplicates", "retention"],
+    )
+    allowed = GaugeMetricFamily(
+        "soak_contract_loss_seconds",
+        "Acknowledged tail that the contract lets a fault take; +Inf: anything.",
+        labels=["store", "after"],
+    )
+    unmet = GaugeMetricFamily(
+        "soak_contract_unmet",
+        "Whether the server, as configured now, cannot keep this clause of the contract.",
+        labels=["store", "clause"],
+    )
+    for store, contract in gauges.contracts.items():
+        info.add_metric([store, gauges.origins.get(store, "the store's own"), *contract.clauses().values()], 1)
+        for after, seconds in (("crash", contract.crash_loss_seconds), ("power_cut", contract.power_loss_seconds)):
+            allowed.add_metric([store, after], float("inf") if seconds is None else seconds)
+    for store, clauses in gauges.unmet_clauses.items():
+        for clause, value in clauses.items():
+            unmet.add_metric([store, clause], value)
+    yield info
+    yield allowed
+    yield unmet
+
+
+def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    drift = GaugeMetricFamily(
+        "soak_configuration_drift",
+        "Whether a server's setting differs from what it was when the run began.",
+        labels=["server", "setting"],
+    )
+    drifts = CounterMetricFamily(
+        "soak_configuration_drifts", "Changes of a server's settings while the soak ran.", labels=["server"]
+    )
+    for server, settings in gauges.configuration_drift.items():
+        for setting, value in settings.items():
+            drift.add_metric([server, setting], value)
+        drifts.add_metric([server], tally.servers[server].drifts if server in tally.servers else 0)
+    yield drift
+    yield drifts
+
+
+def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    points = HistogramMetricFamily(
+        "soak_recovery_point_seconds",
+        "Age of the oldest acknowledged message that was gone after a fault; 0: nothing was.",
+        labels=["server", "kind"],
+    )
+    beyond = CounterMetricFamily(
+        "soak_recovery_point_exceeded", "Faults after which more was gone than is promised.", labels=["server", "kind"]
+    )
+    bounds = RECOVERY_POINT_BUCKETS_SECONDS
+    for server in gauges.configuration_drift:
+        for kind in RECOVERY_KINDS:
+            histogram = tally.recovery_points.get(server, {}).get(kind) or Histogram.over(bounds)
+            points.add_metric([server, kind], _buckets(histogram, bounds), histogram.sum)
+            beyond.add_metric([server, kind], tally.recoveries_beyond.get(server, {}).get(kind, 0))
+    yield points
+    yield beyond

@@ -1,0 +1,207 @@
+"""Every setting of soak, in one tree: flags over environment (`SOAK_LOAD__USERS=10`) over `soak.toml`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from soak.duration import parse_seconds
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+PositiveSeconds = Annotated[Seconds, Field(gt=0)]
+
+
+def _seconds_or_none(text: str | float) -> float:
+    return 0.0 if isinstance(text, str) and text.strip().lower() == "none" else parse_seconds(text)
+
+
+SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
+"""A time, where none (or 0) switches something off."""
+
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
+
+
+def _redis_address(address: SecretStr) -> SecretStr:
+    return _address(address, _REDIS_SCHEMES)
+
+
+def _postgres_address(address: SecretStr) -> SecretStr:
+    return _address(address, _POSTGRES_SCHEMES)
+
+
+def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
+    try:
+        parts = urlsplit(address.get_secret_value())
+        parts.port  # noqa: B018  reading it is what checks it
+    except ValueError as error:
+        raise ValueError(f"is not an address ({error}); write one like {schemes[0]}://host:port") from None
+    if parts.scheme not in schemes or not (parts.hostname or parts.scheme == "unix"):
+        raise ValueError(f"is not an address of this kind; write one like {schemes[0]}://host:port")
+    return address
+
+
+RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
+PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
+
+
+class Section(BaseModel):
+    """A part of the tree; a key that is not in it is an error, not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoadSettings(Section):
+    """What the simulated chat participants do."""
+
+    users: int = Field(default=50, ge=1, description="Simulated participants.")
+    spawn_rate: float = Field(default=50.0, gt=0, description="Participants started per second.")
+    processes: int = Field(default=1, ge=1, le=256, description="Locust processes on this machine.")
+    think: Seconds = Field(default=1.0, description="Mean pause between two turns of a participant.")
+    context_messages: int = Field(default=10, ge=1, le=1000, description="Messages read as context before each turn.")
+    session_messages: int = Field(
+        default=60, ge=1, le=100_000, description="Median length of a session; some are 30 times longer."
+    )
+    writers_per_session: int = Field(default=4, ge=1, le=64, description="Participants that share a shared session.")
+    shared_share: float = Field(default=0.1, ge=0, le=1, description="Share of sessions that have several writers.")
+    recall_share: float = Field(default=0.02, ge=0, le=1, description="Chance per turn to recall an earlier session.")
+    forget_share: float = Field(
+        default=0.1, ge=0, le=1, description="Share of sessions that are forgotten at their end."
+    )
+    reread_share: float = Field(default=0.1, ge=0, le=1, description="Chance to read again right after an append.")
+    mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="What is talked about.")
+    drain: Seconds = Field(default=10.0, description="Time for participants to finish their turn at the end.")
+
+
+class StoreSettings(Section):
+    """The memory under test."""
+
+    names: list[str] = Field(
+        default=["redis-list", "postgres"],
+        min_length=1,
+        description="Stores, by name or package.module:Class.",
+    )
+    timeout: Seconds = Field(default=5.0, gt=0, description="Limit for every single operation.")
+    connections: int = Field(default=16, ge=1, le=1024, description="Connections per process and server.")
+    ttl: PositiveSeconds | None = Field(default=None, description="Time to live for stores that expire sessions.")
+    namespace: str | None = Field(
+        default=None, pattern=r"^[a-z][a-z0-9_]{0,39}$", description="Prefix of everything written."
+    )
+
+
+class ServerSettings(Section):
+    """Addresses of servers that already run; those not given are started here from their wheels."""
+
+    redis: RedisAddress | None = Field(default=None, description="redis://[:password@]host:port/db under test.")
+    postgres: PostgresAddress | None = Field(
+        default=None, description="postgresql://user[:password@]host:port/database under test."
+    )
+    postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    redis_flavour: Literal["valkey", "redis"] = Field(
+        default="valkey", description="Embedded server: Valkey 9 or Redis 6.2."
+    )
+
+
+class LedgerSettings(Section):
+    """Where the independent record lives: never on a server under test."""
+
+    url: RedisAddress | None = Field(
+        default=None, description="redis://… of a server of its own; none: one is started here."
+    )
+    flush: Seconds = Field(default=0.02, gt=0, description="How long outcomes may wait to be written together.")
+    batches_max: int = Field(
+        default=200_000, ge=100, description="Unread batches at which writers wait for the verifier."
+    )
+    lease_messages: int = Field(default=32, ge=1, le=10_000, description="Sequence numbers leased in one intent.")
+
+
+class VerifierSettings(Section):
+    """How closely the memory is watched."""
+
+    settle: Seconds = Field(default=2.0, description="Wait before a suspect is read again.")
+    hot_interval: Seconds = Field(default=2.0, gt=0, description="New acknowledgements are looked for this often.")
+    coverage: Seconds = Field(default=60.0, gt=0, description="Every live session is read whole within this time.")
+    messages_per_second: int = Field(default=100_000, ge=1, description="Reading budget, in messages.")
+    concurrency: int = Field(default=32, ge=1, le=1024, description="Sessions read at the same time, per store.")
+    recall_ages: list[Seconds] = Field(
+        default=[60.0, 3600.0, 86_400.0, 259_200.0], description="Ages at which closed sessions are read again."
+    )
+    closed_sessions_max: int = Field(
+        default=2_000, ge=0, description="Closed sessions kept beyond the first recall age, per store, at most."
+    )
+    kept_share: float = Field(
+        default=0.1, ge=0, le=1, description="Share of closed sessions kept to the last age when there are too many."
+    )
+    canary: SecondsOrNone = Field(
+        default=60.0, description="How often the alarm is tested by a spoiled session of its own; none: never."
+    )
+    canary_deadline: PositiveSeconds = Field(
+        default=30.0, description="Time to report it, beyond what settling and staleness take."
+    )
+    checkpoint: Seconds = Field(default=2.0, gt=0, description="How often the state is saved.")
+    evidence_max: int = Field(
+        default=1_000, ge=1, description="Full evidence files per kind; further ones are only counted."
+    )
+    history_sessions: int = Field(
+        default=4, ge=0, le=1_000, description="Sessions per store recorded in full for 'soak export'."
+    )
+    minimum_verified: int = Field(default=1, ge=0, description="Fewer verified messages make the run inconclusive.")
+    unverified_age_max: Seconds = Field(
+        default=30.0, gt=0, description="An older unverified acknowledgement makes it inconclusive."
+    )
+    ttl_epsilon: Seconds = Field(default=1.0, ge=0, description="Slack around every expiry.")
+    drain: Seconds = Field(default=60.0, gt=0, description="Time for the last sweep.")
+
+
+class HttpSettings(Section):
+    """The daemon's own page: metrics, health, status."""
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0: any free one.")
+
+
+class SupervisionSettings(Section):
+    """How the daemon treats a load or a verifier that dies."""
+
+    backoff: Seconds = Field(
+        default=0.5, gt=0, description="Pause before the first restart; it doubles with each further one."
+    )
+    backoff_max: Seconds = Field(default=15.0, gt=0, description="Longest pause before a restart.")
+    restarts_max: int = Field(default=8, ge=0, description="Restarts within the window after which the run ends.")
+    window: Seconds = Field(default=300.0, gt=0, description="Restarts longer ago than this no longer count.")
+
+
+class LogSettings(Section):
+    """What is said while it runs. 'auto' writes the daemon's log only into the data folder."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="How much is logged.")
+    format: Literal["auto", "console", "json"] = Field(
+        default="auto", description="How it is logged on standard error."
+    )
+
+
+class SoakSettings(Section):
+    """The whole tree. How it is read from flags, environment and file is in `soak.configuration`."""
+
+    data_dir: Path = Field(
+        default=Path(".soak"), description="Where servers, evidence and reports of this run are kept."
+    )
+    duration: PositiveSeconds | None = Field(default=None, description="End by itself after this time.")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="Makes texts and choices reproducible.")
+    load: LoadSettings = LoadSettings()
+    stores: StoreSettings = StoreSettings()
+    servers: ServerSettings = ServerSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    verifier: VerifierSettings = VerifierSettings()
+    http: HttpSettings = HttpSettings()
+    supervision: SupervisionSettings = SupervisionSettings()
+    log: LogSettings = LogSettings()
+    contract: dict[str, dict[str, object]] = Field(
+        default={}, description="Promises by store, in place of the default ones; preset = NAME sets several at once."
+    )
+    contract_mismatch: Literal["refuse", "allow"] = Field(
+        default="refuse", description="What to do when a server as configured cannot keep what is promised."
+    )
