@@ -1,0 +1,122 @@
+"""Real servers for tests: one set per worker process, started when first asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from soak.errors import ServerUnreachableError
+from soak.testbed import LocalTestbed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from soak.testbed import Server
+
+STARTING_SECONDS_MAX = 120.0
+
+
+class TestbedThread:
+    """A testbed on an event loop of its own, so that plain and async tests alike can use its servers.
+
+    The thread starts the servers and lives as long as they do, because the kernel ends them with it.
+    """
+
+    __test__ = False
+
+    def __init__(self, data_dir: Path, **options: object) -> None:
+        self._testbed = LocalTestbed(data_dir, **options)  # type: ignore[arg-type]
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="testbed", daemon=True)
+        self._thread.start()
+
+    def url(self, kind: str) -> str:
+        starting = asyncio.run_coroutine_threadsafe(self._testbed.start([kind]), self._loop)
+        try:
+            return starting.result(STARTING_SECONDS_MAX)[kind]
+        except ServerUnreachableError as error:
+            if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+                raise
+            pytest.skip(str(error))
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        return self._testbed.servers
+
+    def telemetry(self, kind: str) -> dict[str, str]:
+        sampling = asyncio.run_coroutine_threadsafe(self._testbed.telemetry(kind), self._loop)
+        return sampling.result(STARTING_SECONDS_MAX)
+
+    def stop(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._testbed.stop(), self._loop).result(STARTING_SECONDS_MAX)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STARTING_SECONDS_MAX)
+        self._loop.close()
+
+
+def _testbed(**options: object) -> Iterator[TestbedThread]:
+    folder = Path(tempfile.mkdtemp(prefix="soak-tests-"))
+    folder.chmod(0o755)  # so that a PostgreSQL that runs as another user gets in
+    testbed = TestbedThread(folder, **options)
+    try:
+        yield testbed
+    finally:
+        testbed.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def testbed() -> Iterator[TestbedThread]:
+    """Valkey, PostgreSQL 18 with a replica, and a ledger; each is started when first asked for."""
+    yield from _testbed()
+
+
+@pytest.fixture(scope="session")
+def testbed62() -> Iterator[TestbedThread]:
+    """The same with Redis 6.2 and PostgreSQL 16."""
+    yield from _testbed(redis_flavour="redis", postgres_version=16)
+
+
+@pytest.fixture(scope="session")
+def redis_url(testbed: TestbedThread) -> str:
+    return testbed.url("redis")
+
+
+@pytest.fixture(scope="session")
+def redis62_url(testbed62: TestbedThread) -> str:
+    return testbed62.url("redis")
+
+
+@pytest.fixture(scope="session")
+def ledger_url(testbed: TestbedThread) -> str:
+    return testbed.url("ledger")
+
+
+@pytest.fixture(scope="session")
+def postgres_url(testbed: TestbedThread) -> str:
+    return testbed.url("postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres16_url(testbed62: TestbedThread) -> str:
+    return testbed62.url("postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_replica_url(testbed: TestbedThread, postgres_url: str) -> str:
+    """Return the address of a streaming replica of the server at `postgres_url`."""
+    return testbed.url("postgres-replica")
+
+
+@pytest.fixture
+def namespace() -> str:
+    """Return a prefix that no other test uses: lower-case letters, digits and underscores."""
+    return f"t_{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,102 @@
+"""Memories as people write them on a bad day: each works when tried by hand, and each loses or muddles messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import msgspec
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from soak.model.message import Message, Stored, decode_history
+from soak.stores.protocol import StoreContext
+
+DROPS_VARIABLE = "FLAWED_STORES_DROPS"
+"""Names the file in which the forgetful memory admits what it has dropped."""
+
+
+class _Flawed:
+    """A session is one Redis key."""
+
+    needs: ClassVar[tuple[str, ...]] = ("redis",)
+
+    def __init__(self, context: StoreContext) -> None:
+        self._redis: Any = Redis.from_url(
+            context.servers["redis"],
+            socket_timeout=context.timeout_seconds,
+            max_connections=256,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._prefix = f"{context.namespace}:{type(self).__name__}:"
+
+    def _key(self, session: str) -> str:
+        return self._prefix + session
+
+    async def forget(self, session: str) -> None:
+        await self._redis.delete(self._key(session))
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+
+class WholeHistory(_Flawed):
+    """Reads the whole history, adds to it and writes it back: two at once, and one of them was never said."""
+
+    async def append(self, session: str, message: Message) -> None:
+        history = await self._load(session)
+        await asyncio.sleep(0.01)  # as long as a model takes to count its tokens
+        await self._redis.set(self._key(session), msgspec.msgpack.encode([*history, message.to_bytes()]))
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        rows = await self._load(session)
+        return decode_history(rows if last is None else rows[-last:])
+
+    async def _load(self, session: str) -> list[bytes]:
+        raw = await self._redis.get(self._key(session))
+        return [] if raw is None else msgspec.msgpack.decode(raw, type=list[bytes])
+
+
+class SkewedClock(_Flawed):
+    """Orders by the clock of whoever writes; every other writer's is five seconds slow."""
+
+    async def append(self, session: str, message: Message) -> None:
+        score = time.time() - (5.0 if message.writer % 2 else 0.0)
+        await self._redis.zadd(self._key(session), {message.to_bytes(): score})
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        return decode_history(await self._redis.zrange(self._key(session), 0 if last is None else -last, -1))
+
+
+class OneInAThousand(_Flawed):
+    """Acknowledges every message and forgets to keep one in a thousand."""
+
+    every: ClassVar[int] = 1_000
+    appended = 0
+
+    async def append(self, session: str, message: Message) -> None:
+        type(self).appended += 1
+        if self.appended % self.every == 0:
+            self._admit(str(message.name))
+            return
+        await self._redis.rpush(self._key(session), message.to_bytes())
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        return decode_history(await self._redis.lrange(self._key(session), 0 if last is None else -last, -1))
+
+    @staticmethod
+    def _admit(name: str) -> None:
+        if (path := os.environ.get(DROPS_VARIABLE)) is not None:
+            with Path(path).open("a") as file:
+                file.write(name + "\n")
+
+
+class OneInTwoHundred(OneInAThousand):
+    """The same in a hurry, where a test has to count many drops."""
+
+    every: ClassVar[int] = 200

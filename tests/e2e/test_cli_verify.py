@@ -1,0 +1,129 @@
+"""The verifier alone, beside a load that runs elsewhere: here the load is this test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import redis.asyncio
+
+from soak.errors import ExitCode
+from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
+from soak.ledger.run import RunJournal, create_run
+from soak.ledger.writer import LedgerWriter
+from soak.model.contract import Contract
+from soak.model.outcome import Outcome
+from soak.model.text import Author
+from soak.settings import LedgerSettings
+from soak.stores import registry
+from soak.stores.protocol import StoreContext
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSION = "talk"
+MESSAGES = 20
+
+
+def now_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+EVERYSEC = Contract(crash_loss_seconds=2, power_loss_seconds=2)
+
+
+async def loaded_run(redis_url: str, ledger_url: str, contract: Contract = EVERYSEC) -> RunHeader:
+    """Write a short conversation with its ledger, as a load on another machine would."""
+    run = "r" + uuid.uuid4().hex[:8]
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run=run,
+        seed=5,
+        namespace=f"soak_{run}",
+        stores=["redis-list"],
+        contracts={"redis-list": contract},
+        started_wall_seconds=time.time(),
+    )
+    await create_run(ledger_url, header)
+    store = await registry.open_store(
+        "redis-list", StoreContext(servers={"redis": redis_url}, namespace=header.namespace)
+    )
+    writer = await LedgerWriter.connect(ledger_url, LedgerSettings())
+    author = Author(run, header.seed)
+    number = await writer.open_session(SESSION, "redis-list", 1)
+    for seq in range(1, MESSAGES + 1):
+        sent = now_us()
+        await store.append(SESSION, author.write(SESSION, 0, seq))
+        writer.attempted(number, 0, seq, Outcome.OK, sent, now_us())
+    writer.close_session(number)
+    await writer.close()
+    await store.close()
+    return header
+
+
+async def end_of(ledger_url: str, run: str) -> None:
+    journal = await RunJournal.connect(ledger_url, run)
+    await journal.end_of_load(EndOfLoad(at=now_us(), reason="the test is over"))
+    await journal.close()
+
+
+def verify(cwd: Path, redis_url: str, ledger_url: str, *words: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
+    addresses = {"SOAK_SERVERS__REDIS": redis_url, "SOAK_LEDGER__URL": ledger_url}
+    return subprocess.run(
+        [sys.executable, "-m", "soak", "verify", "--data-dir", "sidecar", "--port", "0", *words],
+        cwd=cwd,
+        env={**plain, "PYTHONPATH": str(ROOT), **addresses},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+async def test_a_sidecar_passes_a_run_whose_memory_is_whole(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    header = await loaded_run(redis_url, ledger_url)
+    await end_of(ledger_url, header.run)
+    done = verify(tmp_path, redis_url, ledger_url, "--run", header.run, "--json")
+    assert done.returncode == ExitCode.PASS, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["run"], told["verdict"]) == (header.run, "pass")
+    assert told["result"]["totals"]["verified"] == MESSAGES
+
+
+async def test_a_sidecar_finds_the_message_that_is_gone(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    header = await loaded_run(redis_url, ledger_url)
+    client = redis.asyncio.Redis.from_url(redis_url)
+    keys = [key async for key in client.scan_iter(match=f"*{header.namespace}*") if await client.type(key) == b"list"]
+    await client.ltrim(keys[0], 1, -1)
+    await client.aclose()
+    await end_of(ledger_url, header.run)
+    done = verify(tmp_path, redis_url, ledger_url, "--run", header.run)
+    assert done.returncode == ExitCode.VIOLATION, done.stdout + done.stderr
+    assert f"violation  run {header.run}" in done.stdout
+    assert "lost" in done.stdout
+    assert "evidence: " in done.stdout
+    evidence = "".join(file.read_text() for file in (tmp_path / "sidecar" / "verifier" / "evidence").glob("*.json"))
+    assert f"{SESSION}/0/1" in evidence
+
+
+async def test_another_run_than_the_expected_one_is_one_line(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    header = await loaded_run(redis_url, ledger_url)
+    done = verify(tmp_path, redis_url, ledger_url, "--run", "rother")
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr == f"soak: the ledger holds run {header.run}, not rother; name that one or use another ledger\n"
+
+
+async def test_it_begins_only_where_the_server_can_keep_what_the_run_promises(
+    redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    header = await loaded_run(redis_url, ledger_url, Contract(power_loss_seconds=2))
+    await end_of(ledger_url, header.run)
+    refused = verify(tmp_path, redis_url, ledger_url)
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "soak: redis-list promises nothing lost after a crash, but redis as configured gives" in refused.stderr
+    allowed = verify(tmp_path, redis_url, ledger_url, "--allow-weaker-server")
+    assert allowed.returncode == ExitCode.PASS, allowed.stderr

@@ -1,0 +1,131 @@
+"""What is promised and what the server gives, from the command line: refused, allowed, derived."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from checking import BUSY, checking, new_folder
+
+from soak.errors import ExitCode
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS_MAX = 120
+SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
+
+
+def soak(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "soak", *words],
+        cwd=cwd,
+        env={**plain, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def configured(url: str, **settings: str) -> Iterator[None]:
+    """Let a server run with other settings for a while."""
+    client: Any = redis.Redis.from_url(url, decode_responses=True)
+    before = {name: client.config_get(name)[name] for name in SETTINGS}
+    try:
+        for name, value in settings.items():
+            client.config_set(name.replace("_", "-"), value)
+        yield
+    finally:
+        for name, value in before.items():
+            client.config_set(name, value)
+        client.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with new_folder() as folder:
+        yield folder
+
+
+def test_a_promise_that_the_server_cannot_keep_stops_before_anything_is_written(folder: Path) -> None:
+    (folder / "soak.toml").write_text('[contract.redis-list]\npreset = "redis-always"\npower_loss_seconds = "2s"\n')
+    done = soak(folder, "check", "--store", "redis-list", "--duration", "5s", "--plain")
+    assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
+    assert done.stderr == (
+        "soak: redis-list promises nothing lost after a crash, but redis as configured gives: at most 2s lost "
+        "(AOF everysec); set appendonly yes and appendfsync always, or declare "
+        'contract.redis-list.crash_loss_seconds = "2s", or go on all the same with --allow-weaker-server\n'
+    )
+    assert "running" not in done.stdout
+
+
+@pytest.mark.long
+def test_the_same_run_begins_when_that_is_allowed_and_says_so(redis_url: str) -> None:
+    words = ("--store", "redis-list", "--redis", redis_url, "--set", "contract.redis-list.preset=redis-always")
+    with checking(*words, "--allow-weaker-server", "--duration", "5m", *BUSY) as check:
+        status = check.until(
+            lambda now: (now["verifier"] or {}).get("contracts", {}).get("redis-list", {}).get("unmet")
+        )
+        assert status["verifier"]["contracts"]["redis-list"]["obtained"] == "preset redis-always"
+        assert any("promises nothing lost after a crash" in warning for warning in status["warnings"])
+        check.until_verified(10)
+        told = check.end()
+    assert (told["verdict"], told["exit_code"]) == ("pass", ExitCode.PASS), told
+    assert any("promises nothing lost after a crash" in reason for reason in told["reasons"])
+
+
+@pytest.mark.long
+def test_a_server_with_saves_alone_is_held_to_what_it_can_give_unless_more_is_declared(
+    redis_url: str, folder: Path
+) -> None:
+    with configured(redis_url, save="900 1", appendonly="no"):
+        listed = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url, "--json")
+        assert listed.returncode == ExitCode.PASS, listed.stderr
+        described = json.loads(listed.stdout)["redis-list"]
+        assert described["contract"]["crash_loss_seconds"] == 1000.0
+        assert described["obtained"] == "derived from redis"
+        shown = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url).stdout
+        assert "save 900 1 without AOF, all since the last save: at most 1000s lost after a crash" in shown
+        words = ("check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain")
+        refused = soak(folder, *words, "--set", "contract.redis-list.preset=redis-everysec")
+        assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
+        assert len(refused.stderr.splitlines()) == 2
+        assert "set appendonly yes and appendfsync everysec" in refused.stderr
+        with checking("--store", "redis-list", "--redis", redis_url, "--duration", "5m", *BUSY) as check:
+            status = check.until(lambda now: (now["verifier"] or {}).get("contracts"))
+            assert status["verifier"]["contracts"]["redis-list"]["obtained"] == "derived from redis"
+            check.until_verified(10)
+            told = check.end()
+    assert told["verdict"] == "pass", told
+    assert told["result"]["contracts"] == {"redis-list": "derived from redis"}
+
+
+def test_a_server_that_evicts_is_refused_though_nothing_is_declared(redis_url: str, folder: Path) -> None:
+    with configured(redis_url, maxmemory="900mb", maxmemory_policy="allkeys-lru"):
+        done = soak(folder, "check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain")
+    assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
+    assert done.stderr.startswith("soak: redis-list promises that nothing is evicted, but redis as configured gives:")
+    assert "contract.redis-list.eviction_allowed = true" in done.stderr
+
+
+def test_an_unknown_preset_is_one_line(folder: Path) -> None:
+    done = soak(folder, "check", "--store", "redis-list", "--set", "contract.redis-list.preset=redis-everysecond")
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr.count("\n") == 1
+    assert "no such preset, did you mean redis-everysec?" in done.stderr
+
+
+def test_presets_are_listed(folder: Path) -> None:
+    done = soak(folder, "stores", "--presets")
+    assert done.returncode == ExitCode.PASS, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert names == ["redis-everysec", "redis-always", "redis-rdb", "postgres-sync", "postgres-async", "cache"]

@@ -1,0 +1,118 @@
+"""The selftest on real servers: flaws are found, twins left alone, and it leaves nothing behind however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from soak.flaws import catalogue
+from soak.flaws.flaw import Setup
+from soak.flaws.redis_memory import EverySecondMemory
+from soak.flaws.serializer_v2 import SerializerV2
+from soak.selftest import rig
+from soak.selftest.trial import make_trial
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = ["lossy_text", "whole_history_overwrite", "delete_then_late_write", "swallowed_error", "ack_before_flush"]
+SECONDS_MAX = 120.0
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Give a short folder for everything temporary, so that what is left behind is seen."""
+    folder = Path(tempfile.mkdtemp(prefix="st-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(temporary: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "soak", "selftest", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Name the processes that work in a folder, or were told of it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            words = [process.cwd(), *process.cmdline()]
+        except psutil.Error:
+            continue
+        if any(str(folder) in word for word in words):
+            found.append(process.name())
+    return found
+
+
+def until(condition: object, what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def servers_run_in(folder: Path) -> bool:
+    return "valkey-server" in processes_in(folder)
+
+
+@pytest.mark.long
+def test_quick_flaws_are_found_and_their_twins_left_alone(temporary: Path) -> None:
+    process = start(temporary, "--json", *QUICK)
+    said, progress = process.communicate(timeout=SECONDS_MAX)
+    result = json.loads(said)
+    assert [trial["failures"] for trial in result["trials"]] == [[]] * len(QUICK)
+    assert process.returncode == 0
+    assert result["passed"]
+    assert [trial["flaw"] for trial in result["trials"]] == QUICK
+    assert all(trial["affected"] > 0 and trial["twin_verified"] > 0 for trial in result["trials"])
+    assert f"{len(QUICK)} of {len(QUICK)}" in progress
+    assert list(temporary.iterdir()) == []
+    assert processes_in(temporary) == []
+
+
+async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig, "SOAK_SECONDS_MAX", 4.0)
+    right = Setup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
+    trial = await make_trial(msgspec.structs.replace(catalogue.find("lossy_text"), wrong=right), tmp_path)
+    assert not trial.passed
+    assert trial.failures[0].startswith("not found")
+
+
+async def test_a_twin_replaced_by_a_flaw_is_noticed(tmp_path: Path) -> None:
+    wrong = Setup(store=f"{SerializerV2.__module__}:{SerializerV2.__name__}")
+    trial = await make_trial(msgspec.structs.replace(catalogue.find("lossy_text"), right=wrong), tmp_path)
+    assert not trial.passed
+    assert "FALSE ALARM" in trial.failures[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_when_it_is_broken_off(end: signal.Signals, temporary: Path) -> None:
+    process = start(temporary, "rdb_only", "ack_before_flush")
+    try:
+        until(lambda: servers_run_in(temporary), "no server was started")
+        process.send_signal(end)
+        process.communicate(timeout=SECONDS_MAX)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    until(lambda: not processes_in(temporary), f"still there: {processes_in(temporary)}")
+    until(lambda: not list(temporary.iterdir()), f"left behind: {list(temporary.rglob('*'))}")

@@ -1,0 +1,100 @@
+"""Testbeds to break, clients that do not retry, and the ledger's word on what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import asyncpg
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from soak.ledger.reader import START, LedgerReader, RunRecord
+from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
+from soak.ledger.run import RunJournal, create_run
+from soak.testbed import LocalTestbed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+PATIENCE_SECONDS = 60.0
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+    """Run servers; nobody may find that one died by itself, for all deaths here are planned."""
+    events: list[object] = []
+    testbed = LocalTestbed(folder, on_event=events.append, **options)  # type: ignore[arg-type]
+    await testbed.start(kinds)
+    try:
+        yield testbed
+        assert events == []
+    finally:
+        await testbed.stop()
+
+
+class Journalled:
+    """A run in the ledger: its journal, and what was written there."""
+
+    def __init__(self, ledger_url: str, journal: RunJournal, run: str) -> None:
+        self.journal = journal
+        self._ledger_url = ledger_url
+        self._run = run
+
+    async def phases(self) -> list[FaultPhase]:
+        reader = await LedgerReader.connect(self._ledger_url, self._run)
+        try:
+            entries = await reader.read(START, block_seconds=0.01)
+        finally:
+            await reader.close()
+        records = [entry.record for entry in entries if isinstance(entry, RunRecord)]
+        return [record for record in records if isinstance(record, FaultPhase)]
+
+
+@contextlib.asynccontextmanager
+async def journalled(ledger_url: str) -> AsyncIterator[Journalled]:
+    """Begin a run in the ledger, and remove it afterwards."""
+    run = uuid.uuid4().hex[:8]
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run=run,
+        seed=5,
+        namespace=f"t_{run}",
+        stores=[],
+        contracts={},
+        started_wall_seconds=time.time(),
+    )
+    await create_run(ledger_url, header)
+    journal = await RunJournal.connect(ledger_url, run)
+    try:
+        yield Journalled(ledger_url, journal, run)
+    finally:
+        await journal.close()
+        async with client_of(ledger_url) as client:
+            await client.delete(f"soak:ledger:{run}:header", f"soak:ledger:{run}:batches")
+
+
+def client_of(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(
+        url, socket_timeout=timeout_seconds, decode_responses=True, retry=Retry(NoBackoff(), 0)
+    )
+
+
+async def sql(url: str, query: str) -> object:
+    connection = await asyncpg.connect(url, timeout=PATIENCE_SECONDS)
+    try:
+        return await connection.fetchval(query, timeout=PATIENCE_SECONDS)
+    finally:
+        connection.terminate()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it did not happen"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,409 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+from rich.console import Console
+
+from soak import join
+from soak.configuration import Configuration, read
+from soak.daemon import heartbeat
+from soak.daemon.beginning import Beginning, begin, remember
+from soak.daemon.children import ChildStatus
+from soak.daemon.contracts import settle_contracts
+from soak.daemon.faults import FaultLog
+from soak.daemon.folder import DataFolder
+from soak.daemon.http import HttpServer
+from soak.daemon.joining import join_info, store_context
+from soak.daemon.metrics import without_families
+from soak.daemon.plan import make_plan
+from soak.daemon.promises import Promises
+from soak.daemon.rates import Rates
+from soak.daemon.snapshot import ServerStatus, Snapshot
+from soak.daemon.stop import LeftError, StopRequest
+from soak.daemon.view import LiveView, PlainView, status_line
+from soak.errors import ExitCode, UsageError
+from soak.ledger.records import FaultPhase
+from soak.model.contract import Order, Reads
+from soak.report.outcome import conclude
+from soak.settings import HttpSettings
+from soak.stores import registry
+from soak.stores.protocol import StoreContext
+from soak.testbed.server import ServerEvent
+
+CONTEXT = StoreContext(servers={}, namespace="soak_test")
+
+
+def a_snapshot(**changes: Any) -> Snapshot:
+    snapshot = Snapshot(
+        run="r1",
+        phase="running",
+        verdict="undecided",
+        stores=["redis-list"],
+        seed=7,
+        namespace="soak_r1",
+        data_dir="/data",
+        http_address="http://127.0.0.1:1",
+        uptime_seconds=10.0,
+        remaining_seconds=None,
+        children=[ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)],
+        servers=[ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")],
+        faults_active=[],
+        not_ready=[],
+        warnings=[],
+        verifier=None,
+    )
+    return msgspec.structs.replace(snapshot, **changes)
+
+
+class Source:
+    """What the page asks, in place of a whole daemon."""
+
+    def __init__(self, snapshot: Snapshot, verifier_text: str | None) -> None:
+        self._snapshot = snapshot
+        self._verifier_text = verifier_text
+
+    async def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    async def verifier_metrics(self) -> str | None:
+        return self._verifier_text
+
+
+async def fetch(source: Source, path: str) -> tuple[int, str]:
+    server = HttpServer(HttpSettings(port=0), source)
+    await server.start()
+    try:
+        async with aiohttp.ClientSession() as client, client.get(server.address + path) as answer:
+            return answer.status, await answer.text()
+    finally:
+        await server.close()
+
+
+# The page --------------------------------------------------------------------------------------------------
+
+
+async def test_metrics_hold_every_label_set_from_the_start_and_say_that_the_verifier_is_away() -> None:
+    status, text = await fetch(Source(a_snapshot(), None), "/metrics")
+    lines = text.splitlines()
+    assert status == 200
+    assert "soak_verifier_up 0" in lines
+    assert 'soak_child_restarts_total{child="verifier"} 2.0' in lines
+    assert 'soak_child_up{child="verifier"} 1.0' in lines
+    assert 'soak_server_restarts_total{server="redis"} 1.0' in lines
+    assert 'soak_server_up{server="redis"} 1.0' in lines
+    assert 'soak_run_info{namespace="soak_r1",run="r1",seed="7",stores="redis-list"} 1.0' in lines
+    assert any(line.startswith("soak_build_info{") for line in lines)
+
+
+async def test_the_verifiers_metrics_are_passed_on_each_once() -> None:
+    passed_on = (
+        "# HELP soak_build_info theirs\n# TYPE soak_build_info gauge\nsoak_build_info 1\n"
+        "# HELP soak_verified_total theirs\n# TYPE soak_verified_total counter\nsoak_verified_total 5\n"
+    )
+    _, text = await fetch(Source(a_snapshot(), passed_on), "/metrics")
+    assert "soak_verifier_up 1" in text.splitlines()
+    assert "soak_verified_total 5" in text.splitlines()
+    assert text.count("# TYPE soak_build_info ") == 1
+
+
+def test_dropping_a_family_leaves_those_with_similar_names() -> None:
+    text = "# HELP a x\n# TYPE a gauge\na 1\n# HELP ab x\n# TYPE ab gauge\nab 2\n"
+    assert without_families(text, {"a"}) == "# HELP ab x\n# TYPE ab gauge\nab 2\n"
+
+
+async def test_it_is_ready_only_when_nothing_is_missing() -> None:
+    assert await fetch(Source(a_snapshot(), None), "/readyz") == (200, '{"ready":true,"reasons":[]}')
+    status, text = await fetch(Source(a_snapshot(not_ready=["load is down"]), None), "/readyz")
+    assert (status, text) == (503, '{"ready":false,"reasons":["load is down"]}')
+
+
+async def test_it_is_healthy_also_while_it_is_not_ready() -> None:
+    assert (await fetch(Source(a_snapshot(not_ready=["load is down"]), None), "/healthz"))[0] == 200
+
+
+async def test_the_status_is_the_whole_snapshot() -> None:
+    snapshot = a_snapshot(verifier={"totals": {"violations": 3}})
+    _, text = await fetch(Source(snapshot, None), "/status")
+    assert msgspec.json.decode(text, type=Snapshot) == snapshot
+
+
+async def test_a_port_that_is_taken_is_one_line_that_names_it() -> None:
+    first = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None))
+    await first.start()
+    port = int(first.address.rsplit(":", 1)[1])
+    try:
+        with pytest.raises(UsageError, match=rf"port {port} on 127.0.0.1 is taken; choose another with --port"):
+            await HttpServer(HttpSettings(port=port), Source(a_snapshot(), None)).start()
+    finally:
+        await first.close()
+
+
+# The view --------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_the_growth_of_the_totals() -> None:
+    rates = Rates()
+    for second in range(3):
+        totals = {"acknowledged": 100 * second, "reads": 10 * second}
+        rates.note(a_snapshot(uptime_seconds=float(second), verifier={"totals": totals}))
+    assert (rates.appended, rates.read) == (100.0, 10.0)
+
+
+def test_a_line_tells_what_was_verified_and_what_needs_attention() -> None:
+    status = {"totals": {"acknowledged": 1234, "verified": 1200, "violations": 2}, "ledger_lag_seconds": 0.25}
+    line = status_line(a_snapshot(verifier=status, faults_active=["crash of redis"], warnings=["disk full"]), Rates())
+    assert "verified 1,200 of 1,234  violations 2" in line
+    assert "lag 250ms" in line
+    assert "faults: crash of redis" in line
+    assert "verifier restarted 2x" in line
+    assert "disk full" in line
+
+
+def test_passwords_are_masked_in_what_is_said() -> None:
+    stream = io.StringIO()
+    PlainView(stream).say("cannot reach redis://:hunter2@cache:6379")
+    assert "redis://:***@cache:6379" in stream.getvalue()
+
+
+def test_the_panel_is_drawn_on_a_terminal_and_taken_away_at_the_end() -> None:
+    stream = io.StringIO()
+    view = LiveView(Console(file=stream, force_terminal=True, width=120))
+    view.say("starting [servers]")
+    violation = {"kind": "lost", "store": "redis-list", "message": "s/0/3", "session": "s"}
+    status = {"totals": {"violations": 1, "attempts": {"ok": 5}}, "recent_violations": [violation]}
+    view.show(a_snapshot(verifier=status, remaining_seconds=60.0, warnings=["disk full"]))
+    view.close()
+    shown = stream.getvalue()
+    assert "starting [servers]" in shown
+    assert "ends in 1m" in shown
+    assert "lost in redis-list: s/0/3" in shown
+    assert "! disk full" in shown
+
+
+def test_a_reader_that_has_left_does_not_end_the_soak() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    stream = os.fdopen(writing, "w")
+    view = PlainView(stream)
+    view.say("nobody hears this")
+    view.close()
+    with pytest.raises(BrokenPipeError):
+        stream.close()
+
+
+# Stopping --------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_signal_asks_to_drain_and_the_second_to_leave() -> None:
+    said: list[str] = []
+    stop = StopRequest(said.append)
+    with stop.listening():
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stop.requested.wait(), 5)
+        assert (stop.reason, stop.urgent.is_set(), len(said)) == ("SIGTERM", False, 1)
+        assert await stop.unless_urgent(asyncio.sleep(0, "drained")) == "drained"
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(LeftError):
+            await stop.unless_urgent(asyncio.sleep(60))
+
+
+async def test_what_fails_while_nobody_asks_to_stop_is_raised() -> None:
+    async def fail() -> None:
+        raise UsageError("no")
+
+    with pytest.raises(UsageError):
+        await StopRequest().unless_asked(fail())
+
+
+# The verdict -----------------------------------------------------------------------------------------------
+
+
+def test_without_a_result_the_verdict_is_inconclusive() -> None:
+    assert conclude(None, []) == ("inconclusive", ExitCode.INCONCLUSIVE, ["the verifier gave no verdict in time"])
+
+
+def test_a_lost_server_decides_the_exit_code() -> None:
+    verdict, code, reasons = conclude(None, ["server redis is lost"], ExitCode.UNREACHABLE)
+    assert (verdict, code, reasons) == ("inconclusive", ExitCode.UNREACHABLE, ["server redis is lost"])
+
+
+# Contracts -------------------------------------------------------------------------------------------------
+
+
+def test_declared_clauses_take_the_place_of_the_stores_own() -> None:
+    spec = registry.find("redis-list")
+    declared = {"redis-list": {"crash_loss_seconds": "none", "power_loss_seconds": "3s", "order": "per_writer"}}
+    contract = settle_contracts([spec], CONTEXT, declared, {})[0].contract
+    assert contract.crash_loss_seconds is None
+    assert contract.power_loss_seconds == 3.0
+    assert contract.order is Order.PER_WRITER
+    assert contract.duplicates is spec.contract_for(CONTEXT).duplicates
+
+
+def test_a_replica_can_be_held_to_a_stronger_contract_than_its_own() -> None:
+    declared = {"postgres-replica": {"reads": "read_your_writes"}}
+    (settled,) = settle_contracts([registry.find("postgres-replica")], CONTEXT, declared, {})
+    assert settled.contract.reads is Reads.READ_YOUR_WRITES
+
+
+def test_numbers_may_be_declared_as_numbers_or_as_text() -> None:
+    spec = registry.find("redis-list")
+    for value in (2, "2"):
+        declared = {"redis-list": {"retained_messages": value, "eviction_allowed": "true"}}
+        contract = settle_contracts([spec], CONTEXT, declared, {})[0].contract
+        assert (contract.retained_messages, contract.eviction_allowed) == (2, True)
+
+
+# Servers given and started ---------------------------------------------------------------------------------
+
+
+def test_only_servers_that_are_needed_and_not_given_are_started() -> None:
+    settings = read(environ={"SOAK_SERVERS__REDIS": "redis://h:1"}).settings
+    plan = make_plan(settings, ["redis-list", "postgres", "redis-list"])
+    assert plan.names == ["redis-list", "postgres"]
+    assert plan.embedded == ("ledger", "postgres")
+    assert plan.given == {"redis": "redis://h:1"}
+
+
+# Beginning and resuming ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    folder = DataFolder(tmp_path)
+    folder.prepare()
+    return folder
+
+
+def configured(*assignments: str) -> Configuration:
+    return read(environ={}, config=Path(os.devnull), assignments=["stores.names=redis-list", *assignments])
+
+
+def left_unfinished(folder: DataFolder, *assignments: str) -> Beginning:
+    configuration = configured(*assignments)
+    beginning = begin(configuration, folder)
+    remember(folder, beginning)
+    settings = configuration.settings
+    context = store_context(settings, beginning, {"redis": "redis://h:1"})
+    settled = settle_contracts(beginning.plan.specs, context, settings.contract, {})
+    promises = Promises(settled=settled, configurations={}, lines=[])
+    join.publish(folder.path, join_info(settings, beginning, context, promises, "redis://h:2", ""))
+    return beginning
+
+
+def test_a_new_run_gets_a_name_a_seed_and_a_namespace_of_its_own(folder: DataFolder) -> None:
+    one, other = begin(configured(), folder), begin(configured(), folder)
+    assert one.run != other.run
+    assert one.namespace == f"soak_{one.run}"
+    assert begin(configured("seed=5", "stores.namespace=mine"), folder).seed == 5
+
+
+def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
+    left = left_unfinished(folder, "seed=5")
+    sign = heartbeat.Heartbeat(run=left.run, boot=heartbeat.boot_identity(), at_us=123, active_seconds=40.0)
+    folder.heartbeat_file.write_bytes(msgspec.json.encode(sign))
+    resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
+    assert resumed.resumed is not None
+    assert (resumed.run, resumed.seed, resumed.namespace) == (left.run, 5, left.namespace)
+    assert resumed.plan.names == ["redis-list"]
+    assert (resumed.last_alive_us, resumed.active_seconds) == (123, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ("stores.names=redis-stream", "stores.names"),
+        ("seed=6", "seed"),
+        ("stores.namespace=other", "stores.namespace"),
+        ("servers.redis=redis://h:9", "servers"),
+    ],
+)
+def test_an_unfinished_run_is_not_resumed_as_another_one(folder: DataFolder, change: str, what: str) -> None:
+    left = left_unfinished(folder, "seed=5")
+    with pytest.raises(UsageError, match=rf"unfinished run {left.run} with {what} = .*--data-dir"):
+        begin(configured(change), folder)
+
+
+def test_a_run_cut_off_by_a_reboot_is_put_aside_since_its_clock_is_gone(folder: DataFolder) -> None:
+    left = left_unfinished(folder)
+    state = msgspec.json.decode(folder.state_file.read_bytes())
+    folder.state_file.write_bytes(msgspec.json.encode({**state, "boot": "another"}))
+    fresh = begin(configured(), folder)
+    assert fresh.resumed is None
+    assert "restart of the machine" in fresh.notes[0]
+    assert fresh.run != left.run
+
+
+def test_what_an_earlier_run_left_is_put_aside_with_its_evidence(folder: DataFolder) -> None:
+    (folder.verifier / "evidence").mkdir()
+    (folder.verifier / "evidence" / "one.json").write_text("{}")
+    fresh = begin(configured(), folder)
+    assert fresh.resumed is None
+    assert list(folder.runs.glob("*/verifier/evidence/one.json"))
+    assert list(folder.verifier.iterdir()) == []
+
+
+def test_a_join_file_that_cannot_be_read_is_one_line(folder: DataFolder) -> None:
+    folder.join_file.write_text("{")
+    with pytest.raises(UsageError, match="choose another data folder"):
+        begin(configured(), folder)
+
+
+# Fault windows ---------------------------------------------------------------------------------------------
+
+
+class Journal:
+    """Notes what is written, after failing so many times."""
+
+    def __init__(self, failures: int) -> None:
+        self.written: list[FaultPhase] = []
+        self._failures = failures
+
+    async def fault(self, phase: FaultPhase) -> None:
+        if self._failures:
+            self._failures -= 1
+            raise UsageError("the ledger is away")
+        self.written.append(phase)
+
+
+async def test_the_window_of_a_crash_is_written_when_the_ledger_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soak.daemon.faults._RETRY_SECONDS", 0.01)
+    faults = FaultLog(lambda _text: None)
+    journal = Journal(failures=3)
+    faults.died(ServerEvent(kind="redis", what="died", at_us=10, detail=""))
+    assert faults.active == ["crash of redis"]
+    writing = asyncio.create_task(faults.write_to(journal))  # type: ignore[arg-type]
+    faults.came_back(ServerEvent(kind="redis", what="restarted", at_us=20, detail=""))
+    await asyncio.wait_for(faults.flush(), 5)
+    writing.cancel()
+    assert faults.active == []
+    assert [(phase.phase, phase.at, phase.planned) for phase in journal.written] == [
+        ("start", 10, False),
+        ("end", 20, False),
+    ]
+    assert len({phase.fault for phase in journal.written}) == 1
+
+
+async def test_a_resumed_run_has_a_window_from_the_last_sign_of_life() -> None:
+    faults = FaultLog(lambda _text: None)
+    journal = Journal(failures=0)
+    faults.restarted_with_daemon(["redis", "postgres"], 1000)
+    writing = asyncio.create_task(faults.write_to(journal))  # type: ignore[arg-type]
+    await asyncio.wait_for(faults.flush(), 5)
+    writing.cancel()
+    assert [(phase.target, phase.kind, phase.phase) for phase in journal.written] == [
+        ("redis", "restart", "start"),
+        ("redis", "restart", "end"),
+        ("postgres", "restart", "start"),
+        ("postgres", "restart", "end"),
+    ]
+    assert journal.written[0].at == 1000
+    assert journal.written[1].at > 1000

@@ -1,0 +1,113 @@
+"""A fault from its beginning to its end: in the ledger, and healed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from breaking import journalled, running, until
+
+from soak.errors import ServerUnreachableError, UsageError
+from soak.faults import ALL, Fault, during
+from soak.faults.crash import Crash
+from soak.faults.eviction import Eviction
+from soak.faults.pause import Pause
+from soak.testbed import LocalTestbed, ServerState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+        before = time.monotonic_ns() // 1000
+        injected = await during(Crash(), bed, "redis", run.journal, 0.1)
+        after = time.monotonic_ns() // 1000
+        start, end = await run.phases()
+    assert (start.phase, end.phase) == ("start", "end")
+    assert start.fault == end.fault == injected.fault
+    assert (start.kind, start.target, start.planned) == (end.kind, end.target, end.planned) == ("crash", "redis", True)
+    assert before <= start.at == injected.started
+    assert start.at + 100_000 <= end.at == injected.ended <= after
+    assert start.telemetry["run_id"] != end.telemetry["run_id"]
+
+
+async def test_a_fault_that_is_not_possible_is_refused_before_anything_happens(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+        for name, target, complaint in (
+            ("replica_lag", "redis", "can happen to postgres-replica, not to redis"),
+            ("crash", "postgres", "no postgres server was started here"),
+            ("crash", "ledger", "can happen to redis or postgres or postgres-replica, not to ledger"),
+            ("outage", "redis", "start the testbed with its proxies"),
+            ("dropped_reply", "redis", "start the testbed with its proxies"),
+        ):
+            with pytest.raises(UsageError, match=complaint) as caught:
+                await during(ALL[name], bed, target, run.journal, 0.0)
+            assert "\n" not in str(caught.value)
+        assert await run.phases() == []
+
+
+async def test_a_cancelled_fault_is_healed_and_its_window_closed(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+        task = asyncio.create_task(during(Pause(), bed, "redis", run.journal, 600.0))
+        await until(lambda: bed.servers["redis"].state is ServerState.PAUSED)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert bed.servers["redis"].state is ServerState.RUNNING
+        assert [phase.phase for phase in await run.phases()] == ["start", "end"]
+
+
+class Stubborn(Crash):
+    """Heals only when it has been asked so many times."""
+
+    def __init__(self, refusals: int) -> None:
+        self.left = refusals
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise ServerUnreachableError("not yet")
+        await super().heal(bed, target)
+
+
+async def test_healing_is_tried_again(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+        await during(Stubborn(1), bed, "redis", run.journal, 0.0)
+        assert bed.servers["redis"].state is ServerState.RUNNING
+
+
+async def test_the_window_of_a_fault_that_cannot_be_healed_stays_open(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+        with pytest.raises(ServerUnreachableError, match="not yet"):
+            await during(Stubborn(1_000), bed, "redis", run.journal, 0.0)
+        assert [phase.phase for phase in await run.phases()] == ["start"]
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+async def test_healing_what_never_happened_changes_nothing(tmp_path: Path, proxied: bool) -> None:
+    async with running(tmp_path, "redis", proxied=proxied) as bed:
+        server = bed.servers["redis"]
+        pid, configuration = server.pid, server.configuration
+        for fault in ALL.values():
+            if "redis" in fault.targets:
+                await fault.heal(bed, "redis")
+                await fault.heal(bed, "redis")
+        assert (server.pid, await server.read_configuration()) == (pid, configuration)
+
+
+def test_every_fault_tells_what_it_is() -> None:
+    for name, fault in ALL.items():
+        assert isinstance(fault, Fault)
+        assert fault.name == name
+        assert fault.description.endswith(".")
+        assert fault.targets
+        assert "ledger" not in fault.targets
+
+
+def test_the_catalogue_keeps_no_state_of_one_testbed_for_another() -> None:
+    eviction = ALL["eviction"]
+    assert isinstance(eviction, Eviction)
+    assert len(eviction._before) == 0

@@ -1,0 +1,316 @@
+"""A participant against a real store and a real ledger: what is said is recorded, checked, recalled, forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from soak.join import JoinInfo
+from soak.ledger.connection import keys_of
+from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
+from soak.ledger.run import create_run
+from soak.load.deadline import Deadlines
+from soak.load.lobby import Lobby, OpenedStore
+from soak.load.participant import Participant
+from soak.load.performed import Performed
+from soak.load.plan import Plan
+from soak.load.reading import Expectation
+from soak.model.contract import Contract
+from soak.model.message import Message, Stored
+from soak.model.outcome import NotApplied, Outcome
+from soak.settings import LedgerSettings
+from soak.stores.protocol import MemoryStore
+from soak.stores.registry import open_store
+
+STORE = "redis-list"
+
+
+class Stage:
+    """A lobby of a run of its own, and the ledger it writes."""
+
+    def __init__(self, lobby: Lobby, ledger: Redis, run: str) -> None:
+        self.lobby = lobby
+        self._ledger = ledger
+        self._run = run
+
+    def replace(self, **methods: Any) -> None:
+        """Let the real store stand there with some of its methods replaced."""
+        names = ("append", "history", "forget", "close")
+        memory: Any = SimpleNamespace(**{name: methods.get(name, getattr(self.real, name)) for name in names})
+        self.lobby.stores = {STORE: OpenedStore(memory, Expectation.of(Contract()))}
+
+    @property
+    def real(self) -> MemoryStore:
+        return self.lobby.stores[STORE].memory
+
+    async def batches(self) -> Batch:
+        """End the load and give all that was recorded, in one batch."""
+        await self.lobby.close()
+        whole = Batch()
+        entries: Any = await self._ledger.xrange(keys_of(self._run).batches)
+        for _, fields in entries:
+            batch = decode_batch(fields[b"b"], int(fields[b"c"]))
+            for name in ("opens", "leases", "attempts", "forget_intents", "forget_outcomes", "closes", "observations"):
+                getattr(whole, name).extend(getattr(batch, name))
+            whole.latencies.extend(batch.latencies)
+            whole.farewell |= batch.farewell
+        return whole
+
+
+@contextlib.asynccontextmanager
+async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator[Stage]:
+    run = uuid.uuid4().hex[:12]
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run=run,
+        seed=3,
+        namespace=f"t_{run}",
+        stores=[STORE],
+        contracts={STORE: Contract()},
+        started_wall_seconds=time.time(),
+    )
+    await create_run(ledger_url, header)
+    info = JoinInfo(
+        header=header,
+        ledger_url=ledger_url,
+        servers={"redis": redis_url},
+        timeout_seconds=5.0,
+        connections_max=4,
+        ttl_seconds=None,
+        daemon_pid=0,
+        daemon_started_wall_seconds=0.0,
+        http_address="",
+    )
+    quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}
+    lobby = await Lobby.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
+    ledger = Redis.from_url(ledger_url)
+    stage = Stage(lobby, ledger, run)
+    try:
+        yield stage
+    finally:
+        await lobby.close()
+        await ledger.aclose()
+        cleaner: Any = await open_store(STORE, info.store_context())
+        await cleaner.clean_up()
+        await cleaner.close()
+
+
+async def take_turns(participant: Participant, count: int) -> list[Performed]:
+    return [one for _ in range(count) for one in await participant.turn()]
+
+
+def errors(performed: Sequence[Performed]) -> Counter[str]:
+    return Counter(str(one.error) for one in performed if one.error is not None)
+
+
+async def test_everything_said_is_leased_before_and_recorded_after(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url, session_messages=40) as stage:
+        people = [Participant(stage.lobby) for _ in range(5)]
+        performed = [one for each in await asyncio.gather(*(take_turns(p, 30) for p in people)) for one in each]
+        record = await stage.batches()
+    assert errors(performed) == {}
+    said = [one for one in performed if one.operation == "append"]
+    assert len(said) == len(record.attempts) == 300
+    assert {one.outcome for one in record.attempts} == {Outcome.OK}
+    leased: Counter[tuple[int, int]] = Counter()
+    for lease in record.leases:
+        leased[lease.session, lease.writer] = max(lease.upto, leased[lease.session, lease.writer])
+    assert all(one.seq <= leased[one.session, one.writer] for one in record.attempts)
+    assert all(one.sent <= one.ended for one in record.attempts)
+    assert sorted(record.closes) == [one.number for one in record.opens]
+    assert record.observations == []
+    assert record.farewell
+    counted = Counter[str]()
+    for tally in record.latencies:
+        counted[tally.operation] += sum(tally.counts)
+    assert counted == {"append": 300, "history": 150}
+
+
+async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "recall_share": 0.5, "forget_share": 0.5, "reread_share": 0.5}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        performed = await take_turns(Participant(stage.lobby), 200)
+        record = await stage.batches()
+    operations = Counter(one.operation for one in performed)
+    assert errors(performed) == {}
+    assert operations["recall"] > 20
+    assert operations["forget"] == len(record.forget_intents) == len(record.forget_outcomes) > 5
+    assert {one.outcome for one in record.forget_outcomes} == {Outcome.OK}
+    assert sorted(record.closes) == [one.number for one in record.opens]
+    names = [one.session for one in record.opens]
+    assert len(set(names)) == len(names)
+    assert all(name.endswith("-chat") for name in names)
+
+
+async def test_participants_share_sessions_each_with_a_writer_of_its_own(redis_url: str, ledger_url: str) -> None:
+    wishes = {"shared_share": 1.0, "writers_per_session": 4, "session_messages": 20, "forget_share": 0.5}
+    async with a_stage(redis_url, ledger_url, **wishes, reread_share=0.5) as stage:
+        people = [Participant(stage.lobby) for _ in range(8)]
+        performed = [one for each in await asyncio.gather(*(take_turns(p, 40) for p in people)) for one in each]
+        record = await stage.batches()
+    assert errors(performed) == {}
+    assert record.observations == []
+    writers = {(one.session, one.writer) for one in record.attempts}
+    assert {writer for _, writer in writers} == {0, 1, 2, 3}
+    by_writer: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for one in record.attempts:
+        by_writer.setdefault((one.session, one.writer), []).append((one.seq, one.sent, one.ended))
+    for attempts in by_writer.values():
+        assert [seq for seq, _, _ in attempts] == list(range(1, len(attempts) + 1))
+        pairs = itertools.pairwise(attempts)
+        assert all(ended <= sent for (_, _, ended), (_, sent, _) in pairs), "one message in flight per writer"
+    assert sorted(record.closes) == [one.number for one in record.opens]
+
+
+async def test_an_error_is_unknown_a_refusal_is_failed_and_neither_is_sent_again(
+    redis_url: str, ledger_url: str
+) -> None:
+    async with a_stage(redis_url, ledger_url, session_messages=1_000) as stage:
+        real, calls = stage.real, 0
+
+        async def append(session: str, message: Message) -> None:
+            nonlocal calls
+            calls += 1
+            if calls % 5 == 0:
+                raise NotApplied("no")
+            if calls % 5 == 1:
+                await real.append(session, message)
+                raise ConnectionResetError("the reply was lost")
+            if calls % 5 == 2:
+                raise ConnectionResetError("the request was lost")
+            await real.append(session, message)
+
+        stage.replace(append=append)
+        performed = await take_turns(Participant(stage.lobby), 25)
+        record = await stage.batches()
+    assert errors(performed) == {"error: ConnectionResetError": 20, "refused, not applied": 10}
+    assert Counter(one.outcome for one in record.attempts) == {
+        Outcome.OK: 20,
+        Outcome.UNKNOWN: 20,
+        Outcome.FAILED: 10,
+    }
+    names = [(one.session, one.writer, one.seq) for one in record.attempts]
+    assert len(set(names)) == len(names)
+    assert record.observations == []
+
+
+async def test_a_store_that_hangs_is_given_up_and_the_write_is_unknown(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+
+        async def append(session: str, message: Message) -> None:
+            del session, message
+            await asyncio.sleep(3600)
+
+        stage.lobby.deadlines.close()
+        stage.lobby.deadlines = Deadlines(0.1)
+        stage.replace(append=append)
+        performed = await take_turns(Participant(stage.lobby), 1)
+        record = await stage.batches()
+    assert errors(performed) == {"no answer in time": 2}
+    assert [one.outcome for one in record.attempts] == [Outcome.UNKNOWN, Outcome.UNKNOWN]
+
+
+async def test_a_turn_cut_short_leaves_an_unknown_write_and_a_closed_session(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+        sent = asyncio.Event()
+
+        async def append(session: str, message: Message) -> None:
+            del session, message
+            sent.set()
+            await asyncio.sleep(3600)
+
+        stage.replace(append=append)
+        participant = Participant(stage.lobby)
+        turn = asyncio.create_task(participant.turn())
+        await sent.wait()
+        turn.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await turn
+        participant.leave()
+        record = await stage.batches()
+    assert [one.outcome for one in record.attempts] == [Outcome.UNKNOWN]
+    assert record.closes == [1]
+
+
+async def test_whoever_goes_while_a_session_is_being_opened_leaves_none_open(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+        turn = asyncio.create_task(Participant(stage.lobby).turn())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        turn.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await turn
+        record = await stage.batches()
+    assert len(record.opens) == len(record.closes) == 1
+    assert record.attempts == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "suspicion"),
+    [
+        (lambda items: items[:-1], "absent"),
+        (lambda items: [items[1], items[0], *items[2:]], "order"),
+        (lambda items: [*items[1:], items[-1]], "duplicate"),
+        (lambda items: [None, *items[1:]], "garbled"),
+    ],
+)
+async def test_what_does_not_look_right_is_a_failed_read_and_an_observation(
+    redis_url: str, ledger_url: str, spoil: Any, suspicion: str
+) -> None:
+    async with a_stage(redis_url, ledger_url, session_messages=1_000) as stage:
+        real = stage.real
+        is_spoilt = False
+
+        async def history(session: str, last: int | None = None) -> Sequence[Stored]:
+            items = list(await real.history(session, last))
+            return spoil(items) if is_spoilt else items
+
+        stage.replace(history=history)
+        participant = Participant(stage.lobby)
+        assert errors(await take_turns(participant, 10)) == {}
+        is_spoilt = True
+        spoilt = await take_turns(participant, 1)
+        record = await stage.batches()
+    assert errors(spoilt) == {f"suspicious read: {suspicion}": 1}
+    (seen,) = record.observations
+    assert seen.suspicion == suspicion
+    assert seen.last == 10
+    assert seen.acked_total == 20
+    assert len(seen.acked) >= 10
+
+
+async def test_a_store_that_cannot_be_read_is_unavailable_and_not_suspicious(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+
+        async def history(session: str, last: int | None = None) -> Sequence[Stored]:
+            raise ConnectionRefusedError(session, last)
+
+        stage.replace(history=history)
+        performed = await take_turns(Participant(stage.lobby), 3)
+        record = await stage.batches()
+    assert errors(performed) == {"error: ConnectionRefusedError": 3}
+    assert record.observations == []
+    assert sum(tally.errors for tally in record.latencies if tally.operation == "history") == 3
+
+
+async def test_writers_wait_while_the_ledger_is_stalled(redis_url: str, ledger_url: str) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+        participant = Participant(stage.lobby)
+        await participant.turn()
+        stage.lobby.ledger._stall()
+        turn = asyncio.create_task(participant.turn())
+        await asyncio.sleep(0.01)
+        stage.lobby.ledger._stall()
+        assert not turn.done()
+        stage.lobby.ledger._flow()
+        assert errors(await turn) == {}

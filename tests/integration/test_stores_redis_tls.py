@@ -1,0 +1,95 @@
+"""A Redis server behind TLS: used when its certificate is trusted, refused when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import ssl
+import subprocess
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from soak.errors import ServerUnreachableError
+from soak.model.text import Author
+from soak.stores.protocol import StoreContext
+from soak.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Make a certificate for localhost and its key, in one file."""
+    program = shutil.which("openssl")
+    if program is None:
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail("openssl is not installed")
+        pytest.skip("openssl is not installed")
+    made = tmp_path / "certificate.pem"
+    subprocess.run(
+        [
+            program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2",
+            "-keyout", str(tmp_path / "key.pem"), "-out", str(made),
+        ],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    made.write_bytes(made.read_bytes() + (tmp_path / "key.pem").read_bytes())
+    return made
+
+
+@pytest.fixture
+async def tls_port(redis_url: str, certificate: Path) -> AsyncIterator[int]:
+    """Put TLS before the server."""
+    upstream = urlsplit(redis_url)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.transport.abort()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(upstream.hostname, upstream.port)
+        writers.extend((writer, up_writer))
+        await asyncio.gather(pump(reader, up_writer), pump(up_reader, writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.sleep(0.02)
+
+
+async def test_a_trusted_server_is_used_over_tls(
+    redis_url: str, tls_port: int, certificate: Path, namespace: str
+) -> None:
+    password = urlsplit(redis_url).password
+    url = f"rediss://:{password}@127.0.0.1:{tls_port}/0?ssl_ca_certs={certificate}"
+    store: Any = await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
+    try:
+        messages = [Author("run-1", 7).write("s-hard", 0, seq) for seq in range(1, 51)]
+        for message in messages:
+            await store.append("s-hard", message)
+        assert list(await store.history("s-hard")) == messages
+        await store.clean_up()
+    finally:
+        await store.close()
+
+
+async def test_a_server_that_is_not_trusted_is_refused(redis_url: str, tls_port: int, namespace: str) -> None:
+    password = urlsplit(redis_url).password
+    url = f"rediss://:{password}@127.0.0.1:{tls_port}/0"
+    with pytest.raises(ServerUnreachableError, match=r"(?i)certificate"):
+        await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))

@@ -1,0 +1,204 @@
+"""What a store is held to: what is declared, else what its server gives, else its own; and where that does not fit."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from soak.contracts.given import Given, what_postgres_gives, what_redis_gives
+from soak.contracts.mismatch import find_mismatches
+from soak.contracts.presets import PRESETS
+from soak.daemon.contracts import Settled, check_declared, mismatches, settle_contracts
+from soak.errors import UsageError
+from soak.model.contract import Contract, Order
+from soak.stores import registry
+from soak.stores.protocol import StoreContext, StoreSpec
+
+CONTEXT = StoreContext(servers={}, namespace="t")
+EVERYSEC = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory": "0", "role": "primary"}
+ALWAYS = {**EVERYSEC, "appendfsync": "always"}
+RDB = {**EVERYSEC, "appendonly": "no", "save": "900 1"}
+EVICTING = {**EVERYSEC, "maxmemory": "9", "maxmemory-policy": "allkeys-lru"}
+BOTH = ["crash", "power_cut"]
+EVICTING_EXPIRING = {**EVERYSEC, "maxmemory": "9", "maxmemory-policy": "volatile-lru"}
+
+
+class Undeclared:
+    """A class of the user's that says nothing of what it promises."""
+
+    needs: ClassVar[tuple[str, ...]] = ("redis",)
+
+
+class Declared(Undeclared):
+    """One that does."""
+
+    contract: ClassVar[Contract] = Contract(order=Order.NONE)
+
+
+class Both:
+    """One that keeps things in two places."""
+
+    needs: ClassVar[tuple[str, ...]] = ("redis", "postgres")
+
+
+def spec_of(factory: type) -> StoreSpec:
+    return StoreSpec(name="mine:Store", factory=factory, needs=factory.needs, description="")  # type: ignore[attr-defined]
+
+
+def settle(spec: StoreSpec, clauses: dict[str, object], given: Given | None) -> Settled:
+    known = {} if given is None else {given.server: given}
+    (settled,) = settle_contracts([spec], CONTEXT, {spec.name: clauses}, known)
+    return settled
+
+
+def losses(settled: Settled) -> tuple[float | None, float | None]:
+    return settled.contract.crash_loss_seconds, settled.contract.power_loss_seconds
+
+
+def test_a_store_of_ours_is_held_to_what_its_server_gives() -> None:
+    settled = settle(registry.find("redis-list"), {}, what_redis_gives(RDB))
+    assert (losses(settled), settled.origin) == ((1000.0, 1000.0), "derived from redis")
+    settled = settle(registry.find("postgres"), {}, what_postgres_gives({"synchronous_commit": "off", "fsync": "on"}))
+    assert (losses(settled), settled.origin) == ((1.0, 1.0), "derived from postgres")
+
+
+def test_a_stronger_server_is_held_to_more_than_the_store_alone() -> None:
+    assert losses(settle(registry.find("redis-list"), {}, what_redis_gives(ALWAYS))) == (0.0, 0.0)
+
+
+def test_what_the_server_does_not_tell_stays_the_stores_own() -> None:
+    settled = settle(registry.find("redis-list"), {}, what_redis_gives({}))
+    assert (losses(settled), settled.origin, settled.is_unchecked) == ((2.0, 2.0), "the store's own", True)
+    settled = settle(registry.find("redis-list"), {}, None)
+    assert (losses(settled), settled.origin, settled.is_unchecked) == ((2.0, 2.0), "the store's own", True)
+    half = settle(registry.find("redis-list"), {}, what_redis_gives({"appendonly": "yes"}))
+    assert (losses(half), half.is_unchecked) == ((2.0, 2.0), True)
+
+
+def test_declared_clauses_stand_and_the_others_are_derived() -> None:
+    settled = settle(registry.find("redis-list"), {"crash_loss_seconds": "5s"}, what_redis_gives(RDB))
+    assert losses(settled) == (5.0, 1000.0)
+    assert settled.origin == "declared: crash_loss_seconds, derived from redis"
+    settled = settle(registry.find("redis-list"), {"crash_loss_seconds": 1, "power_loss_seconds": 1}, None)
+    assert settled.origin == "declared"
+
+
+def test_a_preset_stands_for_all_of_durability_and_single_clauses_override_it() -> None:
+    spec = registry.find("redis-list")
+    settled = settle(spec, {"preset": "redis-everysec"}, what_redis_gives(RDB))
+    assert (losses(settled), settled.origin) == ((2.0, 2.0), "preset redis-everysec")
+    settled = settle(spec, {"power_loss_seconds": "none", "preset": "redis-everysec"}, what_redis_gives(RDB))
+    assert (losses(settled), settled.origin) == ((2.0, None), "preset redis-everysec, declared: power_loss_seconds")
+    cache = settle(spec, {"preset": "cache"}, what_redis_gives(EVICTING)).contract
+    assert (cache.crash_loss_seconds, cache.eviction_allowed, cache.order) == (None, True, Order.REALTIME)
+
+
+def test_a_class_that_declares_a_contract_is_taken_at_its_word() -> None:
+    settled = settle(spec_of(Declared), {}, what_redis_gives(EVERYSEC))
+    assert (losses(settled), settled.origin) == ((0.0, 0.0), "the store's own")
+    assert [one.clause for one in mismatches([settled], {"redis": what_redis_gives(EVERYSEC)})] == [
+        "crash",
+        "power_cut",
+    ]
+
+
+def test_a_class_that_declares_none_is_held_to_what_its_only_server_gives() -> None:
+    settled = settle(spec_of(Undeclared), {}, what_redis_gives(EVERYSEC))
+    assert (losses(settled), settled.origin) == ((2.0, 2.0), "derived from redis")
+
+
+def test_with_two_servers_nobody_knows_which_one_keeps_the_data() -> None:
+    settled = settle(spec_of(Both), {}, what_redis_gives(EVERYSEC))
+    assert (losses(settled), settled.server) == ((0.0, 0.0), None)
+    assert mismatches([settled], {"redis": what_redis_gives(EVERYSEC)}) == []
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_is_a_contract_of_its_own(name: str) -> None:
+    settled = settle(registry.find("redis-list"), {"preset": name}, None)
+    preset = PRESETS[name]
+    assert losses(settled) == (preset.crash_loss_seconds, preset.power_loss_seconds)
+    check_declared({"redis-list": {"preset": name}}, ["redis-list"], [])
+
+
+@pytest.mark.parametrize(
+    ("preset", "configuration", "broken"),
+    [
+        ("redis-always", ALWAYS, []),
+        ("redis-always", EVERYSEC, ["crash", "power_cut"]),
+        ("redis-everysec", ALWAYS, []),
+        ("redis-everysec", EVERYSEC, []),
+        ("redis-everysec", RDB, ["crash", "power_cut"]),
+        ("redis-everysec", {**EVERYSEC, "appendfsync": "no"}, ["power_cut"]),
+        ("redis-everysec", EVICTING, ["eviction"]),
+        ("redis-everysec", {**EVERYSEC, "role": "replica"}, ["writes"]),
+        ("redis-rdb", RDB, []),
+        ("redis-rdb", EVERYSEC, []),
+        ("redis-rdb", {**RDB, "save": ""}, ["crash", "power_cut"]),
+        ("redis-rdb", {**RDB, "save": "86400 1"}, ["crash", "power_cut"]),
+        ("cache", {**RDB, "save": ""}, []),
+        ("cache", EVICTING, []),
+    ],
+)
+def test_a_preset_fits_the_server_it_is_made_for(preset: str, configuration: dict[str, str], broken: list[str]) -> None:
+    given = what_redis_gives(configuration)
+    settled = settle(registry.find("redis-list"), {"preset": preset}, given)
+    assert [one.clause for one in mismatches([settled], {"redis": given})] == broken
+
+
+@pytest.mark.parametrize(
+    ("preset", "configuration", "broken"),
+    [
+        ("postgres-sync", {"synchronous_commit": "on", "fsync": "on"}, []),
+        ("postgres-sync", {"synchronous_commit": "off", "fsync": "on"}, ["crash", "power_cut"]),
+        ("postgres-sync", {"synchronous_commit": "on", "fsync": "off"}, ["power_cut"]),
+        ("postgres-async", {"synchronous_commit": "off", "fsync": "on", "wal_writer_delay": "200ms"}, []),
+        ("postgres-async", {"synchronous_commit": "off", "fsync": "on", "wal_writer_delay": "1s"}, BOTH),
+    ],
+)
+def test_so_does_one_for_postgres(preset: str, configuration: dict[str, str], broken: list[str]) -> None:
+    given = what_postgres_gives(configuration)
+    settled = settle(registry.find("postgres"), {"preset": preset}, given)
+    assert [one.clause for one in mismatches([settled], {"postgres": given})] == broken
+
+
+def test_what_is_derived_always_fits_except_eviction_which_nobody_asked_for() -> None:
+    for configuration in (EVERYSEC, ALWAYS, RDB, {**RDB, "save": ""}):
+        given = what_redis_gives(configuration)
+        assert mismatches([settle(registry.find("redis-list"), {}, given)], {"redis": given}) == []
+    given = what_redis_gives(EVICTING)
+    (found,) = mismatches([settle(registry.find("redis-list"), {}, given)], {"redis": given})
+    assert found.clause == "eviction"
+
+
+def test_a_volatile_policy_breaks_only_the_promise_of_a_store_with_a_time_to_live() -> None:
+    given = what_redis_gives(EVICTING_EXPIRING)
+    settled = settle_contracts([registry.find("redis-list"), registry.find("redis-hash")], CONTEXT, {}, {})
+    assert [one.store for one in mismatches(settled, {"redis": given})] == ["redis-hash"]
+
+
+def test_a_mismatch_says_what_is_promised_what_is_given_and_what_to_do() -> None:
+    (crash, power) = find_mismatches("redis-list", Contract(), what_redis_gives(EVERYSEC))
+    assert crash.line == (
+        "redis-list promises nothing lost after a crash, "
+        "but redis as configured gives: at most 2s lost (AOF everysec); "
+        'set appendonly yes and appendfsync always, or declare contract.redis-list.crash_loss_seconds = "2s", '
+        "or go on all the same with --allow-weaker-server"
+    )
+    assert 'contract.redis-list.power_loss_seconds = "2s"' in power.line
+    weak = what_postgres_gives({"synchronous_commit": "on", "fsync": "off"})
+    (power,) = find_mismatches("my.memory:Store", Contract(), weak)
+    assert "set fsync on" in power.line
+    assert 'contract."my.memory:Store".power_loss_seconds = "none"' in power.line
+    (crash, _) = find_mismatches(
+        "redis-list", Contract(crash_loss_seconds=3, power_loss_seconds=3), what_redis_gives(RDB)
+    )
+    assert "set appendonly yes and appendfsync everysec" in crash.line
+
+
+def test_an_unknown_preset_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError, match=r"no such preset, did you mean redis-everysec\?; there are redis-everysec, "):
+        check_declared({"redis-list": {"preset": "redis-everysecond"}}, ["redis-list"], [])
+    with pytest.raises(UsageError, match=r"contract\.redis-list\.preset = 3: no such preset; there are"):
+        check_declared({"redis-list": {"preset": 3}}, ["redis-list"], [])

@@ -1,0 +1,102 @@
+"""Every planted bug is told completely, and is small enough to be read in a minute."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import soak.flaws
+from soak.cli import main
+from soak.errors import UsageError
+from soak.faults import catalogue as faults
+from soak.flaws import catalogue
+from soak.flaws.flaw import Flaw, Setup
+from soak.selftest.rig import KILL_LOAD
+from soak.stores import registry
+
+FOLDER = Path(soak.flaws.__file__).parent
+NIGHTS = [
+    "whole_history_overwrite", "context_window_merge", "app_clock_order", "same_timestamp_ties", "replica_reads",
+    "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "unsynced_tail", "swallowed_error",
+    "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "ack_before_flush",
+    "wiped_volume", "client_retry", "content_dedup", "read_cap", "empty_on_error", "delete_then_late_write",
+    "lossy_text",
+]  # fmt: skip
+LINES_MAX = 90
+MAY_IMPORT = ("soak.flaws", "soak.model", "soak.stores", "soak.errors")
+
+every_flaw = pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL.keys())
+
+
+def test_every_night_has_its_flaw() -> None:
+    assert list(catalogue.ALL) == NIGHTS
+
+
+@every_flaw
+def test_a_flaw_is_told_as_the_incident_it_was(flaw: Flaw) -> None:
+    for text in (flaw.night, flaw.code, flaw.mocks, flaw.user):
+        assert len(text) > 10
+    assert flaw.kinds
+    assert flaw.causes
+
+
+@every_flaw
+def test_a_flaw_has_a_file_of_its_own_that_is_read_in_a_minute(flaw: Flaw) -> None:
+    assert len((FOLDER / f"{flaw.name}.py").read_text().splitlines()) <= LINES_MAX
+
+
+@every_flaw
+def test_a_flaw_differs_from_its_twin_and_both_can_be_opened(flaw: Flaw) -> None:
+    assert flaw.wrong != flaw.right
+    for setup in (flaw.wrong, flaw.right):
+        assert registry.find(setup.store).needs
+
+
+@every_flaw
+def test_the_twin_is_held_to_the_same_contract(flaw: Flaw) -> None:
+    wrong, right = (getattr(registry.find(setup.store).factory, "contract", None) for setup in (flaw.wrong, flaw.right))
+    assert wrong == right
+
+
+@every_flaw
+def test_the_fault_that_a_flaw_needs_exists(flaw: Flaw) -> None:
+    for setup in (flaw.wrong, flaw.right):
+        assert _fault_exists(setup)
+
+
+def _fault_exists(setup: Setup) -> bool:
+    disturbance = setup.disturbance
+    if disturbance is None or disturbance.fault == KILL_LOAD:
+        return True
+    return disturbance.target in faults.ALL[disturbance.fault].targets
+
+
+def test_flaws_know_nothing_of_the_verifier() -> None:
+    """They are memories as anybody writes them; what finds them must not be what they are made of."""
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert not name.startswith("soak") or name.startswith(MAY_IMPORT), f"{path.name} imports {name}"
+
+
+def test_an_unknown_flaw_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(UsageError, match="did you mean lossy_text"):
+        catalogue.find("losy_text")
+
+
+def test_the_list_names_every_flaw(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flaws"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in NIGHTS)
+
+
+@every_flaw
+def test_the_story_shows_the_source_of_the_wrong_store(flaw: Flaw, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["flaws", "show", flaw.name]) == 0
+    shown = capsys.readouterr().out
+    assert flaw.night in shown
+    assert f"class {flaw.wrong.store.rpartition(':')[2]}(" in shown

@@ -1,0 +1,153 @@
+"""A trial is won only if the flaw is found as what it is, and its twin is left alone."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from soak.cli import main
+from soak.commands.selftest import as_json, report_lines
+from soak.flaws import catalogue
+from soak.flaws.flaw import Flaw, WrongFrom
+from soak.selftest.result import Trial, not_made
+from soak.selftest.seen import Seen, Told
+from soak.selftest.trial import judge
+
+SECOND = 1_000_000
+CORRUPTED = catalogue.find("lossy_text")
+ACCUSED = Seen(
+    store="wrong",
+    acknowledged=300,
+    verified=290,
+    tolerated=0,
+    violations={"corrupted": 10},
+    healed={},
+    verdict="violation",
+    reasons=["10 violations of the contract"],
+    told=[
+        Told(
+            kind="corrupted",
+            cause="serialization change",
+            count=10,
+            found=7 * SECOND,
+            acknowledged=5 * SECOND,
+            message="s/0/1",
+        )
+    ],
+)
+SILENT = Seen(
+    store="right", acknowledged=300, verified=300, tolerated=0, violations={}, healed={}, verdict="pass", reasons=[]
+)
+
+
+def changed(seen: Seen, **changes: object) -> Seen:
+    return msgspec.structs.replace(seen, **changes)
+
+
+def complaints(flaw: Flaw, wrong: Seen, right: Seen) -> str:
+    trial = judge(flaw, wrong, right)
+    assert trial.passed is not bool(trial.failures)
+    return "; ".join(trial.failures)
+
+
+def test_a_flaw_found_as_what_it_is_beside_a_silent_twin_passes() -> None:
+    trial = judge(CORRUPTED, ACCUSED, SILENT)
+    assert trial.passed
+    assert trial.found_kinds == {"corrupted": 10}
+    assert trial.affected == 10
+    assert trial.cause == "serialization change"
+    assert trial.twin_verdict == "pass"
+
+
+def test_a_flaw_of_which_nothing_is_said_is_not_found() -> None:
+    assert "not found" in complaints(CORRUPTED, SILENT, SILENT)
+
+
+def test_an_accused_twin_is_a_false_alarm() -> None:
+    assert "FALSE ALARM" in complaints(CORRUPTED, ACCUSED, ACCUSED)
+
+
+def test_a_twin_that_was_not_judged_proves_nothing() -> None:
+    unsure = changed(SILENT, verdict="inconclusive", reasons=["only 3 messages were verified"])
+    assert "only 3 messages" in complaints(CORRUPTED, ACCUSED, unsure)
+
+
+def test_a_flaw_found_as_another_kind_is_not_found() -> None:
+    told = [msgspec.structs.replace(ACCUSED.told[0], kind="lost")]
+    assert "found as another kind" in complaints(
+        CORRUPTED, changed(ACCUSED, violations={"lost": 10}, told=told), SILENT
+    )
+
+
+def test_a_flaw_found_mostly_as_another_kind_is_not_found() -> None:
+    assert "mostly" in complaints(CORRUPTED, changed(ACCUSED, violations={"lost": 11, "corrupted": 10}), SILENT)
+
+
+def test_a_few_of_another_kind_beside_the_right_one_are_no_failure() -> None:
+    assert judge(CORRUPTED, changed(ACCUSED, violations={"lost": 3, "corrupted": 10}), SILENT).passed
+
+
+def test_a_wrong_cause_is_a_failure() -> None:
+    told = [msgspec.structs.replace(ACCUSED.told[0], cause="eviction")]
+    assert "said to be 'eviction'" in complaints(CORRUPTED, changed(ACCUSED, told=told), SILENT)
+
+
+def test_the_cause_is_the_one_named_for_most_messages() -> None:
+    other = msgspec.structs.replace(ACCUSED.told[0], cause="eviction", count=9)
+    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).passed
+
+
+def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
+    flaw = msgspec.structs.replace(CORRUPTED, heals=True)
+    assert "came back" in complaints(flaw, ACCUSED, SILENT)
+    assert judge(flaw, changed(ACCUSED, healed={"corrupted": 10}), SILENT).passed
+
+
+@pytest.mark.parametrize(
+    ("wrong_from", "latent", "seconds"),
+    [
+        (WrongFrom.ACKNOWLEDGED, 0.0, 2.0),
+        (WrongFrom.FAULT_STARTED, 0.0, 1.0),
+        (WrongFrom.FAULT_ENDED, 0.0, 0.5),
+        (WrongFrom.ACKNOWLEDGED, 1.5, 0.5),
+    ],
+)
+def test_the_time_counts_from_when_the_wrong_state_could_be_read(
+    wrong_from: WrongFrom, latent: float, seconds: float
+) -> None:
+    flaw = msgspec.structs.replace(CORRUPTED, wrong_from=wrong_from, latent_seconds=latent)
+    seen = changed(ACCUSED, fault_started=6 * SECOND, fault_ended=6_500_000)
+    assert judge(flaw, seen, SILENT).seconds_to_detect == seconds
+
+
+def test_the_table_shows_what_failed_and_why() -> None:
+    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, SILENT, ACCUSED)]
+    lines = report_lines(trials, 12.0)
+    assert lines[1].endswith("found")
+    assert lines[2].endswith("FAILED")
+    assert any("FALSE ALARM" in line for line in lines)
+    assert lines[-1].startswith("1 of 2 flaws found")
+
+
+def test_the_json_says_whether_all_passed() -> None:
+    trial = judge(CORRUPTED, ACCUSED, SILENT)
+    assert as_json([trial], 1.0)["passed"] is True
+    assert as_json([trial, not_made(CORRUPTED, "no cc")], 1.0)["passed"] is False
+
+
+def test_the_exit_code_is_0_only_if_every_trial_is_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    results: list[Trial] = []
+
+    async def made(*_arguments: object) -> list[Trial]:
+        return results
+
+    monkeypatch.setattr("soak.commands.selftest.make_trials", made)
+    results[:] = [judge(CORRUPTED, ACCUSED, SILENT)]
+    assert main(["selftest", "lossy_text"]) == 0
+    results.append(not_made(CORRUPTED, "no cc"))
+    assert main(["selftest", "lossy_text"]) == 1
+
+
+def test_an_unknown_flaw_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "read_kap"]) == 2
+    assert "did you mean read_cap" in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Which acknowledged loss a fault excuses."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from soak.model.attempt import Attempt
+from soak.model.contract import Contract
+from soak.model.faults import FaultWindow, allowed_loss_seconds, is_excused
+
+SECOND = 1_000_000
+STARTED, ENDED = 100 * SECOND, 103 * SECOND
+CRASH = FaultWindow(fault="f1", kind="crash", target="redis", started=STARTED, ended=ENDED)
+TWO_SECONDS = Contract(crash_loss_seconds=2.0, power_loss_seconds=5.0)
+
+
+def acked(sent: float, ended: float) -> Attempt:
+    return Attempt(1, 0, 1, 0, int(sent * SECOND), int(ended * SECOND))
+
+
+def test_the_tail_before_a_crash_is_excused_as_far_as_the_contract_goes() -> None:
+    assert is_excused(acked(99.8, 99.9), CRASH, TWO_SECONDS)
+    assert is_excused(acked(97.9, 98.0), CRASH, TWO_SECONDS)
+    assert not is_excused(acked(97.8, 97.9), CRASH, TWO_SECONDS)
+
+
+def test_a_contract_that_allows_nothing_excuses_nothing() -> None:
+    assert not is_excused(acked(99.8, 99.9), CRASH, Contract())
+
+
+def test_a_cache_may_lose_anything_that_was_said_before_it_came_back() -> None:
+    cache = Contract(crash_loss_seconds=None)
+    window = msgspec.structs.replace(CRASH, survivor_sent=99 * SECOND)
+    assert is_excused(acked(1.0, 1.1), window, cache)
+    assert not is_excused(acked(103.1, 103.2), window, cache)
+
+
+def test_a_hole_is_not_excused() -> None:
+    window = msgspec.structs.replace(CRASH, survivor_sent=int(99.5 * SECOND))
+    assert not is_excused(acked(99.2, 99.3), window, TWO_SECONDS)
+    assert is_excused(acked(99.6, 99.7), window, TWO_SECONDS), "what was sent later is still a tail"
+    assert is_excused(acked(99.4, 99.6), window, TWO_SECONDS), "the two overlapped: either may have come first"
+
+
+def test_what_was_acknowledged_after_the_recovery_is_not_excused() -> None:
+    assert is_excused(acked(100.5, 100.6), CRASH, TWO_SECONDS)
+    assert not is_excused(acked(103.1, 103.2), CRASH, TWO_SECONDS)
+    assert not is_excused(acked(102.9, 103.1), CRASH, TWO_SECONDS), "sent before, acknowledged after"
+
+
+def test_nothing_is_excused_before_the_fault_is_over() -> None:
+    assert not is_excused(acked(99.8, 99.9), msgspec.structs.replace(CRASH, ended=None), TWO_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds"),
+    [("crash", 2.0), ("restart", 0.0), ("power_cut", 5.0), ("pause", 0.0), ("latency", 0.0), ("anything new", 0.0)],
+)
+def test_each_kind_of_fault_has_its_own_clause(kind: str, seconds: float) -> None:
+    window = msgspec.structs.replace(CRASH, kind=kind)
+    assert allowed_loss_seconds(window, TWO_SECONDS) == seconds
+    assert is_excused(acked(99.8, 99.9), window, TWO_SECONDS) == (seconds > 0)
+    assert is_excused(acked(96.0, 96.1), window, TWO_SECONDS) == (seconds > 4)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "window"),
+    [
+        (acked(97.8, 97.9), CRASH),
+        (acked(103.1, 103.2), CRASH),
+        (acked(99.2, 99.3), msgspec.structs.replace(CRASH, survivor_sent=99_500_000)),
+    ],
+)
+def test_clocks_that_may_be_apart_widen_the_tail_on_every_side(attempt: Attempt, window: FaultWindow) -> None:
+    assert not is_excused(attempt, window, TWO_SECONDS)
+    assert is_excused(attempt, window, TWO_SECONDS, clock_epsilon_us=SECOND // 4)

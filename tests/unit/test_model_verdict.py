@@ -1,0 +1,71 @@
+"""The verdict: each reason alone keeps a run from passing, and without any it passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from soak.errors import ExitCode
+from soak.model.verdict import Facts, Verdict, reach_verdict
+
+GOOD = Facts(
+    violations=0,
+    verified=100,
+    minimum_verified=1,
+    unverifiable=0,
+    unverified=0,
+    oldest_unverified_seconds=0.0,
+    oldest_unverified_seconds_max=30.0,
+    suspicions_open=0,
+    stores_without_verified=[],
+)
+
+
+def test_a_run_with_nothing_against_it_passes() -> None:
+    assert reach_verdict(GOOD) == (Verdict.PASS, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"verified": 0, "minimum_verified": 0}, "only 0 messages were verified, at least 1"),
+        ({"minimum_verified": 101}, "at least 101 are needed"),
+        ({"stores_without_verified": ["postgres"]}, "nothing was verified on postgres"),
+        ({"oldest_unverified_seconds": 30.1}, "30.1 s"),
+        ({"unverified": 3}, "3 acknowledged messages were not verified"),
+        ({"unverifiable": 2}, "gaps: 2 records"),
+        ({"suspicions_open": 1}, "1 suspicions"),
+        ({"reads_failed_at_end": 4}, "4 sessions could not be read"),
+        ({"faults_not_injected": 1}, "1 scheduled faults"),
+        ({"canaries_missed": {"postgres": 2}}, "the alarm failed its test on postgres: 2 canaries"),
+        ({"canaries_early": {"postgres": 1}}, "1 canaries on postgres were reported before they were spoiled"),
+        ({"stores_without_canary": ["postgres"]}, "the alarm could not be tested on postgres"),
+        (
+            {"stores_without_canary": ["postgres"], "canaries_missed": {"postgres": 1}},
+            "the alarm failed its test on postgres: 1 canaries",
+        ),
+    ],
+)
+def test_each_doubt_alone_makes_it_inconclusive_and_says_why(change: dict[str, Any], word: str) -> None:
+    verdict, reasons = reach_verdict(msgspec.structs.replace(GOOD, **change))
+    assert verdict is Verdict.INCONCLUSIVE
+    assert len(reasons) == 1
+    assert word in reasons[0]
+
+
+@pytest.mark.parametrize("change", [{}, {"verified": 0}, {"unverifiable": 5}, {"suspicions_open": 2}])
+def test_a_violation_is_a_violation_whatever_else_is_unclear(change: dict[str, Any]) -> None:
+    verdict, reasons = reach_verdict(msgspec.structs.replace(GOOD, violations=1, **change))
+    assert verdict is Verdict.VIOLATION
+    assert reasons
+
+
+def test_what_is_allowed_is_no_doubt() -> None:
+    facts = msgspec.structs.replace(GOOD, verified=1, oldest_unverified_seconds=30.0)
+    assert reach_verdict(facts) == (Verdict.PASS, [])
+
+
+def test_scripts_can_tell_verdicts_by_the_exit_code() -> None:
+    assert [verdict.exit_code for verdict in Verdict] == [ExitCode.PASS, ExitCode.VIOLATION, ExitCode.INCONCLUSIVE]

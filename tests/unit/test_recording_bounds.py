@@ -1,0 +1,55 @@
+"""However long a session lives and whatever a store returns, its recording stays small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from soak.ledger.reader import WorkerBatch
+from soak.ledger.records import FORMAT_VERSION, Batch, Open, RunHeader
+from soak.model.book import SessionBook
+from soak.model.contract import Contract
+from soak.model.message import Garbled
+from soak.model.read import Read
+from soak.model.text import Author
+from soak.verifier import recording
+from soak.verifier.recording import Recorder, read_recording
+from soak.verifier.watched import Watched
+
+STORE, SESSION, WORKER = "redis-list", "s1-chat", "w1"
+READ_BYTES = 1_000
+
+
+def record(folder: Path, reads: range) -> Path:
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run="r1",
+        seed=1,
+        namespace="soak_r1",
+        stores=[STORE],
+        contracts={STORE: Contract()},
+        started_wall_seconds=0.0,
+    )
+    recorder = Recorder(folder, header, Author("r1", 1), 1)
+    watched = Watched(SessionBook(SESSION, STORE), WORKER, 1)
+    batch = Batch(opens=[Open(1, SESSION, STORE)])
+    recorder.take(WorkerBatch("0-1", WORKER, "host", 0, 1, batch), {1: watched})
+    for at in reads:
+        recorder.note_read(watched, Read(invoked=at, returned=at, acked={}, items=[Garbled(b"x" * READ_BYTES, "no")]))
+    recorder.flush()
+    (path,) = (folder / "history").glob("*.jsonl")
+    return path
+
+
+@pytest.mark.parametrize(("bound", "value"), [("OPERATIONS_MAX", 5), ("RECORDING_BYTES_MAX", 5 * READ_BYTES)])
+def test_what_comes_after_the_bound_is_not_recorded_even_after_a_restart(
+    bound: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, bound, value)
+    record(tmp_path, range(1, 100))
+    path = record(tmp_path, range(100, 200))
+    kept = read_recording(path)
+    assert kept is not None
+    assert list(kept.reads) == list(range(1, len(kept.reads) + 1))
+    assert 1 <= len(kept.reads) <= 5

@@ -1,0 +1,123 @@
+"""What is on record reaches the person who asks for it: the right run, on any terminal, into any pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from soak import cli
+from soak.errors import ExitCode
+from soak.report.page import Page
+from soak.report.recorded import Recorded, verifier_folders
+from soak.report.telling import next_steps, tell
+from soak.verifier.evidence_file import EvidenceFile
+from soak.verifier.journal import Violation, encode_lines, violation_id
+
+CLEAR_SCREEN = "\x1b[2J"
+
+
+def violation(seq: int = 1, *, session: str = "s1-chat", store: str = "redis-list") -> Violation:
+    message = f"{session}/0/{seq}"
+    return Violation(
+        id=violation_id("r1", store, session, "lost", message),
+        run="r1",
+        kind="lost",
+        store=store,
+        session=session,
+        message=message,
+        writer=0,
+        seq=seq,
+        detail="an acknowledged message is gone",
+        at_wall_seconds=1_800_000_000.0 + seq,
+    )
+
+
+def data_folder(path: Path, count: int) -> Path:
+    (path / "verifier").mkdir(parents=True)
+    (path / "verifier" / "journal.jsonl").write_bytes(encode_lines([violation(seq + 1) for seq in range(count)]))
+    return path
+
+
+def recorded(folder: Path, found: Violation) -> Recorded:
+    return Recorded(violation=found, folder=folder / "verifier", state="open")
+
+
+def test_a_filter_that_nothing_fits_says_so_and_how_many_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = data_folder(tmp_path / "run", 3)
+    assert cli.main(["violations", "--data-dir", str(folder), "--store", "postgres"]) == ExitCode.PASS
+    assert capsys.readouterr().out == f"none of the 3 violations on record fits in {folder}\n"
+
+
+def test_a_folder_without_violations_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["violations", "--data-dir", str(tmp_path)]) == ExitCode.PASS
+    assert capsys.readouterr().out == f"no violations on record in {tmp_path}\n"
+
+
+def test_an_empty_moment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["violations", "--data-dir", str(tmp_path), "--since", ""]) == ExitCode.USAGE
+    assert "--since '' is no moment" in capsys.readouterr().err
+
+
+def test_a_reader_who_leaves_is_no_violation(tmp_path: Path) -> None:
+    folder = data_folder(tmp_path, 500)
+    reads, writes = os.pipe()
+    os.close(reads)
+    command = [sys.executable, "-m", "soak", "violations", "--limit", "500", "--data-dir", str(folder)]
+    try:
+        ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False)
+    finally:
+        os.close(writes)
+    assert (ended.returncode, ended.stderr) == (ExitCode.PASS, b"")
+
+
+def test_a_page_leaves_a_reader_who_is_gone_to_the_command() -> None:
+    with pytest.raises(BrokenPipeError):
+        Page().on_broken_pipe()
+
+
+def test_the_latest_of_the_runs_put_aside_comes_first(tmp_path: Path) -> None:
+    folders = [tmp_path / "runs" / run / "verifier" for run in ("rb", "ra", "rc")]
+    for age, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        os.utime(folder, (1_800_000_000 - age, 1_800_000_000 - age))
+    assert verifier_folders(tmp_path) == [tmp_path / "verifier", *folders]
+
+
+def test_the_next_commands_can_be_copied_whatever_the_names_are(tmp_path: Path) -> None:
+    folder = tmp_path / "my runs" / ".soak"
+    (command,) = [command for command, _ in next_steps(recorded(folder, violation(store="my.memory:Class")))]
+    words = shlex.split(command)
+    assert words[words.index("--data-dir") + 1] == str(folder)
+    assert words[words.index("--store") + 1] == "my.memory:Class"
+
+
+def test_the_folder_that_is_looked_in_anyway_is_not_named() -> None:
+    assert all("--data-dir" not in command for command, _ in next_steps(recorded(Path(".soak"), violation())))
+
+
+def test_nothing_in_a_story_can_speak_to_the_terminal(tmp_path: Path) -> None:
+    story = {
+        "meaning": CLEAR_SCREEN,
+        "neighbours": [{"position": 0, "name": CLEAR_SCREEN, "content": CLEAR_SCREEN}],
+        "faults": [{"kind": CLEAR_SCREEN, "target": CLEAR_SCREEN, "telemetry_before": {"keys": CLEAR_SCREEN}}],
+        "clause": {"broken": "durability", "contract": {"durability": CLEAR_SCREEN}},
+        "probable_cause": {"cause": CLEAR_SCREEN, "facts": [CLEAR_SCREEN], "against": [CLEAR_SCREEN]},
+    }
+    page = io.StringIO()
+    file = EvidenceFile(tmp_path, story, None, is_sealed=True)
+    tell(recorded(tmp_path, violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
+    assert "\x1b" not in page.getvalue()
+
+
+def test_trials_without_a_place_to_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["selftest", "--jobs", "0"]) == ExitCode.USAGE
+    assert capsys.readouterr().err == "soak: --jobs 0: should be at least 1\n"
