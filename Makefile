@@ -1,0 +1,71 @@
+# Everything a person types here. Nothing but make and Python 3.11 or newer has to be there beforehand.
+
+VENV ?= .venv
+WORKERS ?= 4
+ARGS ?=
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test test-long lint bench lock clean
+
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+# Stamps, so that nothing is installed again before a lock or pyproject.toml changes.
+RUNTIME := $(VENV)/.runtime-is-installed
+DEVELOPMENT := $(VENV)/.development-is-installed
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  ARGS="..." is handed on: make run ARGS="--store redis-stream --duration 10m"'
+
+run: $(RUNTIME) ## start servers, load and verifier; Ctrl-C drains and gives the verdict
+	@exec $(BIN)/soak run $(ARGS)
+
+# Those that wait most come first, and so share the machine with those that compute.
+test: $(DEVELOPMENT) ## run the tests; WORKERS=2 runs two at a time
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" tests/e2e tests/integration tests/unit $(ARGS)
+
+test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay short
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long tests/e2e tests/integration $(ARGS)
+
+lint: $(DEVELOPMENT) ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# One after the other: two that measure at the same time would measure each other.
+bench: $(DEVELOPMENT) ## measure, and print the tables
+	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python "$$file"; done
+
+lock: ## resolve the dependencies anew (needs uv)
+	echo 'setuptools>=77' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --no-annotate --output-file requirements.lock pyproject.toml -
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	  --no-emit-index-url --no-annotate --constraint requirements.lock --extra dev --output-file requirements-dev.lock \
+	  pyproject.toml requirements.lock
+
+clean: ## remove the virtual environment and caches; data folders (.soak) stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find soak tests locustfiles examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUNTIME): requirements.lock pyproject.toml
+	@python=$$(for name in "$${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do \
+	    [ -n "$$name" ] && "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	      && { echo "$$name"; break; }; done || true); \
+	  [ -n "$$python" ] || { echo "soak needs Python 3.11 or newer; none was found (name one with PYTHON=...)" >&2; exit 1; }; \
+	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null 2>&1 \
+	    || "$$python" -m venv --clear $(VENV) \
+	    || { echo "$$python cannot make a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; \
+	         exit 1; }
+	@echo "installing what requirements.lock names into $(VENV)"
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@# The builder is among what was just installed: building the package downloads nothing.
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
+	@echo "installing what requirements-dev.lock names into $(VENV)"
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
