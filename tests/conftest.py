@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 import threading
 import uuid
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from soak.testbed import Server
 
 STARTING_SECONDS_MAX = 120.0
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # So a shell starts what runs in its background, and every soak started here would inherit it and ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class TestbedThread:
