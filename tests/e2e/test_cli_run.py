@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import redis
+from checking import child, processes_of, wait_until
 
 from soak.errors import ExitCode
 
@@ -108,38 +108,13 @@ def start() -> Iterator[Callable[..., RunningSoak]]:
     yield start_one
     for one in started:
         one.close()
-    until(lambda: not processes_of(folder))
+    wait_until(lambda: not processes_of(folder))
     shutil.rmtree(folder)
 
 
 def verified(status: dict[str, Any]) -> int:
     totals = (status.get("verifier") or {}).get("totals", {})
     return int(totals.get("verified", 0))
-
-
-def child(status: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in status["children"] if one["name"] == name)
-    return found
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Return all processes that have something to do with a folder."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            told = " ".join([*process.cmdline(), process.cwd()])
-            if process.status() != psutil.STATUS_ZOMBIE and str(folder) in told:
-                found.append(f"{process.pid} {' '.join(process.cmdline())}")
-        except psutil.Error:
-            continue
-    return found
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_soak_tells_how_it_is_drains_on_sigterm_and_leaves_nothing(start: Callable[..., RunningSoak]) -> None:
@@ -188,7 +163,7 @@ def test_a_daemon_that_is_killed_leaves_no_orphan_and_its_run_is_resumed(start: 
     soak = start(*SMALL)
     first = soak.until_verified(20)
     soak.end(signal.SIGKILL)
-    until(lambda: not processes_of(soak.data_dir))
+    wait_until(lambda: not processes_of(soak.data_dir))
     refused = start("--store", "redis-stream")
     assert refused.wait() == ExitCode.USAGE
     assert f"holds the unfinished run {first['run']} with stores.names" in refused.output
@@ -214,7 +189,7 @@ def test_a_second_signal_leaves_at_once_and_the_run_can_be_resumed(start: Callab
 
 def test_a_signal_while_it_starts_ends_it_without_a_run(start: Callable[..., RunningSoak]) -> None:
     soak = start("--store", "postgres")
-    until(lambda: "starting servers" in soak.output)
+    wait_until(lambda: "starting servers" in soak.output)
     assert soak.end(signal.SIGINT) == ExitCode.INCONCLUSIVE, soak.output
     assert "left before it began" in soak.output
     assert not (soak.data_dir / "run.json").exists()

@@ -9,13 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
+from checking import processes_of, wait_until
 
 from soak.flaws import catalogue
 from soak.flaws.flaw import Setup
@@ -49,28 +48,8 @@ def start(temporary: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def processes_in(folder: Path) -> list[str]:
-    """Name the processes that work in a folder, or were told of it."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = [process.cwd(), *process.cmdline()]
-        except psutil.Error:
-            continue
-        if any(str(folder) in word for word in words):
-            found.append(process.name())
-    return found
-
-
-def until(condition: object, what: str) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-
-
 def servers_run_in(folder: Path) -> bool:
-    return "valkey-server" in processes_in(folder)
+    return any("valkey-server" in told for told in processes_of(folder))
 
 
 @pytest.mark.long
@@ -85,7 +64,7 @@ def test_quick_flaws_are_found_and_their_twins_left_alone(temporary: Path) -> No
     assert all(trial["affected"] > 0 and trial["twin_verified"] > 0 for trial in result["trials"])
     assert f"{len(QUICK)} of {len(QUICK)}" in progress
     assert list(temporary.iterdir()) == []
-    assert processes_in(temporary) == []
+    assert processes_of(temporary) == []
 
 
 async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +87,11 @@ async def test_a_twin_replaced_by_a_flaw_is_noticed(tmp_path: Path) -> None:
 def test_nothing_is_left_when_it_is_broken_off(end: signal.Signals, temporary: Path) -> None:
     process = start(temporary, "rdb_only", "ack_before_flush")
     try:
-        until(lambda: servers_run_in(temporary), "no server was started")
+        wait_until(lambda: servers_run_in(temporary), SECONDS_MAX)
         process.send_signal(end)
         process.communicate(timeout=SECONDS_MAX)
     finally:
         process.kill()
     assert process.returncode != 0
-    until(lambda: not processes_in(temporary), f"still there: {processes_in(temporary)}")
-    until(lambda: not list(temporary.iterdir()), f"left behind: {list(temporary.rglob('*'))}")
+    wait_until(lambda: not processes_of(temporary), SECONDS_MAX)
+    wait_until(lambda: not list(temporary.iterdir()), SECONDS_MAX)
