@@ -77,10 +77,6 @@ def _overlap(book: SessionBook, items: Sequence[Stored]) -> int:
     return 0
 
 
-def _is_as_written(item: Stored, book: SessionBook, author: Author) -> bool:
-    return type(item) is Message and item.session == book.session and item.run == author.run and author.is_mine(item)
-
-
 def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) -> bool:
     """Whether the verified part is as it was: by its digest, and by name and content where there is none yet."""
     if book.length > len(items):
@@ -90,9 +86,7 @@ def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) ->
     behind = items[book.hashed : book.length]
     if not behind:
         return True
-    return names_of(behind) == book.last_names(len(behind)) and all(
-        _is_as_written(item, book, author) for item in behind
-    )
+    return names_of(behind) == book.last_names(len(behind)) and author.are_mine(behind, book.session)
 
 
 def _judge_growth(
@@ -130,12 +124,12 @@ def _clean_growth(book: SessionBook, items: Sequence[Stored], rules: Rules, auth
     """Return the names if each item is a message as it was written, in an order that may be; else None."""
     if rules.contract.order is Order.NONE:
         return None
-    session, run, is_mine, writers = book.session, author.run, author.is_mine, book.writers
+    if not author.are_mine(items, book.session):
+        return None
+    writers = book.writers
     fresh: list[Place] = []
     largest = {number: writer.standing.largest for number, writer in enumerate(writers)}
     for item in items:
-        if type(item) is not Message or item.session != session or item.run != run or not is_mine(item):
-            return None
         number, seq = item.writer, item.seq
         # A smaller number is a duplicate, or out of order, or a late unknown one: all worth a closer look.
         if seq <= largest.get(number, seq):

@@ -81,8 +81,8 @@ MUTANTS = [
     Mutant("corrupted", IDENTITY, "if item != expected:", "if False:", (Kind.CORRUPTED,), ("corrupt",)),
     # -- the fast way must not wave through what the slow way would find --
     Mutant("the digest of the verified part", JUDGE, "if book.hashed and digest_of(items[: book.hashed]) != book.digest:", "if False:", (), ("corrupt",)),
-    Mutant("names behind the digest", JUDGE, "return names_of(behind) == book.last_names(len(behind)) and all(", "return all(", (), ("swap what only a glance has seen",)),
-    Mutant("the content of what is new", JUDGE, "item.session != session or item.run != run or not is_mine(item):", "item.session != session:", (), ("corrupt unseen",)),
+    Mutant("names behind the digest", JUDGE, "return names_of(behind) == book.last_names(len(behind)) and author", "return author", (), ("swap what only a glance has seen",)),
+    Mutant("the content of what is new", JUDGE, "if not author.are_mine(items, book.session):", "if any(type(item) is not Message or item.session != book.session for item in items):", (), ("corrupt unseen",)),
     Mutant("a smaller number than the last", JUDGE, "if seq <= largest.get(number, seq):", "if False:", (), ("duplicate unseen",)),
     Mutant("a refused one among the new", JUDGE, "if seq > writer.leased or (writer.failed and seq in writer.failed):", "if False:", (), ("refused and there",)),
     Mutant("what the fast way lacks", JUDGE, "if fresh is None or _lacks_any(book, read, fresh):", "if fresh is None:", (), ("lose unseen",)),

@@ -6,9 +6,11 @@ import subprocess
 import sys
 import unicodedata
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soak.model.message import Garbled
 from soak.model.text import LONG_CHARACTERS, MIXES, ROLES, Author
 
 AUTHOR = Author("r1", 7)
@@ -80,3 +82,20 @@ def test_a_chat_has_hard_text_identical_turns_and_now_and_then_32_kib() -> None:
 
 def test_a_megabyte_of_names_is_not_needed_to_write_any_message() -> None:
     assert AUTHOR.write("w1-1-chat", 0, 10**9).is_intact
+
+
+def test_many_messages_are_told_from_others_as_each_is() -> None:
+    author = AUTHOR
+    right = [author.write("w1-1-hard", writer, seq) for seq in range(1, 60) for writer in range(3)]
+    assert author.are_mine(right, "w1-1-hard")
+    assert author.are_mine([], "w1-1-hard")
+    other = author.write("w1-1-hard", 0, 60)
+    wrong = {
+        "content": "something else", "role": "tool", "checksum": other.checksum ^ 1, "seq": 61, "writer": 1,
+        "session": "w1-2-hard", "run": "r2",
+    }  # fmt: skip
+    for field, value in wrong.items():
+        changed = msgspec.structs.replace(other, **{field: value})
+        assert not author.are_mine([*right, changed], "w1-1-hard"), field
+        assert not author.is_mine(changed), field
+    assert not author.are_mine([*right, Garbled(b"?", "no message")], "w1-1-hard")
