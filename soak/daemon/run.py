@@ -92,9 +92,7 @@ class Daemon:
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faults = FaultLog(self._say)
-        self._testbed = LocalTestbed(
-            folder.path, redis_flavour=self._settings.servers.redis_flavour, on_event=self._on_server_event
-        )
+        self._testbed = LocalTestbed(folder.path, on_event=self._on_server_event)
         self._children = {child.name: child for child in self._make_children(options, register)}
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults

@@ -76,7 +76,7 @@ class EmbeddedServers:
         if version.kind == "redis":
             return LocalTestbed(
                 folder,
-                redis_flavour="redis" if version.name.startswith("redis") else "valkey",
+                redis_version=version.name,
                 redis_options=self._choice.redis_options,
             )
         return LocalTestbed(folder, postgres_version=version.number, postgres_options=self._choice.postgres_options)
