@@ -138,7 +138,7 @@ class LocalTestbed(OwnTestbed):
             version=self._redis_version if under_test else VALKEY,
             binary=self._redis_binary if under_test else None,
         )
-        return RedisServer(kind, pinned, vessel, fresh=fresh, options=options)
+        return RedisServer(kind, pinned, vessel, fresh=fresh)
 
     def _make_postgres(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         user = account.unprivileged()
@@ -161,7 +161,7 @@ class LocalTestbed(OwnTestbed):
                 account=user,
                 version=self._version,
             )
-            return PostgresServer(kind, pinned, vessel, fresh=fresh, options=options)
+            return PostgresServer(kind, pinned, vessel, fresh=fresh)
         primary = self._primary()
         copy = ReplicaProcess(
             kind,
@@ -175,7 +175,7 @@ class LocalTestbed(OwnTestbed):
             version=self._version,
             primary=primary.pinned,
         )
-        return PostgresReplica(kind, pinned, copy, fresh=fresh, options=options, primary=primary)
+        return PostgresReplica(kind, pinned, copy, fresh=fresh, primary=primary)
 
     async def _supply_power_to(self, server: Server) -> None:
         try:

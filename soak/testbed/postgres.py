@@ -16,7 +16,6 @@ from soak.testbed.server import Server
 from soak.testbed.vessel import StillLoadingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from soak.testbed.state import Pinned
@@ -112,10 +111,9 @@ class PostgresReplica(PostgresServer):
         vessel: Vessel,
         *,
         fresh: bool,
-        options: Mapping[str, str],
         primary: PostgresServer,
     ) -> None:
-        super().__init__(kind, pinned, vessel, fresh=fresh, options=options)
+        super().__init__(kind, pinned, vessel, fresh=fresh)
         self._primary = primary
 
     async def start(self) -> None:

@@ -45,11 +45,10 @@ class PostgresProcess(ProcessVessel):
         account: Account | None,
         version: int,
     ) -> None:
-        super().__init__(f"PostgreSQL {version} for {kind}", folder, pinned, on_spawn=on_spawn)
+        super().__init__(f"PostgreSQL {version} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
         self.home = home
         """The folder that `data` is in: `folder`, or a place elsewhere that the account can reach."""
         self._kind = kind
-        self._options = options
         self._programs = programs
         self._account = account
         self._version = version
@@ -66,7 +65,7 @@ class PostgresProcess(ProcessVessel):
         # No process works in this folder any more (strays were ended), so its pid, perhaps given to another
         # process since, must not keep the server from starting.
         (self.working_folder / "postmaster.pid").unlink(missing_ok=True)
-        self._write_owned(self.working_folder / "postgresql.conf", postgres_settings(self._options, self._place()))
+        self._write_owned(self.working_folder / "postgresql.conf", postgres_settings(self.options, self._place()))
 
     def spawn(self) -> subprocess.Popen[bytes]:
         return self._run(["postgres", "-D", self.working_folder], self.environment)

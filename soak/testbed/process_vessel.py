@@ -32,8 +32,11 @@ class ProcessVessel(abc.ABC):
     """Sent by the kernel when we are gone, however we went."""
     stop_signal = signal.SIGTERM
 
-    def __init__(self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None]) -> None:
+    def __init__(
+        self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None], options: Mapping[str, str]
+    ) -> None:
         self.title = title
+        self.options = options
         self.folder = folder
         self.pinned = pinned
         self.log_path = folder / "server.log"

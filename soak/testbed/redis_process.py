@@ -42,8 +42,7 @@ class RedisProcess(ProcessVessel):
         version: ServerVersion,
         binary: Path | None = None,
     ) -> None:
-        super().__init__(f"{version.title} for {kind}", folder, pinned, on_spawn=on_spawn)
-        self._options = options
+        super().__init__(f"{version.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
         self._version = version
         self._program = binaries.redis_program(version, binary)
         self._data = folder / "data"
@@ -64,7 +63,7 @@ class RedisProcess(ProcessVessel):
             unfinished.unlink(missing_ok=True)
         # In a file that only its owner may read: arguments, and so the password, show in the process list.
         settings = redis_settings(
-            self._options, password=self.pinned.password, bind=HOST, port=self.pinned.port, folder=str(self._data)
+            self.options, password=self.pinned.password, bind=HOST, port=self.pinned.port, folder=str(self._data)
         )
         write_whole(self._settings_path, settings.encode())
 

@@ -74,13 +74,11 @@ class Server(abc.ABC):
     exchange: ClassVar[type[RedisExchange | PostgresExchange]]
     """What a proxy must know of its protocol."""
 
-    def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool, options: Mapping[str, str]) -> None:
+    def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool) -> None:
         self.kind = kind
         self.title = vessel.title
         self.pinned = pinned
         self.vessel = vessel
-        self.options = options
-        """Settings of the server that replace ours."""
         self.state = ServerState.STOPPED
         self.restarts = 0
         self.configuration: Mapping[str, str] = {}
@@ -98,6 +96,15 @@ class Server(abc.ABC):
     def pid(self) -> int | None:
         """The server's first process, while it lives."""
         return self.vessel.pid
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Settings of the server that replace ours; a change holds from the next start on."""
+        return self.vessel.options
+
+    @options.setter
+    def options(self, options: Mapping[str, str]) -> None:
+        self.vessel.options = options
 
     @property
     def folder(self) -> Path:
@@ -179,9 +186,7 @@ class Server(abc.ABC):
         """Crash the server: all its processes end at one moment and it stays down until `start_again`."""
         async with self._planned:
             self._check("killed")
-            await self._unwatch()
-            await self.vessel.kill()
-            self.state = ServerState.STOPPED
+            await self._crash()
 
     async def cut_power(self) -> CutPower:
         """Crash the server and lose what it has not synced; it stays down until `start_again`."""
@@ -247,6 +252,11 @@ class Server(abc.ABC):
     def _check(self, what: str) -> None:
         if (why := self.vessel.refuses(what)) is not None:
             raise UsageError(f"{self.title} cannot be {what}: {why}")
+
+    async def _crash(self) -> None:
+        await self._unwatch()
+        await self.vessel.kill()
+        self.state = ServerState.STOPPED
 
     async def _unwatch(self) -> None:
         watcher, self._watcher = self._watcher, None

@@ -8,6 +8,7 @@ from soak.errors import ServerUnreachableError
 from soak.testbed.ports import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from soak.testbed.power_cut import CutPower, PowerSupply
@@ -35,6 +36,8 @@ class Vessel(Protocol):
     folder: Path
     """Where its log and settings are kept; a folder of its own on this machine."""
     log_path: Path
+    options: Mapping[str, str]
+    """Settings of the server that replace ours, from the next launch on."""
     power: PowerSupply | None
     """What knows what was synced, where a process runs for power cuts."""
 
