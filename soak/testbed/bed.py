@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from soak.errors import UsageError
 
@@ -32,11 +32,13 @@ class BedKind(enum.StrEnum):
 class Testbed(Protocol):
     """The servers of one soak."""
 
-    __test__: ClassVar[bool] = False  # not a test class, whatever its name
+    @property
+    def kind(self) -> BedKind:
+        """Where its servers live."""
 
-    kind: BedKind
-    no_power_cuts: str | None
-    """Why no server under test can lose its power here; None if those that can, can."""
+    @property
+    def no_power_cuts(self) -> str | None:
+        """Why no server under test can lose its power here; None if one can."""
 
     @property
     def servers(self) -> Mapping[str, Server]:
