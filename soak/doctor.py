@@ -71,7 +71,7 @@ def _servers(settings: SoakSettings) -> Iterator[Finding]:
     yield _server(
         "valkey", binaries.valkey_server, needed=redis is None or ledger is None, use="Redis stores and the ledger"
     )
-    yield _server("redis 6.2", binaries.redis_server, needed=False, use="--redis-flavour redis")
+    yield _server("redis 6.2", binaries.redis_server, needed=False, use="--redis 6.2")
     for version, needed in ((16, False), (18, postgres is None)):
         yield _server(
             f"postgres {version}",

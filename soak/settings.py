@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from soak.duration import parse_seconds
+from soak.testbed import versions
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
@@ -46,6 +47,18 @@ def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
 
 RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
 PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
+
+
+def _redis_version(text: str | float) -> str:
+    return versions.redis_version(str(text)).name
+
+
+def _postgres_version(text: str | float) -> str:
+    return versions.postgres_version(str(text)).name
+
+
+RedisVersion = Annotated[str, BeforeValidator(_redis_version)]
+PostgresVersion = Annotated[str, BeforeValidator(_postgres_version)]
 
 
 class Section(BaseModel):
@@ -93,16 +106,39 @@ class StoreSettings(Section):
 
 
 class ServerSettings(Section):
-    """Addresses of servers that already run; those not given are started here from their wheels."""
+    """Addresses of servers that already run, and versions of those that are not given and so are started."""
 
     redis: RedisAddress | None = Field(default=None, description="redis://[:password@]host:port/db under test.")
     postgres: PostgresAddress | None = Field(
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
-    redis_flavour: Literal["valkey", "redis"] = Field(
-        default="valkey", description="Embedded server: Valkey 9 or Redis 6.2."
+    redis_version: RedisVersion = Field(
+        default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"
     )
+    postgres_version: PostgresVersion = Field(
+        default=versions.POSTGRES.name, description="PostgreSQL to start: 16, 18 …"
+    )
+
+
+class TestbedSettings(Section):
+    """Where servers that are not given are started, and what may happen to those that are given."""
+
+    kind: Literal["local", "docker"] = Field(default="local", description="Processes from packages, or containers.")
+    redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
+    redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
+    postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
+    memory: str = Field(
+        default="1g", pattern=r"^[1-9][0-9]*[kmg]$", description="Memory of each container, such as 512m."
+    )
+    cpus: float = Field(default=1.0, gt=0, le=1024, description="Processors of each container.")
+    proxied: bool = Field(default=False, description="Put a proxy before each started server, for network faults.")
+    power_cuts: bool = Field(default=False, description="Let started servers run so that their power can be cut.")
+    allow_faults: list[str] = Field(default=[], description="Faults that may happen to servers that were given.")
+    restart_command: str | None = Field(
+        default=None, description="Restarts a given server; {server} stands for its kind. Run without a shell."
+    )
+    restart_timeout: PositiveSeconds = Field(default=300.0, description="How long that command may take.")
 
 
 class LedgerSettings(Section):
@@ -194,6 +230,7 @@ class SoakSettings(Section):
     load: LoadSettings = LoadSettings()
     stores: StoreSettings = StoreSettings()
     servers: ServerSettings = ServerSettings()
+    testbed: TestbedSettings = TestbedSettings()
     ledger: LedgerSettings = LedgerSettings()
     verifier: VerifierSettings = VerifierSettings()
     http: HttpSettings = HttpSettings()

@@ -87,7 +87,7 @@ def testbed() -> Iterator[TestbedThread]:
 @pytest.fixture(scope="session")
 def testbed62() -> Iterator[TestbedThread]:
     """The same with Redis 6.2 and PostgreSQL 16."""
-    yield from _testbed(redis_flavour="redis", postgres_version=16)
+    yield from _testbed(redis_version="redis", postgres_version=16)
 
 
 @pytest.fixture(scope="session")

@@ -20,10 +20,16 @@ class Flag(NamedTuple):
     repeated: bool = False
     constant: str | None = None
     """What the flag says by itself; it takes no value then."""
+    version_key: str | None = None
+    """The setting it stands for where a version is given in place of an address."""
 
     @property
     def destination(self) -> str:
         return "setting:" + self.key
+
+    def key_for(self, value: object) -> str:
+        """Return the setting that this value is for: addresses have colons, versions and names of programs none."""
+        return self.version_key if self.version_key is not None and ":" not in str(value) else self.key
 
 
 STORE = Flag(
@@ -33,8 +39,20 @@ DATA_DIR = Flag("--data-dir", "data_dir", "FOLDER", "where servers, evidence and
 LOG_LEVEL = Flag("--log-level", "log.level", "LEVEL", "debug, info, warning or error")
 LOG_FORMAT = Flag("--log-format", "log.format", "FORMAT", "auto, console or json")
 SERVERS = (
-    Flag("--redis", "servers.redis", "URL", "a Redis that already runs; give passwords by SOAK_SERVERS__REDIS"),
-    Flag("--postgres", "servers.postgres", "URL", "a PostgreSQL that already runs; likewise SOAK_SERVERS__POSTGRES"),
+    Flag(
+        "--redis",
+        "servers.redis",
+        "URL|VERSION",
+        "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), or the version to start: 6.2, 7.0, valkey-9",
+        version_key="servers.redis_version",
+    ),
+    Flag(
+        "--postgres",
+        "servers.postgres",
+        "URL|VERSION",
+        "a PostgreSQL that already runs (likewise SOAK_SERVERS__POSTGRES), or the version to start: 16, 18",
+        version_key="servers.postgres_version",
+    ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
     Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),
 )
@@ -63,7 +81,7 @@ SOAKING = (
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
-    Flag("--redis-flavour", "servers.redis_flavour", "NAME", "embedded server: valkey or redis"),
+    Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
     *SERVERS,
     ALLOW_WEAKER,
@@ -117,11 +135,15 @@ def read_configuration(
 ) -> Configuration:
     """Read the settings as this command line, the environment and soak.toml give them."""
     given = vars(arguments)
-    flags: dict[str, object] = {flag.key: given[flag.destination] for flag in EVERY_FLAG if flag.destination in given}
+    flags: dict[str, object] = {
+        flag.key_for(given[flag.destination]): given[flag.destination]
+        for flag in EVERY_FLAG
+        if flag.destination in given
+    }
     return read(
         {**flags, **(overrides or {})},
         assignments=arguments.assignments,
         config=arguments.config,
         command_defaults=command_defaults,
-        places={flag.key: flag.name for flag in EVERY_FLAG},
+        places={key: flag.name for flag in EVERY_FLAG for key in (flag.key, flag.version_key) if key is not None},
     )

@@ -27,6 +27,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     embedded: list[str]
     given: dict[str, str]
     """Servers that were given, without user and password."""
+    testbed: str = "local"
+    """Where the others were started."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def remember(folder: DataFolder, beginning: Beginning) -> None:
         boot=heartbeat.boot_identity(),
         embedded=sorted(beginning.plan.embedded),
         given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
+        testbed=beginning.plan.testbed,
     )
     write_whole(folder.state_file, msgspec.json.encode(state))
 
@@ -117,6 +120,8 @@ def _resume(configuration: Configuration, folder: DataFolder, unfinished: tuple[
     servers = {kind: without_secrets(address) for kind, address in sorted(plan.given.items())}
     if servers != state.given or sorted(plan.embedded) != state.embedded:
         raise _changed(folder, header.run, "servers", state.given or "embedded ones", servers or "embedded ones")
+    if plan.testbed != state.testbed:
+        raise _changed(folder, header.run, "testbed.kind", state.testbed, plan.testbed)
     alive = heartbeat.read(folder.heartbeat_file)
     if alive is not None and alive.run != header.run:
         alive = None

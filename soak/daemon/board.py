@@ -13,7 +13,7 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.plan import without_secrets
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
-from soak.testbed.local import LocalTestbed
+from soak.testbed.bed import Testbed
 
 STATUS_AGE_SECONDS_MAX = 0.5
 
@@ -26,7 +26,7 @@ class StatusBoard:
         beginning: Beginning,
         folder: DataFolder,
         duration_seconds: float | None,
-        testbed: LocalTestbed,
+        testbed: Testbed,
         children: Mapping[str, Child],
         faults: FaultLog,
     ) -> None:

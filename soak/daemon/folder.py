@@ -7,7 +7,7 @@ from pathlib import Path
 
 from soak import join
 from soak.errors import UsageError
-from soak.testbed.local import FOLDER_NAME as SERVERS_NAME
+from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
 from soak.verifier.result import Result
 from soak.verifier.result import read as read_result
 

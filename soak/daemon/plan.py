@@ -24,7 +24,14 @@ class Plan:
     given: dict[str, str]
     """Addresses of servers that already run, by kind; the ledger may be among them."""
     embedded: tuple[str, ...]
-    """Kinds that are started here."""
+    """Kinds that are started by us."""
+    testbed: str = "local"
+    """Where they are started, the ledger apart, which always is here."""
+
+    @property
+    def kinds(self) -> list[str]:
+        """All servers of the run, wherever they come from."""
+        return [*self.embedded, *self.given]
 
     @property
     def names(self) -> list[str]:
@@ -41,7 +48,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> Plan:
     embedded = tuple(kind for kind in (LEDGER, *needs) if kind not in given)
     _check_replica(given, needs)
     _check_ledger_is_apart(given)
-    return Plan(specs=specs, given=given, embedded=embedded)
+    return Plan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind)
 
 
 def addresses(settings: SoakSettings) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 from soak import join, log
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
+from soak.daemon.bed import make_testbed
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
 from soak.daemon.child_commands import child_environment, load_command, verifier_command
@@ -32,7 +33,6 @@ from soak.masking import mask
 from soak.report.outcome import Outcome, conclude
 from soak.stores import registry
 from soak.tasks import end_tasks
-from soak.testbed.local import LocalTestbed
 from soak.testbed.lock import DataFolderLock
 from soak.testbed.server import ServerEvent
 from soak.verifier.result import Result
@@ -92,9 +92,7 @@ class Daemon:
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faults = FaultLog(self._say)
-        self._testbed = LocalTestbed(
-            folder.path, redis_flavour=self._settings.servers.redis_flavour, on_event=self._on_server_event
-        )
+        self._testbed = make_testbed(self._settings, beginning.plan, folder.path, on_event=self._on_server_event)
         self._children = {child.name: child for child in self._make_children(options, register)}
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
@@ -117,7 +115,7 @@ class Daemon:
                 outcome = self._left()
         finally:
             await self._close()
-        self._settle(outcome)
+        await self._settle(outcome)
         return outcome
 
     async def _start(self) -> None:
@@ -131,7 +129,7 @@ class Daemon:
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
-            servers |= await self._testbed.start(beginning.plan.embedded)
+        servers |= await self._testbed.start(beginning.plan.kinds)
         ledger_url = servers.pop(LEDGER)
         context = store_context(self._settings, beginning, servers)
         begun = beginning.resumed.header if beginning.resumed else None
@@ -244,14 +242,21 @@ class Daemon:
         self._view.close()
         if self._info is None and self._beginning.resumed is None:
             # It never began: servers that were started for it hold nothing.
-            self._folder.remove_servers()
+            await self._remove_servers()
 
-    def _settle(self, outcome: Outcome) -> None:
+    async def _settle(self, outcome: Outcome) -> None:
         _log.info("over", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
         if outcome.finished:
             self._folder.forget_run()
             if outcome.verdict == "pass":
-                self._folder.remove_servers()
+                await self._remove_servers()
+
+    async def _remove_servers(self) -> None:
+        try:
+            await self._testbed.discard()
+        except (OSError, SoakError) as error:
+            _log.warning("the data of servers is not removed", error=error)
+        self._folder.remove_servers()
 
     # What it is made of -------------------------------------------------------------------------------------
 

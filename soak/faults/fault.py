@@ -32,7 +32,7 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in bed.servers:
             return f"no {target} server was started here"
-        return None
+        return bed.refuses(self.name, target)
 
     @abc.abstractmethod
     async def inject(self, bed: LocalTestbed, target: str) -> None:

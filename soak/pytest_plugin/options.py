@@ -28,6 +28,8 @@ class Choice(NamedTuple):
     mode: str
     addresses: Mapping[str, str]
     versions: tuple[Version, ...]
+    is_every_version: bool
+    """None was named: those that are not installed here are left out."""
     images: Mapping[str, str]
     """Docker image by the name of the version, where another than the official one is wanted."""
     redis_options: Mapping[str, str]
@@ -41,10 +43,15 @@ class Choice(NamedTuple):
         chosen = [
             version
             for version in self.versions
-            if version.kind not in given and (meant_for is None or version.name in meant_for)
+            if version.kind not in given and (meant_for is None or version.name in meant_for) and self._has(version)
         ]
         chosen += [versions.GIVEN[kind] for kind in sorted(given)]
         return versions.sets_for(needs, tuple(chosen))
+
+    def _has(self, version: Version) -> bool:
+        if version.is_packaged or not self.is_every_version or self.mode != "embedded":
+            return True
+        return os.environ.get("SOAK_REQUIRE_ALL") == "1" or versions.is_installed(version)
 
 
 def declare(parser: pytest.Parser) -> None:
@@ -111,6 +118,7 @@ def read(config: pytest.Config) -> Choice:
         mode=mode,
         addresses=_addresses(config, mode),
         versions=chosen,
+        is_every_version=wanted == versions.ALL,
         images=_pairs(
             "soak_docker_images",
             [*config.getini("soak_docker_images"), *(config.getoption("soak_docker_image") or [])],

@@ -7,27 +7,27 @@ from typing import NamedTuple
 
 
 class Version(NamedTuple):
-    """One version of one kind of server, and where it comes from."""
+    """One version of one kind of server."""
 
     name: str
     kind: str
     """`redis` or `postgres`; a replica is of its primary's version."""
-    number: int
-    image: str
-    """The official image, for servers in Docker."""
+    is_packaged: bool = True
+    """Else it is there where it is installed, as Debian's redis-server is, or in Docker."""
 
 
 EMBEDDED = (
-    Version("valkey-9", "redis", 9, "valkey/valkey:9"),
-    Version("redis-6.2", "redis", 6, "redis:6.2"),
-    Version("postgres-18", "postgres", 18, "postgres:18"),
-    Version("postgres-16", "postgres", 16, "postgres:16"),
+    Version("valkey-9", "redis"),
+    Version("redis-7.0", "redis", is_packaged=False),
+    Version("redis-6.2", "redis"),
+    Version("postgres-18", "postgres"),
+    Version("postgres-16", "postgres"),
 )
 """Newest first of each kind: what plain fixtures use."""
 
 GIVEN = {
-    "redis": Version("given-redis", "redis", 0, ""),
-    "postgres": Version("given-postgres", "postgres", 0, ""),
+    "redis": Version("given-redis", "redis"),
+    "postgres": Version("given-postgres", "postgres"),
 }
 """A server whose address was given is of the version it is."""
 
@@ -50,6 +50,20 @@ def choose(wanted: str) -> tuple[Version, ...]:
             f"no such version of a server: {', '.join(unknown) or 'none given'}; there are {', '.join(known)}"
         )
     return tuple(known[name] for name in names)
+
+
+def is_installed(version: Version) -> bool:
+    """Tell whether a version that no package brings can be had on this machine."""
+    # Imported only here: a pytest that uses nothing of soak must not pay for it.
+    from soak.errors import ServerUnreachableError  # noqa: PLC0415
+    from soak.testbed import binaries  # noqa: PLC0415
+    from soak.testbed.versions import redis_version  # noqa: PLC0415
+
+    try:
+        binaries.redis_program(redis_version(version.name))
+    except ServerUnreachableError:
+        return False
+    return True
 
 
 def sets_for(needs: tuple[str, ...], chosen: tuple[Version, ...]) -> list[tuple[Version, ...]]:

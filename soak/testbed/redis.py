@@ -1,28 +1,23 @@
-"""Valkey or Redis 6.2 as a local process: the memory under test, and in a folder of its own the ledger."""
+"""A Redis or Valkey server, wherever it runs: what it is asked and told over its own protocol."""
 
 from __future__ import annotations
 
-import signal
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
-from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed import binaries, process
+from soak.errors import ServerUnreachableError
+from soak.testbed.exchange import RedisExchange
 from soak.testbed.ports import HOST
-from soak.testbed.server import Server, StillLoadingError
-from soak.testbed.state import Pinned, write_whole
+from soak.testbed.server import Server
+from soak.testbed.vessel import StillLoadingError
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-Flavour = Literal["valkey", "redis"]
+    from collections.abc import AsyncIterator, Mapping
 
 CONFIGURATION_READ = ("save", "appendonly", "appendfsync", "maxmemory-policy", "maxmemory", "dir")
 TELEMETRY_READ = (
@@ -36,73 +31,24 @@ TELEMETRY_READ = (
     "run_id",
 )
 _ANSWER_SECONDS_MAX = 2.0
-_DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
-OURS = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
-"""Settings that no option may replace."""
-_TITLES = {"valkey": "Valkey", "redis": "Redis 6.2"}
 
 
 class RedisServer(Server):
-    """A Redis-compatible server with its append-only file on, synced every second, that never evicts."""
+    """A Redis-compatible server."""
 
-    # Politely even when our own process is killed: a write that waits for a slow fsync stays in the server's
-    # memory for up to two seconds, and killing it then would lose what was acknowledged.
-    death_signal = signal.SIGTERM
-    stop_signal = signal.SIGTERM
+    exchange = RedisExchange
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        fresh: bool,
-        on_spawn: Callable[[], None],
-        options: Mapping[str, str],
-        flavour: Flavour = "valkey",
-    ) -> None:
-        super().__init__(kind, folder, pinned, fresh=fresh, on_spawn=on_spawn, options=options)
-        self.flavour = flavour
-        self.title = f"{_TITLES[flavour]} for {kind}"
-        self._program = binaries.valkey_server() if flavour == "valkey" else binaries.redis_server()
-        self._data = folder / "data"
-
-    @property
-    def url(self) -> str:
-        return f"redis://:{self.pinned.password}@{HOST}:{self.public_port}/0"
-
-    @property
-    def working_folder(self) -> Path:
-        return self._data
-
-    async def prepare(self) -> None:
-        self._data.mkdir(mode=0o700, exist_ok=True)
-        if self.flavour == "redis" and (self._data / "appendonlydir").exists():
-            # It would start empty, without an error.
-            raise UsageError(
-                f"{self._data} holds data of Valkey, which Redis 6.2 cannot read; "
-                "choose another data folder or the flavour valkey"
-            )
-        for unfinished in (*self._data.glob("temp-*.aof"), *self._data.glob("temp-*.rdb")):
-            unfinished.unlink(missing_ok=True)
-        write_whole(self._settings_path, self._settings().encode())
-
-    def spawn(self) -> subprocess.Popen[bytes]:
-        return process.spawn(
-            [self._program, self._settings_path],
-            log=self.log_path,
-            cwd=self._data,
-            home=self.folder,
-            death_signal=self.death_signal,
-            environment=self.environment,
-        )
+    def address(self, port: int) -> str:
+        return f"redis://:{self.pinned.password}@{HOST}:{port}/0"
 
     async def answers(self) -> bool:
         try:
             async with self._client() as client:
                 await client.ping()
+                if self.vessel.pid_inside is None:
+                    return True
                 # Ours, not a stranger's that took the port before us.
-                return int((await client.info("server"))["process_id"]) == self.pid
+                return int((await client.info("server"))["process_id"]) == self.vessel.pid_inside
         except BusyLoadingError as error:
             raise StillLoadingError from error
         except (RedisError, OSError, TimeoutError):
@@ -148,43 +94,11 @@ class RedisServer(Server):
                 f"see its log {self.log_path}"
             ) from error
 
-    @property
-    def _settings_path(self) -> Path:
-        return self.folder / "server.conf"
-
-    def _settings(self) -> str:
-        # In a file that only its owner may read: arguments, and so the password, show in the process list.
-        lines = [f"{name} {value}" for name, value in {**_DEFAULTS, **self.options}.items() if name != "save"]
-        lines += [
-            f"bind {HOST}",
-            f"port {self.port}",
-            f"requirepass {self.pinned.password}",
-            f"dir {_quoted(str(self._data))}",
-            "daemonize no",
-            'logfile ""',
-        ]
-        return "\n".join([*lines, *_save_lines(self.options.get("save", ""))]) + "\n"
-
     def _client(self) -> Redis:
-        return Redis(
-            host=HOST,
-            port=self.port,
-            password=self.pinned.password,
+        return Redis.from_url(
+            self.address(self.port),
             decode_responses=True,
             socket_timeout=_ANSWER_SECONDS_MAX,
             socket_connect_timeout=_ANSWER_SECONDS_MAX,
             retry=Retry(NoBackoff(), 0),
         )
-
-
-def _save_lines(points: str) -> list[str]:
-    """Return one line per save point: Redis 6.2 takes no more than one in a line."""
-    words = points.split()
-    return [f"save {seconds} {changes}" for seconds, changes in zip(words[::2], words[1::2], strict=True)] or [
-        'save ""'
-    ]
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

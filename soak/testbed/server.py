@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import abc
 import asyncio
-import contextlib
 import enum
 import inspect
 import logging
-import os
-import shutil
-import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.tasks import end_tasks
-from soak.testbed import process
-from soak.testbed.ports import HOST, free_port, is_free
+from soak.testbed.ports import free_port
+from soak.testbed.vessel import PortTakenError, StillLoadingError
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
 
+    from soak.testbed.exchange import PostgresExchange, RedisExchange
     from soak.testbed.power_cut import CutPower, PowerSupply
     from soak.testbed.proxy import Proxy
     from soak.testbed.state import Pinned
+    from soak.testbed.vessel import Vessel
 
 READY_SECONDS_MAX = 30.0
 """For a first answer; a server that says it is still loading is given `LOADING_SECONDS_MAX`."""
@@ -39,9 +36,9 @@ RESTARTS_IN_VAIN_MAX = 10
 LASTING_SECONDS = 2.0
 BACKOFF_SECONDS_FIRST = 0.05
 BACKOFF_SECONDS_MAX = 5.0
-LOG_BYTES_MAX = 8 * 2**20
 FRESH_PORTS_MAX = 5
 _LOG = logging.getLogger(__name__)
+_ABORT_SECONDS_MAX = 1.0
 _POLL_SECONDS = 0.05
 _READY_POLL_SECONDS = 0.02
 
@@ -71,61 +68,62 @@ class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
 EventListener = Callable[[ServerEvent], Awaitable[None] | None]
 
 
-class PortTakenError(ServerUnreachableError):
-    """Somebody else listens on the port."""
-
-
-class StillLoadingError(Exception):
-    """The server is there and reads its data back."""
-
-
 class Server(abc.ABC):
-    """A server process of one kind with its folder, address and log."""
+    """A server of one kind with its address, whatever it lives in: what faults, daemon and tests deal with."""
 
-    title: str
-    death_signal = signal.SIGTERM
-    stop_signal = signal.SIGTERM
+    exchange: ClassVar[type[RedisExchange | PostgresExchange]]
+    """What a proxy must know of its protocol."""
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        fresh: bool,
-        on_spawn: Callable[[], None],
-        options: Mapping[str, str],
-    ) -> None:
+    def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool) -> None:
         self.kind = kind
-        self.options = options
-        """Settings of the server that replace ours."""
-        self.folder = folder
+        self.title = vessel.title
         self.pinned = pinned
+        self.vessel = vessel
         self.state = ServerState.STOPPED
         self.restarts = 0
         self.configuration: Mapping[str, str] = {}
         """The effective configuration, read back from the server after each start."""
-        self.log_path = folder / "server.log"
+        self.proxy: Proxy | None = None
+        """What clients connect to instead, where network faults are wanted."""
         self._fresh = fresh
-        self._on_spawn = on_spawn
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
         self._watcher: asyncio.Task[None] | None = None
         self._on_event: EventListener | None = None
         self._mourned = False
         """A death was told that nobody asked for, and no restart yet."""
         self._planned = asyncio.Lock()
-        self.proxy: Proxy | None = None
-        """What clients connect to instead, where network faults are wanted."""
-        self.power: PowerSupply | None = None
-        """What knows what was synced, where power cuts are wanted."""
-        self.environment: Mapping[str, str] = {}
-        """What the server's process finds in its environment besides the usual."""
 
     @property
     def pid(self) -> int | None:
         """The server's first process, while it lives."""
-        return self._process.pid if self._process is not None and self._process.poll() is None else None
+        return self.vessel.pid
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Settings of the server that replace ours; a change holds from the next start on."""
+        return self.vessel.options
+
+    @options.setter
+    def options(self, options: Mapping[str, str]) -> None:
+        self.vessel.options = options
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its log and settings."""
+        return self.vessel.folder
+
+    @property
+    def working_folder(self) -> Path:
+        """The folder of its data; raises `UsageError` where that is not a folder of this machine."""
+        return self.vessel.working_folder
+
+    @property
+    def log_path(self) -> Path:
+        return self.vessel.log_path
+
+    @property
+    def power(self) -> PowerSupply | None:
+        """What knows what was synced, where a process runs for power cuts."""
+        return self.vessel.power
 
     @property
     def port(self) -> int:
@@ -138,22 +136,13 @@ class Server(abc.ABC):
         return self.port if self.proxy is None else self.proxy.port
 
     @property
-    @abc.abstractmethod
     def url(self) -> str:
         """The address for clients, with the password in it."""
-
-    @property
-    @abc.abstractmethod
-    def working_folder(self) -> Path:
-        """The folder that every process of this server has as its working folder."""
+        return self.address(self.public_port)
 
     @abc.abstractmethod
-    async def prepare(self) -> None:
-        """Make the data folder ready for a start: create it if needed, remove what a crash left."""
-
-    @abc.abstractmethod
-    def spawn(self) -> subprocess.Popen[bytes]:
-        """Start the process."""
+    def address(self, port: int) -> str:
+        """Return the address under which it is reached at this port."""
 
     @abc.abstractmethod
     async def answers(self) -> bool:
@@ -170,7 +159,6 @@ class Server(abc.ABC):
     async def start(self) -> None:
         """Bring the server up and return when it answers."""
         self.state = ServerState.STARTING
-        self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(FRESH_PORTS_MAX):
             try:
                 await self._launch()
@@ -197,23 +185,26 @@ class Server(abc.ABC):
     async def kill(self) -> None:
         """Crash the server: all its processes end at one moment and it stays down until `start_again`."""
         async with self._planned:
+            self._check("killed")
             await self._crash()
 
     async def cut_power(self) -> CutPower:
         """Crash the server and lose what it has not synced; it stays down until `start_again`."""
         async with self._planned:
-            if self.power is None:
-                raise UsageError(f"{self.title} runs without a power supply of its own; start it with power cuts")
-            await self._crash()
-            return await asyncio.to_thread(self.power.cut)
+            if self.vessel.no_power_cut is not None:
+                raise UsageError(f"the power of {self.title} cannot be cut: {self.vessel.no_power_cut}")
+            await self._unwatch()
+            try:
+                return await self.vessel.cut_power()
+            finally:
+                self.state = ServerState.STOPPED
 
     async def stop_cleanly(self) -> None:
         """End the server as an operator does; it stays down until `start_again`."""
         async with self._planned:
+            self._check("stopped")
             await self._unwatch()
-            if self._process is not None:
-                await process.end(self._process, self.stop_signal, STOP_SECONDS_MAX)
-                await process.end_strays([], [self.working_folder])
+            await self.vessel.end(STOP_SECONDS_MAX)
             self.state = ServerState.STOPPED
 
     async def start_again(self) -> None:
@@ -238,34 +229,33 @@ class Server(abc.ABC):
     async def pause(self) -> None:
         """Stop all processes in their tracks: connections stay open and nobody answers."""
         async with self._planned:
-            if self._process is not None and self.pid is not None:
-                await process.freeze(self._process)
+            self._check("paused")
+            if self.pid is not None:
+                await self.vessel.freeze()
                 self.state = ServerState.PAUSED
 
     async def resume(self) -> None:
         """Let a paused server go on; nothing if it was not paused."""
         async with self._planned:
-            if self._process is not None and self.state is ServerState.PAUSED:
-                process.thaw(self._process)
+            if self.state is ServerState.PAUSED:
+                await self.vessel.thaw()
                 self.state = ServerState.RUNNING
 
     async def wipe(self) -> None:
         """Remove all data, as a volume that is not there after a restart; the server must have been ended."""
         async with self._planned:
+            self._check("wiped")
             if self.pid is not None:
                 raise UsageError(f"{self.title} runs: its data can be wiped only while it is stopped")
-            if self.working_folder.exists():
-                # In one step, so that nobody ever starts on a part of it.
-                doomed = self.working_folder.with_name("data.wiped")
-                await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
-                self.working_folder.rename(doomed)
-                await asyncio.to_thread(shutil.rmtree, doomed)
+            await self.vessel.wipe()
+
+    def _check(self, what: str) -> None:
+        if (why := self.vessel.refuses(what)) is not None:
+            raise UsageError(f"{self.title} cannot be {what}: {why}")
 
     async def _crash(self) -> None:
         await self._unwatch()
-        if self._process is not None:
-            await process.kill(self._process)
-            await process.end_strays([], [self.working_folder])
+        await self.vessel.kill()
         self.state = ServerState.STOPPED
 
     async def _unwatch(self) -> None:
@@ -274,53 +264,38 @@ class Server(abc.ABC):
             await end_tasks([watcher])
 
     async def _launch(self) -> None:
-        await process.end_strays([], [self.working_folder])
-        await self.prepare()
-        if not is_free(self.port):
-            raise self._port_taken()
-        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        if self.power is not None:
-            self.environment = await asyncio.to_thread(self.power.turn_on)
-        self._process = self.spawn()
-        self._on_spawn()
+        await self.vessel.launch()
         try:
-            await self._until_ready(self._process)
-            self._check_power()
+            await self._until_ready()
             self.configuration = await self.read_configuration()
         except BaseException:
-            await process.end(self._process, self.stop_signal, 1.0)
+            await self.vessel.end(_ABORT_SECONDS_MAX)
             raise
         self.state = ServerState.RUNNING
 
-    async def _until_ready(self, running: subprocess.Popen[bytes]) -> None:
+    async def _until_ready(self) -> None:
         started = time.monotonic()
         limit = READY_SECONDS_MAX
         while time.monotonic() - started < limit:
-            if running.poll() is not None:
-                raise self._failure(f"{self.title} ended while starting ({_how(running.returncode)})")
+            if (how := await self.vessel.how_it_ended()) is not None:
+                raise await self.failure(f"{self.title} ended while starting ({how})")
             try:
                 if await self.answers():
-                    return
+                    break
             except StillLoadingError:
                 limit = LOADING_SECONDS_MAX
             await asyncio.sleep(_READY_POLL_SECONDS)
-        raise self._failure(f"{self.title} on port {self.port} did not answer within {limit:.0f} s")
+        else:
+            raise await self.failure(f"{self.title} on port {self.port} did not answer within {limit:.0f} s")
+        if (wrong := self.vessel.what_is_wrong()) is not None:
+            raise await self.failure(f"{self.title} {wrong}")
 
-    def _check_power(self) -> None:
-        if self.power is not None and not self.power.is_on:
-            raise self._failure(f"{self.title} runs without its power supply, for the shim was not loaded")
-
-    def _failure(self, what: str) -> ServerUnreachableError:
-        if "Address already in use" in process.last_words(self.log_path, self._log_start, lines_max=20):
-            return self._port_taken()
-        words = process.last_words(self.log_path, self._log_start)
+    async def failure(self, what: str) -> ServerUnreachableError:
+        """Return the error that says what happened, with what the server said last."""
+        if "Address already in use" in await self.vessel.last_words(lines_max=20):
+            return PortTakenError(self.title, self.port)
+        words = await self.vessel.last_words()
         return ServerUnreachableError(f"{what}: {words or 'it logged nothing'} (log: {self.log_path})")
-
-    def _port_taken(self) -> PortTakenError:
-        return PortTakenError(
-            f"{self.title} cannot listen on {HOST}:{self.port}: the port is taken by another process; "
-            "end that or choose another data folder"
-        )
 
     async def _keep_alive(self, on_event: EventListener) -> None:
         in_vain = 0
@@ -348,23 +323,9 @@ class Server(abc.ABC):
             await self._tell(on_event, "restarted", f"pid {self.pid} on port {self.port}, attempt {in_vain}")
 
     async def _until_death(self) -> str:
-        running = self._process
-        if running is None:
-            return "it was not started"
-        while running.poll() is None:
-            self._bound_log()
+        while (how := await self.vessel.how_it_ended()) is None:  # noqa: ASYNC110  nobody tells, so it is asked
             await asyncio.sleep(_POLL_SECONDS)
-        words = process.last_words(self.log_path, self._log_start, lines_max=1)
-        return f"pid {running.pid} {_how(running.returncode)}; last logged: {words or 'nothing'}"
-
-    def _bound_log(self) -> None:
-        # Watching goes on where the log was removed or the disk is full.
-        with contextlib.suppress(OSError):
-            if self.log_path.stat().st_size > LOG_BYTES_MAX:
-                shutil.copyfile(self.log_path, self.log_path.with_suffix(".log.1"))
-                # The server appends, so it goes on writing at the new end.
-                os.truncate(self.log_path, 0)
-                self._log_start = 0
+        return f"{how}; last logged: {await self.vessel.last_words(lines_max=1) or 'nothing'}"
 
     async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
         self._mourned = what != "restarted"
@@ -375,9 +336,3 @@ class Server(abc.ABC):
                 await answer
         except Exception:  # noqa: BLE001  a listener's fault must not end the supervision
             _LOG.exception("the listener failed on %s of %s", what, self.kind)
-
-
-def _how(returncode: int) -> str:
-    if returncode < 0:
-        return f"ended by {signal.Signals(-returncode).name}"
-    return f"exit status {returncode}"

@@ -28,6 +28,8 @@ class TestbedState(msgspec.Struct):
     __test__ = False  # not a test class, whatever its name
 
     servers: dict[str, Pinned] = {}
+    identity: str | None = None
+    """In the names of its containers and volumes, where there are any."""
     away: str | None = None
     """A folder elsewhere that holds what an unprivileged user cannot reach inside the data folder."""
 

@@ -5,26 +5,34 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
-from soak.testbed import binaries
+from soak.testbed import binaries, versions
 
 SHELL = Path("/bin/sh")
+TOOLS = ("chmod", "chown", "mkdir", "mv", "rm", "setpriv")
 POSTGRES_UID = 999
-PGDATA = "/var/lib/postgresql/data"
+POSTGRES_PROGRAMS = ("postgres", "initdb", "pg_basebackup", "pg_isready")
 
-# What the official image does, as far as it matters here.
-ENTRYPOINT = f"""#!/bin/sh
+# What the official image does, as far as it matters here: it begins as root, and goes on as another user.
+ENTRYPOINT = """#!/bin/sh
 set -e
-if [ ! -e {PGDATA}/PG_VERSION ]; then
-  printf '%s\\n' "$POSTGRES_PASSWORD" > /tmp/password
-  initdb -D {PGDATA} -U "$POSTGRES_USER" --pwfile=/tmp/password --auth=scram-sha-256 --encoding=UTF8 --no-locale
-  printf 'host all all all scram-sha-256\\n' >> {PGDATA}/pg_hba.conf
+if [ "$(id -u)" = 0 ]; then
+  mkdir -p "$PGDATA"
+  chmod 700 "$PGDATA"
+  chown -R postgres "$PGDATA"
+  exec setpriv --reuid=postgres --regid=postgres --clear-groups -- "$0" "$@"
 fi
-exec "$@" -D {PGDATA} -c listen_addresses='*' -c unix_socket_directories=/tmp
+if [ ! -e "$PGDATA/PG_VERSION" ]; then
+  printf '%s\\n' "$POSTGRES_PASSWORD" > /tmp/password
+  initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password $POSTGRES_INITDB_ARGS
+  rm /tmp/password
+fi
+exec "$@"
 """
 
 
@@ -33,7 +41,7 @@ def build(client: Any, version: str) -> str:
     if version.startswith("postgres"):
         archive, changes = _postgres(int(version.partition("-")[2]))
     else:
-        program = binaries.valkey_server() if version.startswith("valkey") else binaries.redis_server()
+        program = binaries.redis_program(versions.redis_version(version))
         archive, changes = _redis(program)
     # Of this process only: another may make and remove its own at the same time.
     name = f"soak-test-{version}-{os.getpid()}"
@@ -45,8 +53,12 @@ def _redis(program: Path) -> tuple[bytes, list[str]]:
     image = _Image()
     image.add(program, f"usr/local/bin/{program.name}")
     image.add_libraries(program)
+    # Health checks ask with the client that is named like the server; one speaks to all of them.
+    client = binaries.redis_server().with_name("redis-cli")
+    image.add(client, f"usr/local/bin/{program.name.replace('-server', '-cli')}")
+    image.add_libraries(client)
     image.folder("data")
-    return image.finished(), ["WORKDIR /data", "ENV PATH=/usr/local/bin"]
+    return image.finished(), ["WORKDIR /data", "ENV PATH=/usr/local/bin", f'CMD ["{program.name}"]']
 
 
 def _postgres(version: int) -> tuple[bytes, list[str]]:
@@ -55,19 +67,27 @@ def _postgres(version: int) -> tuple[bytes, list[str]]:
     package = folder.parent
     libraries = package.with_name(f"{package.name}.libs")
     # Its libraries are found by their path relative to the programs.
-    for source in (folder / "bin" / "postgres", folder / "bin" / "initdb", folder / "lib", folder / "share", libraries):
+    programs = [folder / "bin" / program for program in POSTGRES_PROGRAMS]
+    for source in (*programs, folder / "lib", folder / "share", libraries):
         image.add(source, f"opt/{source.relative_to(package.parent)}")
-    for program in ("postgres", "initdb"):
-        image.add_libraries(folder / "bin" / program)
-    image.add(SHELL.resolve(), "bin/sh")
-    image.add_libraries(SHELL)
+    for program in programs:
+        image.add_libraries(program)
+    for tool in ("sh", "id", *TOOLS):
+        path = Path(shutil.which(tool) or SHELL)
+        image.add(path.resolve(), f"bin/{tool}")
+        image.add_libraries(path)
     image.text("etc/passwd", f"root:x:0:0::/:/bin/sh\npostgres:x:{POSTGRES_UID}:{POSTGRES_UID}::/tmp:/bin/sh\n")
+    image.text("etc/group", f"root:x:0:\npostgres:x:{POSTGRES_UID}:\n")
     image.text("entrypoint.sh", ENTRYPOINT, mode=0o755)
     image.folder("tmp", mode=0o1777)
     image.folder("dev/shm", mode=0o1777)
-    image.folder(PGDATA.lstrip("/"), mode=0o700, owner=POSTGRES_UID)
     path = f"/opt/{(folder / 'bin').relative_to(package.parent)}:/bin"
-    return image.finished(), [f"ENV PATH={path}", "USER postgres", 'ENTRYPOINT ["/entrypoint.sh"]']
+    return image.finished(), [
+        f"ENV PATH={path}",
+        "ENV PGDATA=/var/lib/postgresql/data",
+        'ENTRYPOINT ["/entrypoint.sh"]',
+        'CMD ["postgres"]',
+    ]
 
 
 class _Image:
@@ -95,9 +115,9 @@ class _Image:
         member.size, member.mode = len(content.encode()), mode
         self._archive.addfile(member, io.BytesIO(content.encode()))
 
-    def folder(self, name: str, mode: int = 0o755, owner: int = 0) -> None:
+    def folder(self, name: str, mode: int = 0o755) -> None:
         member = tarfile.TarInfo(name)
-        member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, owner, owner
+        member.type, member.mode = tarfile.DIRTYPE, mode
         self._archive.addfile(member)
 
     def finished(self) -> bytes:

@@ -106,7 +106,7 @@ def _ways(
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour, power_cuts=True) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as bed:
         url = bed.servers["redis"].url
         for _ in range(ROUNDS_MAX):
             async with client_of(url) as client:
@@ -142,7 +142,7 @@ async def test_a_crash_alone_loses_nothing_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_file_synced_always_loses_nothing(tmp_path: Path, flavour: str) -> None:
     options = {"appendfsync": "always"}
-    async with running(tmp_path, "redis", redis_flavour=flavour, redis_options=options, power_cuts=True) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as bed:
         broken = await broken_while_writing(bed, "redis", "power_cut")
         assert broken.lost == []
 
@@ -166,7 +166,7 @@ async def test_postgres_that_does_not_sync_loses_everything_since_it_started(tmp
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_snapshot_is_there_and_what_came_after_it_is_not(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1"}
-    async with running(tmp_path, "redis", redis_flavour=flavour, redis_options=options, power_cuts=True) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as bed:
         url = bed.servers["redis"].url
         async with client_of(url) as client:
             await client.set("before", "yes")
@@ -180,7 +180,7 @@ async def test_a_snapshot_is_there_and_what_came_after_it_is_not(tmp_path: Path,
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_rewritten_file_is_whole_after_a_cut(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour, power_cuts=True) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as bed:
         url = bed.servers["redis"].url
         async with client_of(url) as client:
             for number in range(200):

@@ -84,7 +84,7 @@ async def test_a_paused_server_answers_when_it_goes_on(tmp_path: Path, target: s
 async def test_eviction_throws_acknowledged_keys_away_while_writes_go_on(tmp_path: Path, flavour: str) -> None:
     eviction = Eviction()
     options = {"maxmemory": "512mb", "maxmemory-policy": "volatile-ttl"}
-    async with running(tmp_path, "redis", redis_flavour=flavour, redis_options=options) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as bed:
         server = bed.servers["redis"]
         async with client_of(server.url) as client:
             for number in range(400):

@@ -14,7 +14,8 @@ import docker_images
 import pytest
 from plugin_run import run_pytest
 
-from soak.pytest_plugin.docker import LABEL, check_engine_listens
+from soak.testbed.docker.engine import check_engine_listens
+from soak.testbed.docker.ownership import SERVER_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def test_what_a_killed_session_left_is_removed_by_the_next_one(
     while not (tmp_path / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     (left,) = containers(engine, images)
-    assert left.labels[LABEL] == "1"
+    assert left.labels[SERVER_LABEL] == "redis"
     assert [port["HostIp"] for ports in left.ports.values() for port in ports] == ["127.0.0.1"]
     killed.kill()
     killed.wait()

@@ -22,7 +22,7 @@ import pytest
 import redis.asyncio
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed import LocalTestbed, ServerEvent, ServerState, binaries, server
+from soak.testbed import LocalTestbed, ServerEvent, ServerState, binaries, process_vessel, server
 from soak.testbed.ports import free_port
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ async def test_a_server_that_cannot_come_back_is_given_up(tmp_path: Path, monkey
 
     async with running(tmp_path, "redis", on_event=listen) as testbed:
         one = testbed.servers["redis"]
-        monkeypatch.setattr(one, "_program", "/bin/false")
+        monkeypatch.setattr(one.vessel, "_program", "/bin/false")
         assert one.pid
         os.kill(one.pid, signal.SIGKILL)
         await until(lambda: one.state is ServerState.GAVE_UP)
@@ -224,8 +224,8 @@ async def test_a_stale_postmaster_pid_does_not_keep_postgres_from_starting(tmp_p
 async def test_an_older_server_is_not_started_on_data_it_cannot_read(tmp_path: Path) -> None:
     async with running(tmp_path, "redis", "postgres"):
         pass
-    with pytest.raises(UsageError, match=r"holds data of Valkey, which Redis 6\.2 cannot read"):
-        await LocalTestbed(tmp_path, redis_flavour="redis").start(["redis"])
+    with pytest.raises(UsageError, match=r"holds data of a newer server, which Redis 6\.2 cannot read"):
+        await LocalTestbed(tmp_path, redis_version="redis").start(["redis"])
     with pytest.raises(UsageError, match="holds data of PostgreSQL 18, which PostgreSQL 16 cannot read"):
         await LocalTestbed(tmp_path, postgres_version=16).start(["postgres"])
 
@@ -310,7 +310,7 @@ async def test_a_fresh_port_lost_to_another_is_replaced(tmp_path: Path, monkeypa
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        monkeypatch.setattr("soak.testbed.local.free_port", lambda: taken)
+        monkeypatch.setattr("soak.testbed.own.free_port", lambda: taken)
         monkeypatch.setattr(server, "free_port", free_port)
         async with running(tmp_path, "redis") as testbed:
             assert testbed.servers["redis"].port != taken
@@ -359,7 +359,7 @@ async def test_a_data_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Pat
 
 
 async def test_a_log_that_grows_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LOG_BYTES_MAX", 100)
+    monkeypatch.setattr(process_vessel, "LOG_BYTES_MAX", 100)
     async with running(tmp_path, "redis") as testbed:
         log = testbed.servers["redis"].log_path
         await until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size <= 100)

@@ -185,7 +185,7 @@ async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_redis_options_replace_our_settings_but_not_those_of_the_ledger(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1 300 10", "maxmemory": "100mb", "hz": "20"}
-    async with running(tmp_path, "redis", "ledger", redis_flavour=flavour, redis_options=options) as testbed:
+    async with running(tmp_path, "redis", "ledger", redis_version=flavour, redis_options=options) as testbed:
         found = testbed.servers["redis"].configuration
         assert found["appendonly"] == "no"
         assert found["save"] == "900 1 300 10"

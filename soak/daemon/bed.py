@@ -1,0 +1,84 @@
+"""The testbed of a run, as its settings want it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from soak import faults
+from soak.daemon.plan import LEDGER, Plan
+from soak.errors import UsageError
+from soak.settings import SoakSettings
+from soak.testbed import versions
+from soak.testbed.bed import Testbed
+from soak.testbed.combined import CombinedTestbed
+from soak.testbed.external import ExternalTestbed, OperatorCommand
+from soak.testbed.local import LocalTestbed
+from soak.testbed.server import EventListener
+
+
+def make_testbed(
+    settings: SoakSettings,
+    plan: Plan,
+    folder: Path,
+    *,
+    on_event: EventListener,
+    proxied: bool = False,
+    power_cuts: bool = False,
+) -> Testbed:
+    """Return where the servers of this plan are: the ledger always here, the others as the settings say.
+
+    Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
+    """
+    wanted = settings.testbed
+    local = LocalTestbed(
+        folder,
+        redis_version=versions.redis_version(settings.servers.redis_version),
+        redis_binary=wanted.redis_binary,
+        postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
+        proxied=proxied or wanted.proxied,
+        power_cuts=power_cuts or wanted.power_cuts,
+        on_event=on_event,
+    )
+    docker = wanted.kind == "docker" and any(kind != LEDGER for kind in plan.embedded)
+    if not plan.given and not docker:
+        return local
+    own = _docker(settings, folder, on_event, proxied=proxied or wanted.proxied) if docker else local
+    given = _given(settings, plan, folder)
+    return CombinedTestbed(
+        {
+            **{kind: local if kind == LEDGER else own for kind in plan.embedded},
+            **dict.fromkeys(plan.given, given),
+        }
+    )
+
+
+def _docker(settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool) -> Testbed:
+    # Imported only where it is used: the client of Docker is a heavy one.
+    from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
+
+    return DockerTestbed(
+        folder,
+        redis_version=versions.redis_version(settings.servers.redis_version),
+        postgres_version=versions.postgres_version(settings.servers.postgres_version),
+        redis_image=settings.testbed.redis_image,
+        postgres_image=settings.testbed.postgres_image,
+        memory=settings.testbed.memory,
+        cpus=settings.testbed.cpus,
+        proxied=proxied,
+        on_event=on_event,
+    )
+
+
+def _given(settings: SoakSettings, plan: Plan, folder: Path) -> Testbed:
+    wanted = settings.testbed
+    if unknown := sorted(set(wanted.allow_faults) - set(faults.ALL)):
+        raise UsageError(
+            f"testbed.allow_faults: no such fault: {', '.join(unknown)}; there are {', '.join(faults.ALL)}"
+        )
+    command = wanted.restart_command
+    return ExternalTestbed(
+        folder,
+        plan.given,
+        allow_faults=wanted.allow_faults,
+        restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
+    )

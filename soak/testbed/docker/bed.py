@@ -1,0 +1,161 @@
+"""The servers under test of one data folder, as containers that the next start finds again."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed.bed import FOLDER_NAME, LEDGER, POSTGRES, BedKind
+from soak.testbed.docker import ownership
+from soak.testbed.docker.container import ContainerVessel, Place
+from soak.testbed.docker.engine import FAILURES, connect, one_line
+from soak.testbed.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
+from soak.testbed.own import OwnTestbed
+from soak.testbed.postgres import PostgresReplica, PostgresServer
+from soak.testbed.redis import RedisServer
+from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
+from soak.testbed.versions import VALKEY, ServerVersion
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from soak.testbed.server import EventListener, Server
+    from soak.testbed.state import Pinned
+
+MEMORY_DEFAULT = "1g"
+CPUS_DEFAULT = 1.0
+_IDENTITY_BYTES = 6
+
+
+class DockerTestbed(OwnTestbed):
+    """Servers as containers, on a network of their own. The ledger is never one of them."""
+
+    kind = BedKind.DOCKER
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        redis_version: ServerVersion = VALKEY,
+        postgres_version: ServerVersion = NEWEST_POSTGRES,
+        redis_image: str | None = None,
+        postgres_image: str | None = None,
+        memory: str = MEMORY_DEFAULT,
+        cpus: float = CPUS_DEFAULT,
+        redis_options: Mapping[str, str] | None = None,
+        postgres_options: Mapping[str, str] | None = None,
+        proxied: bool = False,
+        on_event: EventListener | None = None,
+    ) -> None:
+        """Choose the servers; an image of one's own takes the place of the official one of that version."""
+        self._data_dir = data_dir.resolve()
+        super().__init__(
+            self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER,
+            redis_options=redis_options,
+            postgres_options=postgres_options,
+            proxied=proxied,
+            on_event=on_event,
+        )
+        self.no_power_cuts: str | None = (
+            "the disk of a container is the Docker engine's, which goes on; "
+            "take servers from packages (testbed.kind = local) for power cuts"
+        )
+        self._redis_version = redis_version
+        self._postgres_version = postgres_version
+        self._redis_image = redis_image or redis_version.image
+        self._postgres_image = postgres_image or postgres_version.image
+        self._memory = memory
+        self._cpus = cpus
+        self._place: Place | None = None
+
+    async def discard(self) -> None:
+        if (identity := self._state.identity) is not None:
+            await asyncio.to_thread(_remove_volumes, identity)
+        await super().discard()
+
+    async def _enter(self) -> None:
+        if self._state.identity is None:
+            self._state.identity = secrets.token_hex(_IDENTITY_BYTES)
+            self._save()  # before anything is made that is known by it
+        try:
+            self._place = await asyncio.to_thread(self._take_possession, self._state.identity)
+        except FAILURES as error:
+            raise ServerUnreachableError(f"the Docker engine refuses ({one_line(error)}); see what it says") from error
+
+    def _take_possession(self, identity: str) -> Place:
+        client = connect()
+        try:
+            self._check_no_other_owner(client, identity)
+            ownership.remove_leftovers(client)
+            place = Place(
+                client=client,
+                prefix=f"soak-{identity}",
+                labels=ownership.labels(identity, self._data_dir),
+                memory=self._memory,
+                cpus=self._cpus,
+            )
+            client.networks.create(place.network, driver="bridge", labels=place.labels)
+        except BaseException:
+            client.close()
+            raise
+        return place
+
+    def _check_no_other_owner(self, client: Any, identity: str) -> None:
+        for container in client.containers.list(all=True, filters=ownership.of(identity), ignore_removed=True):
+            if ownership.is_owned_by_another(container.labels):
+                raise UsageError(
+                    f"process {container.labels[ownership.OWNER_LABEL].partition(':')[0]} runs the servers of "
+                    f"{self._data_dir}; stop it first or choose another folder with --data-dir"
+                )
+
+    async def _leave(self) -> None:
+        place, self._place = self._place, None
+        if place is not None:
+            await asyncio.to_thread(_give_up, place)
+
+    def _make(self, kind: str, pinned: Pinned, *, fresh: bool) -> Server:
+        if kind == LEDGER:
+            raise UsageError("the ledger is never in Docker, where a fault could reach it; take a local testbed for it")
+        if kind == "redis":
+            recipe = RedisRecipe(self._redis_version, self._redis_image, pinned.password)
+            return RedisServer(kind, pinned, self._vessel(kind, pinned, recipe, self._redis_options), fresh=fresh)
+        image, options = self._postgres_image, self._postgres_options
+        if kind == POSTGRES:
+            first = PostgresRecipe(self._postgres_version, image, pinned.password)
+            return PostgresServer(kind, pinned, self._vessel(kind, pinned, first, options), fresh=fresh)
+        primary = self._primary()
+        second = ReplicaRecipe(
+            self._postgres_version, image, pinned.password, name=kind, primary=self._where().name(POSTGRES)
+        )
+        vessel = self._vessel(kind, pinned, second, options)
+        return PostgresReplica(kind, pinned, vessel, fresh=fresh, primary=primary)
+
+    def _vessel(
+        self, kind: str, pinned: Pinned, recipe: RedisRecipe | PostgresRecipe, options: Mapping[str, str]
+    ) -> ContainerVessel:
+        return ContainerVessel(kind, self._folder / kind, pinned, recipe, self._where(), options)
+
+    def _where(self) -> Place:
+        if self._place is None:
+            raise TypeError("asked before the testbed was opened")
+        return self._place
+
+
+def _give_up(place: Place) -> None:
+    try:
+        for network in place.client.networks.list(names=[place.network]):
+            ownership.remove(network)
+    finally:
+        place.client.close()
+
+
+def _remove_volumes(identity: str) -> None:
+    client: Any = connect()
+    try:
+        for volume in client.volumes.list(filters=ownership.of(identity)):
+            ownership.remove(volume)
+    finally:
+        client.close()

@@ -1,0 +1,306 @@
+"""A server as a container: its data in a volume with a name, its port on the loopback address and always the same.
+
+A container is made anew for each start and removed when the server has ended, so that nothing of it is left lying
+about; what must last is in the volume. Calls of the engine block, and so are made in threads, one at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import tarfile
+import threading
+import time
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import docker.errors
+from docker.types import Healthcheck, Mount
+
+from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed.docker.engine import FAILURES, one_line
+from soak.testbed.docker.ownership import SERVER_LABEL
+from soak.testbed.ports import HOST
+from soak.testbed.vessel import PortTakenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from soak.testbed.docker.recipes import Recipe
+    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.state import Pinned
+
+LOG_LINES_KEPT_MAX = 2_000
+LOG_BYTES_MAX = 8 * 2**20
+PROCESSES_MAX = 1_024
+_ASK_SECONDS = 0.2
+_POLL_SECONDS = 0.02
+_KILL_SECONDS_MAX = 10.0
+_HEALTH_INTERVAL_NS = 5 * 10**9
+_HEALTH_TIMEOUT_NS = 3 * 10**9
+_HEALTH_RETRIES = 3
+_PORT_TAKEN = ("port is already allocated", "address already in use")
+_OUT_OF_MEMORY = ", out of memory"
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where the containers of one testbed are."""
+
+    client: Any
+    prefix: str
+    """Of all names."""
+    labels: dict[str, str]
+    memory: str
+    """The limit of each container, as Docker writes it: `512m`, `2g`."""
+    cpus: float
+
+    @property
+    def network(self) -> str:
+        return self.prefix
+
+    def name(self, kind: str) -> str:
+        """Return the name of this server's container, and of its volume; inside the network it is its host name."""
+        return f"{self.prefix}-{kind}"
+
+
+class ContainerVessel:
+    """Runs one container."""
+
+    def __init__(
+        self, kind: str, folder: Path, pinned: Pinned, recipe: Recipe, place: Place, options: Mapping[str, str]
+    ) -> None:
+        self.title = f"{recipe.version.title} for {kind}"
+        self.options = options
+        self.folder = folder
+        self.pinned = pinned
+        self.log_path = folder / "server.log"
+        self.power: PowerSupply | None = None
+        self._kind = kind
+        self._recipe = recipe
+        self._place = place
+        self._name = place.name(kind)
+        self._container: Any = None
+        self._pid: int | None = None
+        self._ended: str | None = None
+        self._asked_at = 0.0
+        # A task that was cancelled leaves its call under way: the next one waits for it.
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def working_folder(self) -> Path:
+        raise UsageError(f"{self.title} keeps its data in the Docker volume {self._name}, not in a folder here")
+
+    @property
+    def pid(self) -> int | None:
+        return self._pid
+
+    @property
+    def pid_inside(self) -> int | None:
+        return None
+
+    @property
+    def no_power_cut(self) -> str | None:
+        return "its volume is on the disk of the Docker engine, which goes on"
+
+    def refuses(self, what: str) -> str | None:
+        del what
+        return None
+
+    async def launch(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._call(self._launch)
+        except docker.errors.ImageNotFound as error:
+            raise ServerUnreachableError(
+                f"{self.title} cannot be started from image {self._recipe.image}, which is not here; "
+                f"get it with: docker pull {self._recipe.image}, or name another"
+            ) from error
+        except FAILURES as error:
+            if any(words in str(error) for words in _PORT_TAKEN):
+                raise PortTakenError(self.title, self.pinned.port) from error
+            raise ServerUnreachableError(
+                f"{self.title} cannot be started from image {self._recipe.image} ({one_line(error)}); "
+                "see what the Docker engine says"
+            ) from error
+
+    async def how_it_ended(self) -> str | None:
+        if self._container is None:
+            return self._ended or "it was not started"
+        now = time.monotonic()
+        if now - self._asked_at >= _ASK_SECONDS:
+            self._asked_at = now
+            # An engine that gives no answer says nothing about the server.
+            with contextlib.suppress(*FAILURES):
+                await self._call(self._look)
+        return self._ended
+
+    def what_is_wrong(self) -> str | None:
+        return None
+
+    async def end(self, seconds: float) -> None:
+        await self._do("stopped", self._end, int(seconds))
+
+    async def kill(self) -> None:
+        await self._do("killed", self._kill)
+
+    async def freeze(self) -> None:
+        await self._do("paused", self._container.pause)
+
+    async def thaw(self) -> None:
+        await self._do("resumed", self._container.unpause)
+
+    async def wipe(self) -> None:
+        await self._do("wiped", self._remove_volume)
+
+    async def cut_power(self) -> CutPower:
+        raise UsageError(f"the power of {self.title} cannot be cut: {self.no_power_cut}")
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        try:
+            text = await self._call(self._log, lines_max)
+        except FAILURES:
+            return ""
+        return "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
+
+    # In threads ---------------------------------------------------------------------------------------------
+
+    async def _call(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.to_thread(self._alone, work, *arguments)
+
+    def _alone(self, work: Callable[..., T], *arguments: object) -> T:
+        with self._one_at_a_time:
+            return work(*arguments)
+
+    async def _do(self, what: str, work: Callable[..., None], *arguments: object) -> None:
+        try:
+            await self._call(work, *arguments)
+        except FAILURES as error:
+            raise ServerUnreachableError(
+                f"container {self._name} cannot be {what} ({one_line(error)}); see what the Docker engine says"
+            ) from error
+
+    def _launch(self) -> None:
+        self._remove_old()
+        self._place.client.volumes.create(self._name, labels={**self._place.labels, SERVER_LABEL: self._kind})
+        container = self._create()
+        self._container, self._ended = container, None
+        try:
+            container.put_archive("/", _archive(self._recipe.files(self.options)))
+            container.start()
+            self._look()
+        except BaseException:
+            self._remove(container)
+            raise
+
+    def _create(self) -> Any:
+        recipe, place = self._recipe, self._place
+        image = place.client.images.get(recipe.image)
+        made_for = image.attrs["Config"]
+        command = recipe.command(made_for.get("Cmd") or [])
+        return place.client.containers.create(
+            image,
+            command,
+            entrypoint=recipe.entrypoint(made_for.get("Entrypoint") or []),
+            environment=recipe.environment(),
+            healthcheck=Healthcheck(
+                test=["CMD", *recipe.health_check(command)],
+                interval=_HEALTH_INTERVAL_NS,
+                timeout=_HEALTH_TIMEOUT_NS,
+                retries=_HEALTH_RETRIES,
+            ),
+            hostname=self._name,
+            labels={**place.labels, SERVER_LABEL: self._kind},
+            mem_limit=place.memory,
+            memswap_limit=place.memory,  # the same: no swap
+            mounts=[Mount(recipe.mount, self._name, type="volume")],
+            name=self._name,
+            nano_cpus=int(place.cpus * 1e9),
+            network=place.network,
+            pids_limit=PROCESSES_MAX,
+            ports={f"{recipe.port}/tcp": (HOST, self.pinned.port)},
+            stop_signal=recipe.stop_signal,
+        )
+
+    def _look(self) -> None:
+        if self._container is None:
+            return
+        try:
+            self._container.reload()
+        except docker.errors.NotFound:
+            self._ended, self._pid, self._container = f"container {self._name} is gone", None, None
+            return
+        state = self._container.attrs["State"]
+        self._pid = state["Pid"] or None
+        if state["Status"] in ("exited", "dead"):
+            memory = _OUT_OF_MEMORY if state["OOMKilled"] else ""
+            self._ended = f"container {self._name} exit status {state['ExitCode']}{memory}"
+
+    def _end(self, seconds: int) -> None:
+        if self._container is None:
+            return
+        self._look()
+        if self._container is not None and self._container.status == "paused":
+            self._container.unpause()  # one that stands still cannot end by itself
+        if self._container is not None:
+            self._container.stop(timeout=seconds)
+            self._remove(self._container)
+
+    def _kill(self) -> None:
+        if self._container is None:
+            return
+        with contextlib.suppress(docker.errors.APIError):  # it had ended by itself
+            self._container.kill("SIGKILL")
+        deadline = time.monotonic() + _KILL_SECONDS_MAX
+        while self._ended is None and time.monotonic() < deadline:
+            self._look()
+            time.sleep(_POLL_SECONDS)
+        if self._container is not None:
+            self._remove(self._container)
+
+    def _remove(self, container: Any) -> None:
+        self._keep_log()
+        container.remove(force=True, v=True)
+        self._container, self._pid = None, None
+
+    def _remove_old(self) -> None:
+        if self._container is not None:
+            self._remove(self._container)
+        # One that an interrupted start left.
+        with contextlib.suppress(docker.errors.NotFound):
+            self._place.client.containers.get(self._name).remove(force=True, v=True)
+
+    def _remove_volume(self) -> None:
+        with contextlib.suppress(docker.errors.NotFound):
+            self._place.client.volumes.get(self._name).remove()
+
+    def _log(self, lines_max: int) -> str:
+        if self._container is None:
+            return ""
+        return str(self._container.logs(tail=lines_max).decode("utf-8", "replace"))
+
+    def _keep_log(self) -> None:
+        # The engine forgets it together with the container.
+        with contextlib.suppress(*FAILURES):
+            kept = self.log_path.stat().st_size if self.log_path.exists() else 0
+            if kept > LOG_BYTES_MAX:
+                self.log_path.replace(self.log_path.with_suffix(".log.1"))
+            with self.log_path.open("a", encoding="utf-8") as file:
+                file.write(self._log(LOG_LINES_KEPT_MAX))
+
+
+def _archive(files: dict[str, str]) -> bytes:
+    """Return the files with their folders as a tar archive; whoever the server runs as may read them."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for folder in sorted({str(PurePosixPath(path).parent) for path in files}):
+            member = tarfile.TarInfo(folder.lstrip("/"))
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(member)
+        for path, text in files.items():
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size, member.mode = len(text.encode()), 0o644
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return buffer.getvalue()

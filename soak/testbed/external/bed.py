@@ -1,0 +1,80 @@
+"""Servers that already run, as a testbed: nothing is started, and nothing is stopped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from soak.errors import UsageError
+from soak.testbed.bed import FOLDER_NAME, BedKind
+from soak.testbed.external.server import OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
+from soak.testbed.server import ServerState
+from soak.testbed.state import Pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from soak.testbed.external.command import OperatorCommand
+    from soak.testbed.server import Server
+
+_PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432}
+
+
+class ExternalTestbed:
+    """Servers by their addresses. Faults happen to them only where the operator allows each by name."""
+
+    kind = BedKind.EXTERNAL
+
+    def __init__(
+        self,
+        data_dir: Path,
+        addresses: Mapping[str, str],
+        *,
+        allow_faults: Iterable[str] = (),
+        restart_command: OperatorCommand | None = None,
+    ) -> None:
+        """Take servers by kind; the command restarts the one whose kind stands in it as `{server}`."""
+        if restart_command is not None and len(addresses) > 1 and not restart_command.names_the_server:
+            raise UsageError(
+                "testbed.restart_command does not say which server it restarts; "
+                "several were given, so write {server} where the kind of server belongs"
+            )
+        self.no_power_cuts: str | None = OTHERS
+        self._allowance = Allowance(frozenset(allow_faults), restart_command)
+        self._addresses = addresses
+        self._folder = data_dir.resolve() / FOLDER_NAME / "external"
+        self._servers: dict[str, GivenServer] = {}
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        return self._servers
+
+    async def start(self, kinds: Iterable[str]) -> dict[str, str]:
+        """Take the servers of these kinds as they are; whether they answer is seen by whoever asks them first."""
+        for kind in kinds:
+            if kind not in self._addresses:
+                raise UsageError(f"no address of a {kind} server was given")
+            if kind not in self._servers:
+                self._servers[kind] = self._take(kind, self._addresses[kind])
+        return {kind: server.url for kind, server in self._servers.items()}
+
+    async def stop(self) -> None:
+        self._servers.clear()
+
+    async def discard(self) -> None:
+        """Remove nothing: the data is not ours."""
+
+    async def telemetry(self, kind: str) -> dict[str, str]:
+        return await self._servers[kind].telemetry()
+
+    def refuses(self, fault: str, target: str) -> str | None:
+        return self._allowance.refuses(fault) if target in self._servers else None
+
+    def _take(self, kind: str, url: str) -> GivenServer:
+        parts = urlsplit(url)
+        pinned = Pinned(parts.port or _PORTS[kind], parts.password or "")
+        given = GivenPostgres if kind.startswith("postgres") else GivenRedis
+        server = given(kind, pinned, url, self._folder, self._allowance)
+        server.state = ServerState.RUNNING
+        return server

@@ -1,0 +1,178 @@
+"""A server that was given: known by its address, and left alone unless its operator allows more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed.inspect import inspect
+from soak.testbed.postgres import PostgresServer
+from soak.testbed.redis import RedisServer
+from soak.testbed.server import Server
+from soak.testbed.vessel import StillLoadingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from soak.testbed.external.command import OperatorCommand
+    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.state import Pinned
+
+ASK_SECONDS_MAX = 5.0
+OTHERS = "its address was given, so others may be using it"
+RESTART = "restart"
+OVER_THE_WIRE = frozenset({"eviction", "replica_lag"})
+"""Faults that need nothing but a connection."""
+
+
+class Allowance:
+    """What the operator of given servers lets happen to them."""
+
+    def __init__(self, faults: frozenset[str], restart: OperatorCommand | None) -> None:
+        self.faults = faults
+        self.restart = restart
+
+    def refuses(self, fault: str) -> str | None:
+        """Return why this fault must not happen; None if it may."""
+        if fault not in self.faults:
+            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+        if fault == RESTART and self.restart is None:
+            return "testbed.restart_command does not say how it is restarted"
+        if fault != RESTART and fault not in OVER_THE_WIRE:
+            possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE}))
+            return f"{fault} needs its process, disk or network, which are not ours; possible are {possible}"
+        return None
+
+
+class ForeignVessel:
+    """What a given server lives in is not ours: it can be restarted by its operator's command, and nothing else."""
+
+    def __init__(self, kind: str, folder: Path, allowance: Allowance) -> None:
+        self.title = f"the given {kind} server"
+        self.options: Mapping[str, str] = {}
+        self.folder = folder
+        self.log_path = folder / f"{kind}.log"
+        """What the operator's command said."""
+        self.power: PowerSupply | None = None
+        self._kind = kind
+        self._allowance = allowance
+
+    @property
+    def working_folder(self) -> Path:
+        raise UsageError(f"the data of {self.title} is not ours: {OTHERS}")
+
+    @property
+    def pid(self) -> int | None:
+        return None
+
+    @property
+    def pid_inside(self) -> int | None:
+        return None
+
+    @property
+    def no_power_cut(self) -> str | None:
+        return OTHERS
+
+    def refuses(self, what: str) -> str | None:
+        if what == "stopped":
+            return self._allowance.refuses(RESTART)
+        return f"{OTHERS}, and its processes and its disk are not ours"
+
+    async def end(self, seconds: float) -> None:
+        del seconds
+        if self._allowance.restart is not None:
+            await self._allowance.restart.run(self._kind, self.log_path)
+
+    async def launch(self) -> None:
+        """Do nothing: whoever restarted it starts it."""
+
+    async def how_it_ended(self) -> str | None:
+        return None
+
+    def what_is_wrong(self) -> str | None:
+        return None
+
+    async def kill(self) -> None:
+        raise self._refusal("killed")
+
+    async def freeze(self) -> None:
+        raise self._refusal("paused")
+
+    async def thaw(self) -> None:
+        raise self._refusal("resumed")
+
+    async def wipe(self) -> None:
+        raise self._refusal("wiped")
+
+    async def cut_power(self) -> CutPower:
+        raise self._refusal("cut off")
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        del lines_max
+        return ""
+
+    def _refusal(self, what: str) -> UsageError:
+        return UsageError(f"{self.title} cannot be {what}: {self.refuses(what)}")
+
+
+class GivenServer(Server):
+    """What is the same for all given servers: their address, and how one is seen to have been restarted."""
+
+    started_mark: str
+    """What the server tells of itself that changes with each start."""
+
+    def __init__(self, kind: str, pinned: Pinned, url: str, folder: Path, allowance: Allowance) -> None:
+        super().__init__(kind, pinned, ForeignVessel(kind, folder, allowance), fresh=False)
+        self._url = url
+        self._allowance = allowance
+        self._before: str | None = None
+        """The mark of the start that must be over."""
+
+    def address(self, port: int) -> str:
+        del port
+        return self._url
+
+    async def read_configuration(self) -> dict[str, str]:
+        return dict((await inspect(self.kind, self._url, timeout_seconds=ASK_SECONDS_MAX)).configuration)
+
+    async def telemetry(self) -> dict[str, str]:
+        return dict((await inspect(self.kind, self._url, timeout_seconds=ASK_SECONDS_MAX)).telemetry)
+
+    async def stop(self) -> None:
+        """Leave it as it is."""
+
+    async def stop_cleanly(self) -> None:
+        """Let its operator's command restart it."""
+        if self.vessel.refuses("stopped") is None:
+            self._before = await self._mark()
+        await super().stop_cleanly()
+
+    async def answers(self) -> bool:
+        """Tell whether it serves requests: after a restart the new one, for commands return before all is done."""
+        if self._before is not None and await self._mark() in (None, self._before):
+            raise StillLoadingError
+        return await super().answers()  # type: ignore[safe-super]  # the class beside this one has it
+
+    async def _mark(self) -> str | None:
+        try:
+            return (await self.telemetry()).get(self.started_mark)
+        except ServerUnreachableError:
+            return None
+
+
+class GivenRedis(GivenServer, RedisServer):
+    """A Redis or Valkey that already runs."""
+
+    started_mark = "run_id"
+
+    async def change_settings(self, settings: Mapping[str, str]) -> None:
+        if not self._allowance.faults & OVER_THE_WIRE:
+            raise UsageError(f"{self.title} cannot be configured: {OTHERS}; see testbed.allow_faults")
+        await super().change_settings(settings)
+
+
+class GivenPostgres(GivenServer, PostgresServer):
+    """A PostgreSQL, primary or replica, that already runs."""
+
+    started_mark = "pg_postmaster_start_time"

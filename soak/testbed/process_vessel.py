@@ -1,0 +1,155 @@
+"""A server as a local process with a folder of its own: it ends with us, and so does everything it started."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING
+
+from soak.testbed import process
+from soak.testbed.ports import is_free
+from soak.testbed.vessel import PortTakenError
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.state import Pinned
+
+LOG_BYTES_MAX = 8 * 2**20
+
+
+class ProcessVessel(abc.ABC):
+    """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
+
+    death_signal = signal.SIGTERM
+    """Sent by the kernel when we are gone, however we went."""
+    stop_signal = signal.SIGTERM
+
+    def __init__(
+        self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None], options: Mapping[str, str]
+    ) -> None:
+        self.title = title
+        self.options = options
+        self.folder = folder
+        self.pinned = pinned
+        self.log_path = folder / "server.log"
+        self.power: PowerSupply | None = None
+        self.environment: Mapping[str, str] = {}
+        """What the process finds in its environment besides the usual."""
+        self._on_spawn = on_spawn
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    @abc.abstractmethod
+    def working_folder(self) -> Path:
+        """The folder of its data, which every process of this server has as its working folder."""
+
+    @abc.abstractmethod
+    async def prepare(self) -> None:
+        """Make the data folder ready for a start: create it if needed, remove what a crash left."""
+
+    @abc.abstractmethod
+    def spawn(self) -> subprocess.Popen[bytes]:
+        """Start the process."""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    @property
+    def pid_inside(self) -> int | None:
+        return self.pid
+
+    @property
+    def no_power_cut(self) -> str | None:
+        return None if self.power is not None else "it runs without a power supply of its own; start it with power cuts"
+
+    def refuses(self, what: str) -> str | None:
+        del what
+        return None
+
+    async def launch(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        await self._end_strays()
+        await self.prepare()
+        if not is_free(self.pinned.port):
+            raise PortTakenError(self.title, self.pinned.port)
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        if self.power is not None:
+            self.environment = await asyncio.to_thread(self.power.turn_on)
+        self._process = self.spawn()
+        self._on_spawn()
+
+    async def how_it_ended(self) -> str | None:
+        if self._process is None:
+            return "it was not started"
+        if self._process.poll() is None:
+            self._bound_log()
+            return None
+        return f"pid {self._process.pid} {_how(self._process.returncode)}"
+
+    def what_is_wrong(self) -> str | None:
+        if self.power is not None and not self.power.is_on:
+            return "runs without its power supply, for the shim was not loaded"
+        return None
+
+    async def end(self, seconds: float) -> None:
+        if self._process is not None:
+            await process.end(self._process, self.stop_signal, seconds)
+            await self._end_strays()
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            await process.kill(self._process)
+            await self._end_strays()
+
+    async def freeze(self) -> None:
+        if self._process is not None:
+            await process.freeze(self._process)
+
+    async def thaw(self) -> None:
+        if self._process is not None:
+            process.thaw(self._process)
+
+    async def wipe(self) -> None:
+        if self.working_folder.exists():
+            # In one step, so that nobody ever starts on a part of it.
+            doomed = self.working_folder.with_name("data.wiped")
+            await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
+            self.working_folder.rename(doomed)
+            await asyncio.to_thread(shutil.rmtree, doomed)
+
+    async def cut_power(self) -> CutPower:
+        if self.power is None:
+            raise TypeError("asked although there is no power supply")
+        await self.kill()
+        return await asyncio.to_thread(self.power.cut)
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        return process.last_words(self.log_path, self._log_start, lines_max)
+
+    async def _end_strays(self) -> None:
+        await process.end_strays([], [self.working_folder])
+
+    def _bound_log(self) -> None:
+        # Watching goes on where the log was removed or the disk is full.
+        with contextlib.suppress(OSError):
+            if self.log_path.stat().st_size > LOG_BYTES_MAX:
+                shutil.copyfile(self.log_path, self.log_path.with_suffix(".log.1"))
+                # The server appends, so it goes on writing at the new end.
+                os.truncate(self.log_path, 0)
+                self._log_start = 0
+
+
+def _how(returncode: int) -> str:
+    if returncode < 0:
+        return f"ended by {signal.Signals(-returncode).name}"
+    return f"exit status {returncode}"

@@ -1,0 +1,91 @@
+"""What a server lives in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from soak.errors import ServerUnreachableError
+from soak.testbed.ports import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from soak.testbed.power_cut import CutPower, PowerSupply
+
+
+class PortTakenError(ServerUnreachableError):
+    """Somebody else listens on the port."""
+
+    def __init__(self, title: str, port: int) -> None:
+        super().__init__(
+            f"{title} cannot listen on {HOST}:{port}: the port is taken by another process; "
+            "end that or choose another data folder"
+        )
+
+
+class StillLoadingError(Exception):
+    """The server is there and reads its data back."""
+
+
+class Vessel(Protocol):
+    """Starts and ends what runs the server. Who may do so, and when, is decided by the server it belongs to."""
+
+    title: str
+    """The server in words, such as `Valkey 9 for redis`."""
+    folder: Path
+    """Where its log and settings are kept; a folder of its own on this machine."""
+    log_path: Path
+    options: Mapping[str, str]
+    """Settings of the server that replace ours, from the next launch on."""
+    power: PowerSupply | None
+    """What knows what was synced, where a process runs for power cuts."""
+
+    @property
+    def working_folder(self) -> Path:
+        """The folder of its data on this machine; raises `UsageError` where there is none."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its first process on this machine, while it lives."""
+
+    @property
+    def pid_inside(self) -> int | None:
+        """The same as the server itself sees it; None where that is not known."""
+
+    @property
+    def no_power_cut(self) -> str | None:
+        """Why its power cannot be cut; None if it can."""
+
+    def refuses(self, what: str) -> str | None:
+        """Tell why it must not be `killed`, `stopped`, `paused` or `wiped`; None if it may."""
+
+    async def launch(self) -> None:
+        """Start it on its data, which is made if there is none; raises `PortTakenError` if its port is taken."""
+
+    async def how_it_ended(self) -> str | None:
+        """Tell how it ended by itself; None while it lives."""
+
+    def what_is_wrong(self) -> str | None:
+        """Tell what is wrong with it although it answers."""
+
+    async def end(self, seconds: float) -> None:
+        """End it politely, and after the given time without asking."""
+
+    async def kill(self) -> None:
+        """End all its processes at one moment."""
+
+    async def freeze(self) -> None:
+        """Stop all its processes in their tracks."""
+
+    async def thaw(self) -> None:
+        """Let them go on."""
+
+    async def wipe(self) -> None:
+        """Remove all data; it is not running."""
+
+    async def cut_power(self) -> CutPower:
+        """End all its processes at one moment and lose what they had not synced."""
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        """Return the last lines it logged since its last start, as one line."""
