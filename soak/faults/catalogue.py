@@ -12,6 +12,9 @@ from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
 from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
+from soak.faults.restart_from_aof import RestartFromAof
+from soak.faults.restart_from_rdb import RestartFromRdb
+from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.wiped_volume import WipedVolume
 
 if TYPE_CHECKING:
@@ -21,6 +24,9 @@ ALL: dict[str, Fault] = {
     fault.name: fault
     for fault in (
         Restart(),
+        RestartFromAof(),
+        RestartFromRdb(),
+        ShutdownNosave(),
         Crash(),
         PowerCut(),
         Pause(),

@@ -27,6 +27,9 @@ class FaultClass(enum.Enum):
 _CLASSES = {
     "crash": FaultClass.CRASH,
     "restart": FaultClass.CRASH,
+    "restart_from_aof": FaultClass.CLEAN,
+    "restart_from_rdb": FaultClass.CRASH,
+    "shutdown_nosave": FaultClass.CRASH,
     "power_cut": FaultClass.POWER,
     "wiped_volume": FaultClass.CLEAN,
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import signal
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +17,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import binaries, process
 from soak.testbed.ports import HOST
-from soak.testbed.server import Server, StillLoadingError
+from soak.testbed.server import STOP_SECONDS_MAX, Server, StillLoadingError
 from soak.testbed.state import Pinned, write_whole
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ TELEMETRY_READ = (
     "run_id",
 )
 _ANSWER_SECONDS_MAX = 2.0
+_REWRITE_SECONDS_MAX = 60.0
+_REWRITE_POLL_SECONDS = 0.02
 _DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 OURS = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
@@ -175,6 +180,49 @@ class RedisServer(Server):
             socket_connect_timeout=_ANSWER_SECONDS_MAX,
             retry=Retry(NoBackoff(), 0),
         )
+
+    async def shut_down(self, *, save: bool) -> None:
+        """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
+        async with self._planned:
+            await self._unwatch()
+            if self._process is not None and self.pid is not None:
+                with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
+                    async with self._client() as client:
+                        await client.shutdown(save=save, nosave=not save)
+                await process.ended_within(self._process, STOP_SECONDS_MAX)
+            # One that refused, for its disk is full or it does not answer, has crashed.
+            await self._crash()
+
+    async def start_again_from_snapshot(self) -> None:
+        """Bring the server back from its last snapshot alone, and turn its append-only file on again if it has one.
+
+        A server whose append-only file is on reads nothing else, and without that file begins empty; so it is
+        started with the file off. The old file stays until the server has replaced it by a new one.
+        """
+        wanted = self.options
+        self.options = {**wanted, "appendonly": "no"}
+        try:
+            await self.start_again()
+        finally:
+            self.options = wanted
+        if {**_DEFAULTS, **wanted}["appendonly"] == "yes":
+            if (await self.get_settings("appendonly"))["appendonly"] != "yes":
+                await self.change_settings({"appendonly": "yes"})
+            await self._until_rewritten()
+        self.configuration = await self.read_configuration()
+
+    async def _until_rewritten(self) -> None:
+        """Wait until the append-only file holds everything: before that, what is acknowledged is on no disk."""
+        deadline = time.monotonic() + _REWRITE_SECONDS_MAX
+        while True:
+            told = await self.information("persistence")
+            if told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
+                break
+            if time.monotonic() >= deadline:
+                raise self._failure(f"{self.title} did not write its append-only file anew in time")
+            await asyncio.sleep(_REWRITE_POLL_SECONDS)
+        if told["aof_last_bgrewrite_status"] != "ok":
+            raise self._failure(f"{self.title} could not write its append-only file anew")
 
 
 def _save_lines(points: str) -> list[str]:
