@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.faults.connection_reset import ConnectionReset
+from soak.faults.connection_storm import ConnectionStorm
 from soak.faults.crash import Crash
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
+from soak.faults.latency import Latency
 from soak.faults.outage import Outage
+from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
 from soak.faults.replica_lag import ReplicaLag
@@ -15,6 +19,7 @@ from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
 from soak.faults.shutdown_nosave import ShutdownNosave
+from soak.faults.slow_link import SlowLink
 from soak.faults.wiped_volume import WipedVolume
 
 if TYPE_CHECKING:
@@ -30,8 +35,13 @@ ALL: dict[str, Fault] = {
         Crash(),
         PowerCut(),
         Pause(),
+        Partition(),
         Outage(),
+        ConnectionReset(),
+        Latency(),
+        SlowLink(),
         DroppedReply(),
+        ConnectionStorm(),
         ReplicaLag(),
         Eviction(),
         WipedVolume(),
