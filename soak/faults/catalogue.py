@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from soak.faults.connection_reset import ConnectionReset
 from soak.faults.connection_storm import ConnectionStorm
 from soak.faults.crash import Crash
+from soak.faults.disk_full import DiskFull
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
+from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
 from soak.faults.outage import Outage
 from soak.faults.partition import Partition
@@ -19,6 +21,7 @@ from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
 from soak.faults.shutdown_nosave import ShutdownNosave
+from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
 from soak.faults.wiped_volume import WipedVolume
 
@@ -44,6 +47,9 @@ ALL: dict[str, Fault] = {
         ConnectionStorm(),
         ReplicaLag(),
         Eviction(),
+        DiskFull(),
+        SlowFsync(),
+        FsyncError(),
         WipedVolume(),
     )
 }
