@@ -122,7 +122,9 @@ class RedisServer(Server):
         found: dict[str, str] = {}
         for section in ("persistence", "stats", "server"):
             found |= await self.information(section)
-        return {name: found[name] for name in TELEMETRY_READ if name in found}
+        async with self._asking() as client:
+            keys = await client.dbsize()
+        return {"keys": str(keys), **{name: found[name] for name in TELEMETRY_READ if name in found}}
 
     async def get_settings(self, *names: str) -> dict[str, str]:
         """Return what is in effect just now."""
