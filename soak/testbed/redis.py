@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +16,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 from soak.errors import ServerUnreachableError
 from soak.testbed.exchange import RedisExchange
 from soak.testbed.ports import HOST
-from soak.testbed.server import Server
+from soak.testbed.redis_settings import is_logged
+from soak.testbed.server import STOP_SECONDS_MAX, Server
 from soak.testbed.vessel import StillLoadingError
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ TELEMETRY_READ = (
     "run_id",
 )
 _ANSWER_SECONDS_MAX = 2.0
+_END_POLL_SECONDS = 0.02
+_REWRITE_SECONDS_MAX = 60.0
+_REWRITE_POLL_SECONDS = 0.02
 
 
 class RedisServer(Server):
@@ -63,7 +70,9 @@ class RedisServer(Server):
         found: dict[str, str] = {}
         for section in ("persistence", "stats", "server"):
             found |= await self.information(section)
-        return {name: found[name] for name in TELEMETRY_READ if name in found}
+        async with self._asking() as client:
+            keys = await client.dbsize()
+        return {"keys": str(keys), **{name: found[name] for name in TELEMETRY_READ if name in found}}
 
     async def get_settings(self, *names: str) -> dict[str, str]:
         """Return what is in effect just now."""
@@ -102,3 +111,57 @@ class RedisServer(Server):
             socket_connect_timeout=_ANSWER_SECONDS_MAX,
             retry=Retry(NoBackoff(), 0),
         )
+
+    async def shut_down(self, *, save: bool) -> None:
+        """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
+        async with self._planned:
+            self._check("stopped")
+            await self._unwatch()
+            if self.pid is not None:
+                with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
+                    async with self._client() as client:
+                        await client.shutdown(save=save, nosave=not save)
+                await self._until_ended()
+            # One that refused, for its disk is full or it does not answer, has crashed.
+            await self._crash()
+
+    async def _until_ended(self) -> None:
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while await self.vessel.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(_END_POLL_SECONDS)
+
+    async def start_again_from_snapshot(self) -> None:
+        """Bring the server back from its last snapshot alone, and turn its append-only file on again if it has one.
+
+        A server whose append-only file is on reads nothing else, and without that file begins empty; so it is
+        started with the file off. The old file stays until the server has replaced it by a new one.
+        """
+        wanted = self.options
+        self.options = {**wanted, "appendonly": "no"}
+        try:
+            await self.start_again()
+        finally:
+            self.options = wanted
+        if is_logged(wanted):
+            if (await self.get_settings("appendonly"))["appendonly"] != "yes":
+                await self.change_settings({"appendonly": "yes"})
+            await self._until_rewritten()
+        self.configuration = await self.read_configuration()
+
+    async def _until_rewritten(self) -> None:
+        """Wait until the append-only file holds everything: before that, what is acknowledged is on no disk."""
+        deadline = time.monotonic() + _REWRITE_SECONDS_MAX
+        while True:
+            told = await self.information("persistence")
+            if told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
+                break
+            if time.monotonic() >= deadline:
+                raise ServerUnreachableError(
+                    f"{self.title} did not write its append-only file anew within {_REWRITE_SECONDS_MAX:.0f} s; "
+                    f"see its log {self.log_path}"
+                )
+            await asyncio.sleep(_REWRITE_POLL_SECONDS)
+        if told["aof_last_bgrewrite_status"] != "ok":
+            raise ServerUnreachableError(
+                f"{self.title} could not write its append-only file anew; see its log {self.log_path}"
+            )

@@ -26,6 +26,11 @@ def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port
     return "\n".join([*lines, *_save_lines(options.get("save", ""))]) + "\n"
 
 
+def is_logged(options: Mapping[str, str]) -> bool:
+    """Tell whether a server with these options keeps an append-only file."""
+    return {**_DEFAULTS, **options}["appendonly"] == "yes"
+
+
 def _save_lines(points: str) -> list[str]:
     """Return one line per save point: Redis 6.2 takes no more than one in a line."""
     words = points.split()

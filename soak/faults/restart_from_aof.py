@@ -1,0 +1,33 @@
+"""The server comes back from its append-only file alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.on_redis import RedisFault, writes_a_log
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class RestartFromAof(RedisFault):
+    """A stop that writes no snapshot, in good order: the append-only file is complete, and all there is."""
+
+    name = "restart_from_aof"
+    kind = "restart_from_aof"
+    description = (
+        "The server is stopped in good order without a snapshot and comes back from its append-only file; "
+        "nothing may be lost."
+    )
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and not writes_a_log(self.redis(bed, target)):
+            return f"{target} keeps no append-only file; start it with appendonly yes"
+        return reason
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await self.redis(bed, target).shut_down(save=False)
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()

@@ -1,0 +1,27 @@
+"""The server is told to end without saving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.on_redis import RedisFault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+
+class ShutdownNosave(RedisFault):
+    """`SHUTDOWN NOSAVE`: in many a script, for it is fast."""
+
+    name = "shutdown_nosave"
+    kind = "shutdown_nosave"
+    description = (
+        "The server ends by SHUTDOWN NOSAVE and is started again; with an append-only file nothing may be lost, "
+        "with snapshots alone everything since the last one is."
+    )
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        await self.redis(bed, target).shut_down(save=False)
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()
