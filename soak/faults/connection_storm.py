@@ -13,7 +13,8 @@ from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
 from soak.faults.notes import Notes
 from soak.testbed.ports import HOST
-from soak.testbed.postgres import DATABASE, USER, PostgresServer
+from soak.testbed.postgres import PostgresServer
+from soak.testbed.postgres_settings import DATABASE, USER
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ async def through(bed: LocalTestbed, name: str) -> None:
 async def test_a_server_with_an_append_only_file_loses_nothing(
     tmp_path: Path, name: str, options: dict[str, str], flavour: str
 ) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour, redis_options=options) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as bed:
         await append(bed, "one")
         await through(bed, name)
         assert await remembered(bed) == ["one"]
@@ -69,7 +69,7 @@ async def test_a_server_with_an_append_only_file_loses_nothing(
 async def test_a_server_with_snapshots_alone_loses_what_came_after_the_last(
     tmp_path: Path, name: str, flavour: str
 ) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour, redis_options=RDB) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=RDB) as bed:
         await append(bed, "one")
         async with client_of(bed.servers["redis"].url) as client:
             await client.save()
