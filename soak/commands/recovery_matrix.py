@@ -40,7 +40,7 @@ exit codes: 0 every cell is inside its contract, 1 one lost more than is promise
 3 no server can be started, 4 a cell could not be made, or interrupted"""
 
 LOAD_SECONDS_DEFAULT = "3s"
-LOAD_SECONDS_MAX = 60.0
+LOAD_SECONDS_MAX = 30.0
 REPEATS_MAX = 100
 
 

@@ -58,8 +58,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 def judge(attempts: Sequence[Attempt], read: ReadBack, window: FaultWindow, contract: Contract) -> Measured:
     """Count what is gone, and decide whether the contract lets this fault take it.
 
-    The window ends when the server was surely down: what was acknowledged later was acknowledged by the server that
-    came back, so that fault excuses none of it.
+    The window ends when the server is down and its last reply was read: what is acknowledged later is acknowledged by
+    the server that came back, so this fault excuses none of it.
     """
     acknowledged = [attempt for attempt in attempts if attempt.outcome == Outcome.OK]
     unknown = [attempt for attempt in attempts if attempt.outcome == Outcome.UNKNOWN]

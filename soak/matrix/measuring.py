@@ -113,12 +113,15 @@ async def _write_and_break(
         writers.begin()
         try:
             await _load(writers, load_seconds)
-            window = await _break(bed, fault, configuration.server)
-            writers.send_no_more()
-            # Started again at once, as a supervisor would, while they wait for their last replies.
-            recovered = await _recover(bed, fault, configuration.server, probe, author)
+            started = now_us()
+            await fault.inject(bed, configuration.server)
         finally:
             await writers.leave()
+        # It is down and its last reply is read: whatever is acknowledged from here on is the word of the next one.
+        ended = now_us()
+        # Started again at once, as a supervisor would.
+        recovered = await _recover(bed, fault, configuration.server, probe, author)
+    window = FaultWindow(fault=fault.name, kind=fault.kind, target=configuration.server, started=started, ended=ended)
     return _Broken(window, recovered, writers.attempts)
 
 
@@ -132,13 +135,6 @@ async def _load(writers: Writers, seconds: float) -> None:
         raise SoakError(
             f"only {acknowledged} messages were acknowledged in {seconds:g} s; give it more time with --seconds"
         )
-
-
-async def _break(bed: LocalTestbed, fault: Fault, server: str) -> FaultWindow:
-    started = now_us()
-    await fault.inject(bed, server)
-    # It is down: whatever is acknowledged after this is the word of the server that comes back.
-    return FaultWindow(fault=fault.name, kind=fault.kind, target=server, started=started, ended=now_us())
 
 
 async def _recover(bed: LocalTestbed, fault: Fault, server: str, probe: MemoryStore, author: Author) -> int:

@@ -82,11 +82,17 @@ def _row(result: CellResult) -> tuple[str, ...]:
         f"{measured.acknowledged:,}",
         _unknown(measured),
         "all" if measured.lost == measured.acknowledged else f"{measured.lost:,}",
-        f"{measured.recovery_point_seconds:.2f} s" if measured.lost else "0",
+        _point(measured),
         f"{result.recovery_seconds:.2f} s",
         measured.promised,
         result.verdict.value,
     )
+
+
+def _point(measured: Measured) -> str:
+    if not measured.lost:
+        return "0"
+    return "<0.01 s" if measured.recovery_point_seconds < 0.01 else f"{measured.recovery_point_seconds:.2f} s"
 
 
 def _unknown(measured: Measured) -> str:

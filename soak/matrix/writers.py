@@ -20,8 +20,8 @@ PIPELINE = 4
 """Sessions that one writer leads at the same time, with one message of each in flight: so deep is its pipeline."""
 SESSIONS = WRITERS * PIPELINE
 SESSION_MESSAGES_MAX = 200_000
-LAST_REPLY_SECONDS_MAX = 30.0
-"""How long those whose server is gone may wait for what they sent last."""
+LAST_REPLY_SECONDS_MAX = 5.0
+"""How long those whose server is gone may wait to hear of what they sent last."""
 
 
 def now_us() -> int:
@@ -50,13 +50,13 @@ class Writers:
                 task.result()
                 raise SoakError(f"a writer stopped before the fault ({self._complaint or 'it had written enough'})")
 
-    def send_no_more(self) -> None:
-        """Let everybody end with the reply to what they sent last."""
-        self._is_over = True
-
     async def leave(self) -> None:
-        """Wait for the last replies, within a bound."""
-        self.send_no_more()
+        """Let everybody hear what became of what they sent last, within a bound, and send no more.
+
+        When this has returned, all that a server which is down has ever acknowledged is in the record: a reply may
+        have lain in a socket for a while after its sender was gone.
+        """
+        self._is_over = True
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_REPLY_SECONDS_MAX)
         await end_tasks(self._tasks)
@@ -68,8 +68,12 @@ class Writers:
                 return
             message = self._author.write(session, writer, seq)
             sent = now_us()
-            outcome = await self._append(session, message)
-            self.attempts.append(Attempt(number, writer, seq, outcome, sent, now_us()))
+            outcome = Outcome.UNKNOWN
+            try:
+                outcome = await self._append(session, message)
+            finally:
+                # Also when nobody waits for the reply any longer: it was sent, and nobody knows.
+                self.attempts.append(Attempt(number, writer, seq, outcome, sent, now_us()))
             if outcome is not Outcome.OK:
                 # The server is gone. What came next would tell of the one that is started in its place.
                 return
