@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from soak.matrix import configurations
 from soak.matrix.judging import Measured
 from soak.matrix.plan import FAULTS, CellPlan, plan_cells
 from soak.matrix.result import CellResult, not_made
-from soak.matrix.table import as_json, markdown_lines, report_lines
+from soak.matrix.table import HEADS, as_json, markdown_lines, report_lines
 
 LIKE = CellPlan(configuration="", fault="", load_seconds=1.0)
 
@@ -138,3 +139,15 @@ def test_a_program_gets_the_numbers() -> None:
     kept, missing = told["cells"]
     assert (kept["verdict"], kept["measured"]["lost"], kept["repeats"]) == ("inside", 678, 5)
     assert (missing["verdict"], missing["measured"], missing["not_made"]) == ("not made", None, "no C compiler")
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "recovery-matrix.md"
+
+
+def test_the_page_in_the_docs_shows_every_cell_and_all_of_them_inside() -> None:
+    shown = PAGE.read_text(encoding="utf-8").partition("<!-- matrix -->")[2].partition("<!-- /matrix -->")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line[:2] == "| "]
+    assert tuple(rows[0]) == HEADS
+    planned = [(cell.configuration, cell.fault) for cell in plan_cells([], [], LIKE)]
+    assert [(row[0], row[1]) for row in rows[1:]] == planned
+    assert {row[-1] for row in rows[1:]} == {"inside"}
