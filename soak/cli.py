@@ -25,6 +25,7 @@ _COMMANDS = {
     "stores": "what can be tested, and what each promises",
     "flaws": "the planted bugs, and the night each tells of",
     "selftest": "plant each flaw and its correct twin: is it found?",
+    "recovery-matrix": "what each configuration of a server loses in each fault",
     "violations": "what was found, and what became of it",
     "explain": "the story of one violation",
     "replay": "reach a verdict again from its evidence alone",
@@ -136,7 +137,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         raw = argparse.RawDescriptionHelpFormatter
         command = commands.add_parser(name, help=what, formatter_class=raw, allow_abbrev=False)
         if name == chosen:
-            module = importlib.import_module(f"soak.commands.{name}")
+            module = importlib.import_module(f"soak.commands.{name.replace('-', '_')}")
             command.description, command.epilog = module.DESCRIPTION, module.EPILOG
             module.add_arguments(command)
             command.set_defaults(execute=module.execute, parser=command)

@@ -1,0 +1,155 @@
+"""`soak recovery-matrix`: breaks servers in every configuration, and shows what each lost and what it promises."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from soak.duration import parse_seconds
+from soak.errors import ExitCode, UsageError
+from soak.matrix import configurations, table
+from soak.matrix.beds import check_bed
+from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, REDISES, CellPlan, plan_cells
+from soak.matrix.result import CellResult, exit_code_of
+from soak.matrix.side_by_side import SIDE_BY_SIDE, Step, make_cells
+from soak.report.table import print_json
+
+DESCRIPTION = (
+    "Write to a server of each configuration, break it, start it again, and count what it had acknowledged and lost.\n"
+    "RPO is the age of the oldest lost message at the fault, RTO the time from the fault to the first write and read\n"
+    "that succeed. What is promised is derived from the configuration the server says it runs with."
+)
+EPILOG = f"""\
+configurations: {", ".join(configurations.ALL)}
+faults:         {", ".join(FAULTS)}
+
+examples:
+  soak recovery-matrix                                        all of them, in a few minutes
+  soak recovery-matrix --config aof-everysec aof-always --fault power_cut --repeat 5
+  soak recovery-matrix --config aof-no --contract redis-always would this server keep that promise?
+  soak recovery-matrix --markdown > matrix.md
+
+exit codes: 0 every cell is inside its contract, 1 one lost more than is promised, 2 usage,
+3 no server can be started, 4 a cell could not be made, or interrupted"""
+
+LOAD_SECONDS_DEFAULT = "3s"
+LOAD_SECONDS_MAX = 30.0
+REPEATS_MAX = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", metavar="NAME", nargs="+", default=[], help="configurations to try; all unless given")
+    add("--fault", metavar="NAME", nargs="+", default=[], help="faults to put them through; all unless given")
+    add("--repeat", metavar="N", type=int, default=1, help="try each cell N times and show the worst")
+    add("--seconds", metavar="TIME", default=LOAD_SECONDS_DEFAULT, help="load before the fault (default: 3s)")
+    add("--contract", metavar="PRESET", help="hold all to this promise instead of what their servers give")
+    add("--testbed", choices=BEDS, default=BEDS[0], help="where the servers run (default: local)")
+    add("--redis", choices=REDISES, default=REDISES[0], help="which Redis (default: valkey)")
+    add("--postgres", choices=POSTGRESES, default=POSTGRESES[0], help="which PostgreSQL (default: 18)")
+    add("--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"cells side by side ({SIDE_BY_SIDE} unless given)")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the results as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the table for a page")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    plans = _plans(arguments)
+    begun = time.monotonic()
+    progress = Progress(len(plans))
+    try:
+        results = asyncio.run(_make(plans, progress, arguments))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        progress.clear()
+        sys.stderr.write("soak: interrupted; all servers were ended, and nothing is proved\n")
+        return ExitCode.INCONCLUSIVE
+    finally:
+        progress.clear()
+    _print(arguments, results, time.monotonic() - begun)
+    return exit_code_of(results)
+
+
+async def _make(plans: Sequence[CellPlan], progress: Progress, arguments: argparse.Namespace) -> list[CellResult]:
+    task = asyncio.current_task()
+    if task is not None:
+        # Told to end by a supervisor, it tidies up as after Ctrl-C.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await make_cells(plans, progress.step, repeats=arguments.repeat, side_by_side=arguments.jobs)
+
+
+def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
+    for flag, value, most in (("--repeat", arguments.repeat, REPEATS_MAX), ("--jobs", arguments.jobs, REPEATS_MAX)):
+        if not 1 <= value <= most:
+            raise UsageError(f"{flag} {value}: should be from 1 to {most}")
+    check_bed(arguments.testbed)
+    like = CellPlan(
+        configuration="",
+        fault="",
+        load_seconds=_load_seconds(arguments.seconds),
+        testbed=arguments.testbed,
+        redis=arguments.redis,
+        postgres=arguments.postgres,
+        preset=arguments.contract,
+    )
+    return plan_cells(arguments.config, arguments.fault, like)
+
+
+def _load_seconds(text: str) -> float:
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--seconds: {error}") from None
+    if not 0 < seconds <= LOAD_SECONDS_MAX:
+        raise UsageError(f"--seconds {text}: should be more than 0 and at most {LOAD_SECONDS_MAX:g}s")
+    return seconds
+
+
+def _print(arguments: argparse.Namespace, results: Sequence[CellResult], seconds: float) -> None:
+    if arguments.json:
+        print_json(msgspec.json.encode(table.as_json(results, seconds)))
+    else:
+        lines = table.markdown_lines if arguments.markdown else table.report_lines
+        sys.stdout.write("\n".join(lines(results, seconds)) + "\n")
+
+
+class Progress:
+    """Says on standard error what is under way and what has come of it."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._under_way: list[str] = []
+        self._is_terminal = sys.stderr.isatty()
+
+    def step(self, plan: CellPlan, step: Step, result: CellResult | None) -> None:
+        if step is Step.BEGUN:
+            self._under_way.append(plan.name)
+        elif result is not None:
+            self._ended += 1
+            self._under_way.remove(plan.name)
+            self.clear()
+            sys.stderr.write(f"{self._ended:3} of {self._total}  {plan.name}: {_outcome(result)}\n")
+        if self._is_terminal:
+            self.clear()
+            # A line that is wrapped could not be cleared as one.
+            sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+
+def _outcome(result: CellResult) -> str:
+    measured = result.measured
+    if measured is None:
+        return f"not made: {result.not_made}"
+    lost = f"{measured.lost:,} of {measured.acknowledged:,} lost"
+    return f"{lost}, {result.verdict.value} ({result.seconds:.0f} s)"

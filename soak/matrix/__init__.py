@@ -1,0 +1,1 @@
+"""What each configuration of a server really loses in each fault, measured and held against what it promises."""

@@ -1,0 +1,179 @@
+"""One cell: a server so configured is written to, broken, brought back and read, and what is gone is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+from soak.errors import ServerUnreachableError, SoakError
+from soak.faults import catalogue
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.matrix import configurations
+from soak.matrix.beds import make_bed
+from soak.matrix.configurations import Configuration
+from soak.matrix.judging import ReadBack, judge
+from soak.matrix.plan import CellPlan
+from soak.matrix.probing import first_success
+from soak.matrix.promise import promise_of
+from soak.matrix.result import CellResult
+from soak.matrix.writers import Writers, now_us, read_back
+from soak.model.attempt import Attempt
+from soak.model.faults import FaultWindow
+from soak.model.outcome import Outcome
+from soak.model.telemetry import ServerSample
+from soak.model.text import Author
+from soak.stores import registry
+from soak.stores.protocol import MemoryStore, StoreContext
+from soak.stores.registry import open_store
+from soak.tasks import end_tasks
+from soak.testbed.inspect import inspect
+from soak.testbed.local import LocalTestbed
+from soak.testbed.server import ServerEvent
+
+ACKNOWLEDGED_MIN = 100
+"""A server that was hardly written to proves nothing."""
+OPERATION_SECONDS_MAX = 10.0
+CONNECTIONS_MAX = 16
+RECOVERY_SECONDS_MAX = 60.0
+SETTLE_SECONDS = 0.5
+"""What is missing is looked for once more after this time."""
+_POLL_SECONDS = 0.05
+
+
+class _Broken(NamedTuple):
+    """What is known of the fault itself."""
+
+    window: FaultWindow
+    recovered: int
+    attempts: list[Attempt]
+
+
+async def measure(plan: CellPlan, folder: Path) -> CellResult:
+    """Make one cell; raises `SoakError` where it cannot be made."""
+    configuration = configurations.ALL[plan.configuration]
+    fault = catalogue.ALL[plan.fault]
+    author = Author("m" + secrets.token_hex(4), secrets.randbits(63))
+    async with _serving(plan, configuration, folder) as (bed, context):
+        reason = fault.unavailable(bed, configuration.server)
+        if reason is not None:
+            raise FaultUnavailableError(reason)
+        url = context.servers[configuration.server]
+        sample = await inspect(configuration.server, url, timeout_seconds=OPERATION_SECONDS_MAX)
+        promise = promise_of(sample, registry.find(configuration.store).contract_for(context), plan.preset)
+        seconds = max(plan.load_seconds, configuration.load_seconds_min)
+        broken = await _write_and_break(bed, configuration, fault, context, author, seconds)
+        read = await _read(configuration, context, author, broken.attempts)
+    return CellResult(
+        configuration=plan.configuration,
+        fault=plan.fault,
+        server=_title(sample, plan),
+        origin=promise.origin,
+        measured=judge(broken.attempts, read, broken.window, promise.contract),
+        recovery_seconds=(broken.recovered - broken.window.started) / 1e6,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    plan: CellPlan, configuration: Configuration, folder: Path
+) -> AsyncIterator[tuple[LocalTestbed, StoreContext]]:
+    deaths: list[ServerEvent] = []
+    bed = make_bed(plan, configuration, folder, deaths.append)
+    try:
+        urls = await bed.start([configuration.server])
+        yield (
+            bed,
+            StoreContext(
+                servers=urls,
+                namespace="matrix",
+                timeout_seconds=OPERATION_SECONDS_MAX,
+                connections_max=CONNECTIONS_MAX,
+            ),
+        )
+    finally:
+        await bed.stop()
+    if deaths:
+        raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
+
+
+async def _write_and_break(
+    bed: LocalTestbed,
+    configuration: Configuration,
+    fault: Fault,
+    context: StoreContext,
+    author: Author,
+    load_seconds: float,
+) -> _Broken:
+    async with _opened(configuration, context) as memory, _opened(configuration, context) as probe:
+        writers = Writers(memory, author)
+        writers.begin()
+        try:
+            await _load(writers, load_seconds)
+            started = now_us()
+            await fault.inject(bed, configuration.server)
+        finally:
+            await writers.leave()
+        # It is down and its last reply is read: whatever is acknowledged from here on is the word of the next one.
+        ended = now_us()
+        # Started again at once, as a supervisor would.
+        recovered = await _recover(bed, fault, configuration.server, probe, author)
+    window = FaultWindow(fault=fault.name, kind=fault.kind, target=configuration.server, started=started, ended=ended)
+    return _Broken(window, recovered, writers.attempts)
+
+
+async def _load(writers: Writers, seconds: float) -> None:
+    until = now_us() + int(seconds * 1e6)
+    while now_us() < until:
+        await asyncio.sleep(_POLL_SECONDS)
+        writers.check()
+    acknowledged = sum(1 for attempt in writers.attempts if attempt.outcome == Outcome.OK)
+    if acknowledged < ACKNOWLEDGED_MIN:
+        raise SoakError(
+            f"only {acknowledged} messages were acknowledged in {seconds:g} s; give it more time with --seconds"
+        )
+
+
+async def _recover(bed: LocalTestbed, fault: Fault, server: str, probe: MemoryStore, author: Author) -> int:
+    try:
+        async with asyncio.timeout(RECOVERY_SECONDS_MAX):
+            probing = asyncio.create_task(first_success(probe, author))
+            try:
+                await fault.heal(bed, server)
+                return await probing
+            finally:
+                await end_tasks([probing])
+    except TimeoutError:
+        raise ServerUnreachableError(
+            f"{server} did not serve again within {RECOVERY_SECONDS_MAX:.0f} s after the fault"
+        ) from None
+
+
+async def _read(
+    configuration: Configuration, context: StoreContext, author: Author, attempts: list[Attempt]
+) -> ReadBack:
+    """Read everything over new connections; if something is missing, a second read after a while is the last word."""
+    async with _opened(configuration, context) as memory:
+        read = await read_back(memory, author)
+        if all((one.session, one.seq) in read.present for one in attempts if one.outcome == Outcome.OK):
+            return read
+        await asyncio.sleep(SETTLE_SECONDS)
+        return await read_back(memory, author)
+
+
+@contextlib.asynccontextmanager
+async def _opened(configuration: Configuration, context: StoreContext) -> AsyncIterator[MemoryStore]:
+    memory = await open_store(configuration.store, context)
+    try:
+        yield memory
+    finally:
+        await memory.close()
+
+
+def _title(sample: ServerSample, plan: CellPlan) -> str:
+    if sample.server == "postgres":
+        return f"PostgreSQL {sample.telemetry.get('server_version', plan.postgres)}"
+    return f"{'Valkey' if plan.redis == 'valkey' else 'Redis'} {sample.telemetry.get('version', plan.redis)}"

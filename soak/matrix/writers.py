@@ -1,0 +1,116 @@
+"""Those who write until the server is gone, and keep their own record of what it had acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from soak.errors import SoakError
+from soak.matrix.judging import Place, ReadBack
+from soak.model.attempt import Attempt
+from soak.model.message import Message
+from soak.model.outcome import NotApplied, Outcome
+from soak.model.text import Author
+from soak.stores.protocol import MemoryStore
+from soak.tasks import end_tasks
+
+WRITERS = 4
+PIPELINE = 4
+"""Sessions that one writer leads at the same time, with one message of each in flight: so deep is its pipeline."""
+SESSIONS = WRITERS * PIPELINE
+SESSION_MESSAGES_MAX = 200_000
+LAST_REPLY_SECONDS_MAX = 5.0
+"""How long those whose server is gone may wait to hear of what they sent last."""
+
+
+def now_us() -> int:
+    """Return CLOCK_MONOTONIC in microseconds, the clock of every time here."""
+    return time.monotonic_ns() // 1000
+
+
+class Writers:
+    """Writers under way. Nothing but what they saw themselves is in their record."""
+
+    def __init__(self, memory: MemoryStore, author: Author) -> None:
+        self.attempts: list[Attempt] = []
+        self._memory = memory
+        self._author = author
+        self._is_over = False
+        self._complaint = ""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        self._tasks = [asyncio.create_task(self._write(session)) for session in range(SESSIONS)]
+
+    def check(self) -> None:
+        """Raise if one has stopped writing although nothing was done to the server yet."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+                raise SoakError(f"a writer stopped before the fault ({self._complaint or 'it had written enough'})")
+
+    async def leave(self) -> None:
+        """Let everybody hear what became of what they sent last, within a bound, and send no more.
+
+        When this has returned, all that a server which is down has ever acknowledged is in the record: a reply may
+        have lain in a socket for a while after its sender was gone.
+        """
+        self._is_over = True
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=LAST_REPLY_SECONDS_MAX)
+        await end_tasks(self._tasks)
+
+    async def _write(self, number: int) -> None:
+        session, writer = session_name(number), number % WRITERS
+        for seq in range(1, SESSION_MESSAGES_MAX + 1):
+            if self._is_over:
+                return
+            message = self._author.write(session, writer, seq)
+            sent = now_us()
+            outcome = Outcome.UNKNOWN
+            try:
+                outcome = await self._append(session, message)
+            finally:
+                # Also when nobody waits for the reply any longer: it was sent, and nobody knows.
+                self.attempts.append(Attempt(number, writer, seq, outcome, sent, now_us()))
+            if outcome is not Outcome.OK:
+                # The server is gone. What came next would tell of the one that is started in its place.
+                return
+
+    async def _append(self, session: str, message: Message) -> Outcome:
+        try:
+            await self._memory.append(session, message)
+        except NotApplied as error:
+            self._complaint = self._complaint or f"{type(error).__name__}: {error}"
+            return Outcome.FAILED
+        except Exception as error:  # noqa: BLE001  by the protocol, anything else means that nobody knows
+            self._complaint = self._complaint or f"{type(error).__name__}: {error}"
+            return Outcome.UNKNOWN
+        return Outcome.OK
+
+
+def session_name(number: int) -> str:
+    # The end of the name says what is talked about: short turns, for the times are what matters here.
+    return f"matrix{number}-short"
+
+
+async def read_back(memory: MemoryStore, author: Author) -> ReadBack:
+    """Read every session of the writers, whole."""
+    present: set[Place] = set()
+    strange = 0
+    for number in range(SESSIONS):
+        items: Sequence[object] = await memory.history(session_name(number))
+        for item in items:
+            place = _place_of(item, number, author)
+            if place is None or place in present:
+                strange += 1
+            else:
+                present.add(place)
+    return ReadBack(present=present, strange=strange)
+
+
+def _place_of(item: object, number: int, author: Author) -> Place | None:
+    if not isinstance(item, Message) or item.session != session_name(number) or not author.is_mine(item):
+        return None
+    return number, item.seq

@@ -1,0 +1,105 @@
+"""What the writers of the recovery matrix put down: what they saw themselves, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from breaking import PATIENCE_SECONDS, running, until
+
+from soak.errors import SoakError
+from soak.matrix import writers as writing
+from soak.matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_name
+from soak.model.message import Message
+from soak.model.outcome import Outcome
+from soak.model.text import Author
+from soak.stores.protocol import MemoryStore, StoreContext
+from soak.stores.registry import open_store
+
+AUTHOR = Author("m1", 7)
+
+
+@contextlib.asynccontextmanager
+async def memory_at(url: str, namespace: str) -> AsyncIterator[MemoryStore]:
+    memory = await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
+    try:
+        yield memory
+    finally:
+        await memory.close()
+
+
+async def test_every_acknowledgement_is_recorded_and_can_be_read_back(redis_url: str, namespace: str) -> None:
+    async with memory_at(redis_url, namespace) as memory:
+        writers = Writers(memory, AUTHOR)
+        writers.begin()
+        await until(lambda: len(writers.attempts) > 50 * SESSIONS)
+        writers.check()
+        await writers.leave()
+        read = await read_back(memory, AUTHOR)
+    assert {attempt.outcome for attempt in writers.attempts} == {Outcome.OK}
+    assert {attempt.writer for attempt in writers.attempts} == set(range(WRITERS))
+    assert {(attempt.session, attempt.seq) for attempt in writers.attempts} == read.present
+    assert read.strange == 0
+    assert all(attempt.sent <= attempt.ended for attempt in writers.attempts)
+
+
+async def test_what_nobody_waits_for_any_longer_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "LAST_REPLY_SECONDS_MAX", 0.1)
+    async with running(tmp_path, "redis") as bed:
+        server = bed.servers["redis"]
+        async with memory_at(server.url, "matrix") as memory:
+            writers = Writers(memory, AUTHOR)
+            writers.begin()
+            await until(lambda: len(writers.attempts) > SESSIONS)
+            await server.pause()
+            await until_still(writers)
+            await writers.leave()
+            outcomes = Counter(attempt.outcome for attempt in writers.attempts)
+            assert outcomes[Outcome.UNKNOWN] == SESSIONS
+            await server.resume()
+
+
+async def until_still(writers: Writers) -> None:
+    """Wait until the replies that were under way are read."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    before = -1
+    while len(writers.attempts) != before:
+        assert time.monotonic() < deadline
+        before = len(writers.attempts)
+        await asyncio.sleep(0.2)
+
+
+async def test_who_finds_the_server_gone_records_it_and_stops(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis") as bed:
+        server = bed.servers["redis"]
+        async with memory_at(server.url, "matrix") as memory:
+            writers = Writers(memory, AUTHOR)
+            writers.begin()
+            await until(lambda: len(writers.attempts) > SESSIONS)
+            await server.kill()
+            await until(lambda: sum(attempt.outcome != Outcome.OK for attempt in writers.attempts) == SESSIONS)
+            with pytest.raises(SoakError, match="a writer stopped before the fault"):
+                writers.check()
+            await writers.leave()
+            await server.start_again()
+    for number in range(SESSIONS):
+        outcomes = [attempt.outcome for attempt in writers.attempts if attempt.session == number]
+        assert set(outcomes[:-1]) <= {Outcome.OK}
+        assert outcomes[-1] in {Outcome.UNKNOWN, Outcome.FAILED}
+
+
+async def test_what_stands_twice_or_elsewhere_or_changed_is_strange(redis_url: str, namespace: str) -> None:
+    first, second = AUTHOR.write(session_name(0), 0, 1), AUTHOR.write(session_name(0), 0, 2)
+    changed = Message(first.run, first.session, 0, 3, first.role, "changed", first.checksum)
+    async with memory_at(redis_url, namespace) as memory:
+        for message in (first, first, changed):
+            await memory.append(session_name(0), message)
+        await memory.append(session_name(1), second)
+        read = await read_back(memory, AUTHOR)
+    assert read.present == {(0, 1)}
+    assert read.strange == 3
