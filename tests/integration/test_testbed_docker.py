@@ -296,16 +296,3 @@ async def test_what_cannot_be_started_is_one_clear_line(
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     with pytest.raises(ServerUnreachableError, match="no Docker engine answers"):
         await DockerTestbed(tmp_path).start(["redis"])
-
-
-@pytest.mark.long
-def test_a_soak_in_docker_passes_and_leaves_nothing_behind(tmp_path: Path, engine: Any, images: Images) -> None:
-    command = ["-m", "soak", "check", "--testbed", "docker", "--store", "redis-list", "--store", "postgres"]
-    command += ["--duration", "5s", "--users", "5", "--think", "200ms", "--json", "--data-dir", str(tmp_path)]
-    settings = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"], "memory": "256m"}
-    for name, value in settings.items():
-        command += ["--set", f"testbed.{name}={value}"]
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=170, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "pass"
-    assert found(engine, tmp_path) == NOTHING
