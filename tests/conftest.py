@@ -10,7 +10,7 @@ import tempfile
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -119,6 +119,47 @@ def postgres16_url(testbed62: TestbedThread) -> str:
 def postgres_replica_url(testbed: TestbedThread, postgres_url: str) -> str:
     """Return the address of a streaming replica of the server at `postgres_url`."""
     return testbed.url("postgres-replica")
+
+
+class Images:
+    """Names of Docker images by version, made without a registry, each once per worker."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._made: dict[str, str] = {}
+
+    def __getitem__(self, version: str) -> str:
+        import docker_images  # noqa: PLC0415  most tests need nothing of Docker
+
+        if version not in self._made:
+            self._made[version] = docker_images.build(self._engine, version)
+        return self._made[version]
+
+    def remove(self) -> None:
+        for image in self._made.values():
+            self._engine.images.remove(image, force=True)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    """Return a client of the Docker engine."""
+    from soak.testbed.docker.engine import connect  # noqa: PLC0415
+
+    try:
+        client = connect()
+    except ServerUnreachableError as error:
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            raise
+        pytest.skip(str(error))
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def images(engine: Any) -> Iterator[Images]:
+    found = Images(engine)
+    yield found
+    found.remove()
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ LOG_BYTES_MAX = 8 * 2**20
 class ProcessVessel(abc.ABC):
     """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
 
+    ready_seconds_max = 30.0
     death_signal = signal.SIGTERM
     """Sent by the kernel when we are gone, however we went."""
     stop_signal = signal.SIGTERM

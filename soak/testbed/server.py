@@ -27,9 +27,8 @@ if TYPE_CHECKING:
     from soak.testbed.state import Pinned
     from soak.testbed.vessel import Vessel
 
-READY_SECONDS_MAX = 30.0
-"""For a first answer; a server that says it is still loading is given `LOADING_SECONDS_MAX`."""
 LOADING_SECONDS_MAX = 600.0
+"""For a server that answers that it is still loading."""
 STOP_SECONDS_MAX = 10.0
 RESTARTS_IN_VAIN_MAX = 10
 """So many restarts in a row that bring no lasting server, and it is given up."""
@@ -275,7 +274,7 @@ class Server(abc.ABC):
 
     async def _until_ready(self) -> None:
         started = time.monotonic()
-        limit = READY_SECONDS_MAX
+        limit = self.vessel.ready_seconds_max
         while time.monotonic() - started < limit:
             if (how := await self.vessel.how_it_ended()) is not None:
                 raise await self.failure(f"{self.title} ended while starting ({how})")

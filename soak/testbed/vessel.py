@@ -38,6 +38,8 @@ class Vessel(Protocol):
     log_path: Path
     options: Mapping[str, str]
     """Settings of the server that replace ours, from the next launch on."""
+    ready_seconds_max: float
+    """For a first answer after the launch, unless the server says that it is still loading."""
     power: PowerSupply | None
     """What knows what was synced, where a process runs for power cuts."""
 

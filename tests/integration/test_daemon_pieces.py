@@ -324,6 +324,7 @@ def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
         ("seed=6", "seed"),
         ("stores.namespace=other", "stores.namespace"),
         ("servers.redis=redis://h:9", "servers"),
+        ("testbed.kind=docker", "testbed.kind"),
     ],
 )
 def test_an_unfinished_run_is_not_resumed_as_another_one(folder: DataFolder, change: str, what: str) -> None:

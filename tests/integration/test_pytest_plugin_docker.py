@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import docker
-import docker.errors
-import docker_images
 import pytest
 from plugin_run import run_pytest
 
-from soak.testbed.docker.engine import check_engine_listens
 from soak.testbed.docker.ownership import SERVER_LABEL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from conftest import Images
 
 SUITE = """
 from soak.pytest_plugin import MemoryContract
@@ -32,42 +28,22 @@ class TestPostgres(MemoryContract):
 """
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
-    try:
-        check_engine_listens()
-        client = docker.from_env(timeout=60)
-        client.ping()
-    except (OSError, docker.errors.DockerException) as error:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(f"no Docker engine answers: {error}")
-    yield client
-    client.close()
+VERSIONS = ("valkey-9", "postgres-18")
 
 
-@pytest.fixture(scope="module")
-def images(engine: Any) -> Iterator[dict[str, str]]:
-    """Make the images and return their names by version."""
-    made = {version: docker_images.build(engine, version) for version in ("valkey-9", "postgres-18")}
-    yield made
-    for image in made.values():
-        engine.images.remove(image, force=True)
-
-
-def containers(engine: Any, images: dict[str, str]) -> list[Any]:
+def containers(engine: Any, images: Images) -> list[Any]:
     """Return all containers of our images; other workers have images, and so containers, of their own."""
-    found = [engine.containers.list(all=True, filters={"ancestor": image}) for image in images.values()]
+    found = [engine.containers.list(all=True, filters={"ancestor": images[version]}) for version in VERSIONS]
     return [container for some in found for container in some]
 
 
-def options(images: dict[str, str]) -> list[str]:
-    return ["--soak-servers=docker", *(f"--soak-docker-image={version}={name}" for version, name in images.items())]
+def options(images: Images) -> list[str]:
+    return ["--soak-servers=docker", *(f"--soak-docker-image={version}={images[version]}" for version in VERSIONS)]
 
 
 @pytest.mark.long
 def test_the_contract_holds_on_servers_in_docker_and_no_container_is_left(
-    tmp_path: Path, engine: Any, images: dict[str, str]
+    tmp_path: Path, engine: Any, images: Images
 ) -> None:
     chosen = "identical or away or silent_is_an_error or restart or crash or closing or written_today"
     arguments = ("--soak-versions=newest", "-k", chosen, *options(images))
@@ -78,9 +54,7 @@ def test_the_contract_holds_on_servers_in_docker_and_no_container_is_left(
 
 
 @pytest.mark.long
-def test_what_a_killed_session_left_is_removed_by_the_next_one(
-    tmp_path: Path, engine: Any, images: dict[str, str]
-) -> None:
+def test_what_a_killed_session_left_is_removed_by_the_next_one(tmp_path: Path, engine: Any, images: Images) -> None:
     waits = "import time\n\ndef test_it_waits(soak_redis):\n    open('started', 'w').close()\n    time.sleep(60)\n"
     (tmp_path / "test_wait.py").write_text(waits)
     killed = subprocess.Popen(

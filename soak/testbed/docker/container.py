@@ -69,6 +69,9 @@ class Place(NamedTuple):
 class ContainerVessel:
     """Runs one container."""
 
+    # A new database is made, or copied, after the launch.
+    ready_seconds_max = 120.0
+
     def __init__(
         self, kind: str, folder: Path, pinned: Pinned, recipe: Recipe, place: Place, options: Mapping[str, str]
     ) -> None:

@@ -48,6 +48,8 @@ class Allowance:
 class ForeignVessel:
     """What a given server lives in is not ours: it can be restarted by its operator's command, and nothing else."""
 
+    ready_seconds_max = 120.0
+
     def __init__(self, kind: str, folder: Path, allowance: Allowance) -> None:
         self.title = f"the given {kind} server"
         self.options: Mapping[str, str] = {}
