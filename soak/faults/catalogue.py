@@ -10,6 +10,7 @@ from soak.faults.crash import Crash
 from soak.faults.disk_full import DiskFull
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
+from soak.faults.failover import EarlyFailover, Failover
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
 from soak.faults.outage import Outage
@@ -46,6 +47,8 @@ ALL: dict[str, Fault] = {
         DroppedReply(),
         ConnectionStorm(),
         ReplicaLag(),
+        Failover(),
+        EarlyFailover(),
         Eviction(),
         DiskFull(),
         SlowFsync(),
