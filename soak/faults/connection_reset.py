@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class ConnectionReset(NetworkFault):
@@ -20,8 +20,8 @@ class ConnectionReset(NetworkFault):
         "nothing that was acknowledged may be lost, and nothing stored twice."
     )
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         self.proxy(bed, target).reset_connections()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         """Nothing is left to heal: it is over as soon as it has happened."""

@@ -18,7 +18,7 @@ from soak.testbed.postgres_settings import DATABASE, USER
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
     from soak.testbed.server import Server
 
 CONNECTIONS_MAX = 512
@@ -47,7 +47,7 @@ class ConnectionStorm(Fault):
     def __init__(self) -> None:
         self._held: weakref.WeakKeyDictionary[Server, list[_Held]] = weakref.WeakKeyDictionary()
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is not None:
             return reason
@@ -56,7 +56,7 @@ class ConnectionStorm(Fault):
             return f"{target} allows {allowed} connections, more than the {CONNECTIONS_MAX} that are taken at most"
         return None
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         held = self._held.setdefault(server, [])
         if isinstance(server, RedisServer):
@@ -65,7 +65,7 @@ class ConnectionStorm(Fault):
         elif isinstance(server, PostgresServer):
             await _exhaust_postgres(server, held)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         held = self._held.pop(server, [])
         for connection in held:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 ONE_IN_DEFAULT = 4
 
@@ -29,10 +29,10 @@ class DroppedReply(NetworkFault):
         """Lose one in so many replies, evenly: a client that tries again gets through."""
         self.one_in = one_in
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         self.proxy(bed, target).drop_replies(self.one_in)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         proxy = bed.servers[target].proxy
         if proxy is not None:
             proxy.drop_replies(0)

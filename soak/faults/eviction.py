@@ -8,7 +8,7 @@ from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 POLICY = "allkeys-lru"
 _KEPT_SHARE = 0.5
@@ -26,7 +26,7 @@ class Eviction(RedisFault):
         "only a contract that allows eviction excuses it."
     )
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         server = self.redis(bed, target)
         Notes(server).begin(self.name, await server.get_settings(*_CHANGED))
         memory = await server.information("memory")
@@ -35,7 +35,7 @@ class Eviction(RedisFault):
         # The policy first: with a limit and no policy the server refuses writes instead.
         await server.change_settings({"maxmemory-policy": POLICY, "maxmemory": str(limit)})
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         server = self.redis(bed, target)
         notes = Notes(server)
         before = notes.before(self.name)

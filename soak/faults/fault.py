@@ -6,13 +6,20 @@ import abc
 from typing import TYPE_CHECKING, ClassVar
 
 from soak.errors import UsageError
+from soak.testbed.process_vessel import ProcessVessel
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
+    from soak.testbed.server import Server
 
 
 class FaultUnavailableError(UsageError):
     """A fault was asked for that is not possible on this testbed."""
+
+
+def process_of(server: Server) -> ProcessVessel | None:
+    """Return the process that a server is on this machine; None where it is a container or somebody else's."""
+    return server.vessel if isinstance(server.vessel, ProcessVessel) else None
 
 
 class Fault(abc.ABC):
@@ -26,7 +33,7 @@ class Fault(abc.ABC):
     targets: ClassVar[tuple[str, ...]]
     """The kinds of servers it can happen to. Never the ledger."""
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         """Return why it cannot happen to this server here; None if it can."""
         if target not in self.targets:
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
@@ -35,9 +42,9 @@ class Fault(abc.ABC):
         return bed.refuses(self.name, target)
 
     @abc.abstractmethod
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         """Let it happen."""
 
     @abc.abstractmethod
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         """End it and return when the server serves as before; nothing if it has been healed, or never happened."""

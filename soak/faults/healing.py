@@ -11,7 +11,7 @@ from soak.faults.notes import Notes
 
 if TYPE_CHECKING:
     from soak.faults.fault import Fault
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 HEAL_TRIES_MAX = 3
 SERVING_SECONDS_MAX = 60.0
@@ -19,7 +19,7 @@ _AGAIN_SECONDS = 0.5
 _POLL_SECONDS = 0.05
 
 
-async def heal_surely(fault: Fault, bed: LocalTestbed, target: str) -> None:
+async def heal_surely(fault: Fault, bed: Testbed, target: str) -> None:
     """Heal, at most so many times, and strike the fault out of the notes; raises what the last try raised."""
     for attempt in range(1, HEAL_TRIES_MAX + 1):
         try:
@@ -33,7 +33,7 @@ async def heal_surely(fault: Fault, bed: LocalTestbed, target: str) -> None:
     Notes(bed.servers[target]).end(fault.name)
 
 
-async def until_serving(bed: LocalTestbed, target: str) -> None:
+async def until_serving(bed: Testbed, target: str) -> None:
     """Wait until a server answers that may have died of a fault, and is brought back by its supervisor or here."""
     deadline = time.monotonic() + SERVING_SECONDS_MAX
     while True:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 SECONDS_DEFAULT = 0.2
 
@@ -26,10 +26,10 @@ class Latency(NetworkFault):
         """Delay by so much in each direction."""
         self.seconds = seconds
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         self.proxy(bed, target).delay(self.seconds)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         proxy = bed.servers[target].proxy
         if proxy is not None:
             proxy.delay(0.0)

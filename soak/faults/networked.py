@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.fault import Fault, FaultUnavailableError
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
     from soak.testbed.proxy import Proxy
 
 
@@ -16,13 +16,13 @@ class NetworkFault(Fault):
 
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and bed.servers[target].proxy is None:
             return f"clients of {target} are connected to it directly; start the testbed with its proxies"
         return reason
 
-    def proxy(self, bed: LocalTestbed, target: str) -> Proxy:
+    def proxy(self, bed: Testbed, target: str) -> Proxy:
         proxy = bed.servers[target].proxy
         if proxy is None:
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")

@@ -13,7 +13,7 @@ from soak.testbed.power_cut import DiskTrouble, PowerSupply
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 RELENT_SECONDS_MAX = 2.5
 _POLL_SECONDS = 0.05
@@ -24,7 +24,7 @@ class DiskFault(Fault):
 
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and not isinstance(bed.servers[target].power, PowerSupply):
             why = bed.no_power_cuts or "there is none in front of this server"
@@ -39,13 +39,13 @@ class DiskFault(Fault):
     def mended(self, trouble: DiskTrouble) -> DiskTrouble:
         """Take this fault away."""
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
         if not isinstance(supply, PowerSupply):
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
         supply.misbehave(self.worsened(supply.trouble))
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
         if not isinstance(supply, PowerSupply) or supply.trouble == self.mended(supply.trouble):
             return

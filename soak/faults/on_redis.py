@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from soak.faults.fault import Fault
+from soak.faults.fault import Fault, FaultUnavailableError
 from soak.testbed.redis import RedisServer
+from soak.testbed.redis_process import RedisProcess
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class RedisFault(Fault):
     """A fault of one Redis-compatible server."""
 
-    targets = ("redis",)
+    targets: ClassVar[tuple[str, ...]] = ("redis",)
 
-    def redis(self, bed: LocalTestbed, target: str) -> RedisServer:
+    def redis(self, bed: Testbed, target: str) -> RedisServer:
         server = bed.servers[target]
         if not isinstance(server, RedisServer):
             raise TypeError(server)
@@ -31,3 +32,16 @@ def writes_a_log(server: RedisServer) -> bool:
 def makes_snapshots(server: RedisServer) -> bool:
     """Whether the server was found to have points at which it saves everything."""
     return bool(server.configuration.get("save", "").strip())
+
+
+def redis_process(server: RedisServer) -> RedisProcess | None:
+    """Return the process of a server, which can be another version next time; None where it runs elsewhere."""
+    return server.vessel if isinstance(server.vessel, RedisProcess) else None
+
+
+def changeable(server: RedisServer, fault: str) -> RedisProcess:
+    """Return the same where it must be there."""
+    process = redis_process(server)
+    if process is None:
+        raise FaultUnavailableError(f"{fault} cannot be injected: {server.title} is no process on this machine")
+    return process

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class Outage(NetworkFault):
@@ -17,12 +17,12 @@ class Outage(NetworkFault):
     kind = "outage"
     description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         proxy = self.proxy(bed, target)
         await proxy.refuse()
         proxy.reset_connections()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         proxy = bed.servers[target].proxy
         if proxy is not None:
             await proxy.accept()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class Partition(NetworkFault):
@@ -23,10 +23,10 @@ class Partition(NetworkFault):
         "afterwards, and nothing that was acknowledged may be lost."
     )
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await self.proxy(bed, target).vanish()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         proxy = bed.servers[target].proxy
         if proxy is not None:
             await proxy.reappear()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class Pause(Fault):
@@ -20,8 +20,8 @@ class Pause(Fault):
     )
     targets = ("redis", "postgres", "postgres-replica")
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].pause()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].resume()

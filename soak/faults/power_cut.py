@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class PowerCut(Fault):
@@ -18,14 +18,14 @@ class PowerCut(Fault):
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and bed.servers[target].power is None:
             return bed.no_power_cuts
         return reason
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].cut_power()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].start_again()

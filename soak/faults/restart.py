@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class Restart(Fault):
@@ -18,8 +18,8 @@ class Restart(Fault):
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
     targets = ("redis", "postgres", "postgres-replica")
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].stop_cleanly()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].start_again()

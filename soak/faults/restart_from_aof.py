@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.on_redis import RedisFault, writes_a_log
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class RestartFromAof(RedisFault):
@@ -20,14 +20,14 @@ class RestartFromAof(RedisFault):
         "nothing may be lost."
     )
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and not writes_a_log(self.redis(bed, target)):
             return f"{target} keeps no append-only file; start it with appendonly yes"
         return reason
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].start_again()

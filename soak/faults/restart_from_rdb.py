@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.on_redis import RedisFault, makes_snapshots, writes_a_log
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class RestartFromRdb(RedisFault):
@@ -24,7 +24,7 @@ class RestartFromRdb(RedisFault):
         "since its last snapshot is lost; where it has one it had saved everything first, and nothing may be lost."
     )
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is not None:
             return reason
@@ -33,12 +33,12 @@ class RestartFromRdb(RedisFault):
             return f"{target} keeps nothing on disk; start it with save points or an append-only file"
         return None
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         server = self.redis(bed, target)
         if writes_a_log(server):
             await server.shut_down(save=True)
         else:
             await server.kill()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).start_again_from_snapshot()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.on_redis import RedisFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class ShutdownNosave(RedisFault):
@@ -20,8 +20,8 @@ class ShutdownNosave(RedisFault):
         "with snapshots alone everything since the last one is."
     )
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].start_again()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 BYTES_PER_SECOND_DEFAULT = 64 * 1024
 
@@ -26,10 +26,10 @@ class SlowLink(NetworkFault):
         """Let so much through in each direction."""
         self.bytes_per_second = bytes_per_second
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         self.proxy(bed, target).narrow(self.bytes_per_second)
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         proxy = bed.servers[target].proxy
         if proxy is not None:
             proxy.narrow(0.0)

@@ -10,10 +10,10 @@ from soak.faults.healing import heal_surely
 from soak.faults.notes import Note, Notes
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
-async def heal_leftovers(bed: LocalTestbed) -> list[Note]:
+async def heal_leftovers(bed: Testbed) -> list[Note]:
     """Heal every fault that is noted as begun and not healed; call it once after the servers have started.
 
     Returns what it healed. Raises `SoakError` where one cannot be healed, and leaves the note of that one.

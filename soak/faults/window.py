@@ -16,7 +16,7 @@ from soak.ledger.records import FaultPhase
 
 if TYPE_CHECKING:
     from soak.ledger.run import RunJournal
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 LEDGER_SECONDS_MAX = 60.0
 _AGAIN_SECONDS = 0.5
@@ -33,7 +33,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     ended: int
 
 
-async def during(fault: Fault, bed: LocalTestbed, target: str, journal: RunJournal, hold_seconds: float) -> Injected:
+async def during(fault: Fault, bed: Testbed, target: str, journal: RunJournal, hold_seconds: float) -> Injected:
     """Let a fault happen, wait, and heal it; it is healed whatever happens in between, also when cancelled.
 
     The ledger has the window's start before anything happens and its end after all is well again. Where healing
@@ -59,7 +59,7 @@ async def during(fault: Fault, bed: LocalTestbed, target: str, journal: RunJourn
     return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
 
 
-async def _telemetry(bed: LocalTestbed, target: str) -> dict[str, str]:
+async def _telemetry(bed: Testbed, target: str) -> dict[str, str]:
     # A server that does not answer just now is no reason not to break or heal it.
     try:
         return await bed.telemetry(target)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
-    from soak.testbed.local import LocalTestbed
+    from soak.testbed.bed import Testbed
 
 
 class WipedVolume(Fault):
@@ -18,16 +18,16 @@ class WipedVolume(Fault):
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
     targets = ("redis", "postgres")
 
-    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and target == "postgres" and "postgres-replica" in bed.servers:
             return "a replica streams from this server and could not follow a new one"
         return reason
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         await server.kill()
         await server.wipe()
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].start_again()

@@ -40,6 +40,9 @@ class Testbed(Protocol):
     def no_power_cuts(self) -> str | None:
         """Why no server under test can lose its power here; None if one can."""
 
+    namespace: str | None
+    """What everything that the run writes begins with, once whoever starts the run has said so."""
+
     @property
     def servers(self) -> Mapping[str, Server]:
         """The started servers by kind."""

@@ -53,6 +53,7 @@ class OwnTestbed(abc.ABC):
         self._servers: dict[str, Server] = {}
         self._state = state.TestbedState()
         self._opened = False
+        self.namespace: str | None = None
 
     @property
     def servers(self) -> Mapping[str, Server]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -38,6 +39,9 @@ _ANSWER_SECONDS_MAX = 2.0
 _END_POLL_SECONDS = 0.02
 _REWRITE_SECONDS_MAX = 60.0
 _REWRITE_POLL_SECONDS = 0.02
+_SCAN_COUNT = 1_000
+_GLOB_SPECIAL = re.compile(r"([*?\[\]^\\-])")
+_ESCAPED = r"\\\1"
 
 
 class RedisServer(Server):
@@ -165,3 +169,16 @@ class RedisServer(Server):
             raise ServerUnreachableError(
                 f"{self.title} could not write its append-only file anew; see its log {self.log_path}"
             )
+
+    async def shorten_life(self, prefix: str, seconds: float, keys_max: int) -> int:
+        """Let keys of this prefix expire within so many seconds, except those that do so earlier; returns how many."""
+        milliseconds = int(seconds * 1000)
+        shortened = 0
+        async with self._asking() as client:
+            async for key in client.scan_iter(match=f"{_GLOB_SPECIAL.sub(_ESCAPED, prefix)}*", count=_SCAN_COUNT):
+                if shortened >= keys_max:
+                    break
+                left = await client.pttl(key)
+                if left == -1 or left > milliseconds:
+                    shortened += int(await client.pexpire(key, milliseconds))
+        return shortened

@@ -11,16 +11,15 @@ from soak.testbed.ports import HOST
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.redis_settings import redis_settings
 from soak.testbed.state import Pinned, write_whole
+from soak.testbed.versions import ServerVersion, redis_version
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from soak.testbed.versions import ServerVersion
-
-_MANY_FILES_SINCE = 7
-"""From this version on an append-only file is a folder of files, which older versions do not look for."""
+LOG_FOLDER = "appendonlydir"
+"""Where newer versions keep their append-only file, and older ones do not look for it."""
 
 
 class RedisProcess(ProcessVessel):
@@ -42,10 +41,11 @@ class RedisProcess(ProcessVessel):
         version: ServerVersion,
         binary: Path | None = None,
     ) -> None:
-        super().__init__(f"{version.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
-        self._version = version
-        self._program = binaries.redis_program(version, binary)
+        chosen = version if pinned.version is None else redis_version(pinned.version)
+        super().__init__(f"{chosen.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
+        self._kind = kind
         self._data = folder / "data"
+        self._choose(chosen, binary if pinned.version is None else None)
 
     @property
     def working_folder(self) -> Path:
@@ -53,10 +53,11 @@ class RedisProcess(ProcessVessel):
 
     async def prepare(self) -> None:
         self._data.mkdir(mode=0o700, exist_ok=True)
-        if self._version.major < _MANY_FILES_SINCE and (self._data / "appendonlydir").exists():
+        is_ours = self.pinned.version is None  # and not the outcome of a downgrade, which was on purpose
+        if is_ours and not self.version.has_log_folder and (self._data / LOG_FOLDER).exists():
             # It would start empty, without an error.
             raise UsageError(
-                f"{self._data} holds data of a newer server, which {self._version.title} cannot read; "
+                f"{self._data} holds data of a newer server, which {self.version.title} cannot read; "
                 "choose another data folder or the newer version"
             )
         for unfinished in (*self._data.glob("temp-*.aof"), *self._data.glob("temp-*.rdb")):
@@ -76,6 +77,17 @@ class RedisProcess(ProcessVessel):
             death_signal=self.death_signal,
             environment=self.environment,
         )
+
+    def become(self, version: ServerVersion) -> None:
+        """Be another version on the same data from the next start on, and after every later start of ours."""
+        self._choose(version, None)
+        self.pinned.version = version.name
+        self._on_spawn()  # which writes down what is pinned
+
+    def _choose(self, version: ServerVersion, binary: Path | None) -> None:
+        self.version = version
+        self.title = f"{version.title} for {self._kind}"
+        self._program = binaries.redis_program(version, binary)
 
     @property
     def _settings_path(self) -> Path:

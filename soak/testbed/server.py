@@ -75,7 +75,6 @@ class Server(abc.ABC):
 
     def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool) -> None:
         self.kind = kind
-        self.title = vessel.title
         self.pinned = pinned
         self.vessel = vessel
         self.state = ServerState.STOPPED
@@ -90,6 +89,11 @@ class Server(abc.ABC):
         self._mourned = False
         """A death was told that nobody asked for, and no restart yet."""
         self._planned = asyncio.Lock()
+
+    @property
+    def title(self) -> str:
+        """The server in words, such as `Valkey 9 for redis`."""
+        return self.vessel.title
 
     @property
     def pid(self) -> int | None:

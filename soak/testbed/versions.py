@@ -9,6 +9,7 @@ _TITLES = {"redis": "Redis", "valkey": "Valkey", "postgres": "PostgreSQL"}
 _REPOSITORIES = {"redis": "redis", "valkey": "valkey/valkey", "postgres": "postgres"}
 _IMAGE_TAGS = {"valkey-9": "9.0"}
 """Where the tag that is to be pulled says more than the version that was asked for."""
+_LOG_FOLDER_SINCE = 7
 _WRITTEN = re.compile(r"(?:(redis|valkey|postgres)-?)?(\d{1,2}(?:\.\d{1,3}){0,2})?")
 
 
@@ -31,6 +32,11 @@ class ServerVersion(NamedTuple):
     @property
     def major(self) -> int:
         return int(self.number.partition(".")[0])
+
+    @property
+    def has_log_folder(self) -> bool:
+        """Whether a Redis of this version keeps its append-only file as a folder of files."""
+        return self.major >= _LOG_FOLDER_SINCE
 
     @property
     def image(self) -> str:

@@ -41,6 +41,7 @@ class ExternalTestbed:
                 "several were given, so write {server} where the kind of server belongs"
             )
         self.no_power_cuts: str | None = OTHERS
+        self.namespace: str | None = None
         self._allowance = Allowance(frozenset(allow_faults), restart_command)
         self._addresses = addresses
         self._folder = data_dir.resolve() / FOLDER_NAME / "external"
