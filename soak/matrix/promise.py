@@ -23,10 +23,10 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Promi
 
     Clauses that no configuration decides stay the store's own.
     """
+    given = what_is_given(sample)
     if preset is not None:
         declared = msgspec.structs.replace(own, **PRESETS[preset].clauses())
-        return Promise(contract=declared, origin=f"declared: {preset}")
-    given = what_is_given(sample)
+        return Promise(contract=declared, origin=f"held to {preset}, and configured to {given.words}")
     if not (given.crash.is_known and given.power.is_known):
         raise SoakError(f"{sample.server} does not tell how it keeps its data, so nothing can be held against it")
     derived = msgspec.structs.replace(
