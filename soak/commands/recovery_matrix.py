@@ -15,7 +15,6 @@ import msgspec
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
 from soak.matrix import configurations, table
-from soak.matrix.beds import check_bed
 from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, REDISES, CellPlan, plan_cells
 from soak.matrix.result import CellResult, exit_code_of
 from soak.matrix.side_by_side import SIDE_BY_SIDE, Step, make_cells
@@ -54,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--testbed", choices=BEDS, default=BEDS[0], help="where the servers run (default: local)")
     add("--redis", choices=REDISES, default=REDISES[0], help="which Redis (default: valkey)")
     add("--postgres", choices=POSTGRESES, default=POSTGRESES[0], help="which PostgreSQL (default: 18)")
+    add("--redis-image", metavar="IMAGE", help="in Docker: another image than the official one")
+    add("--postgres-image", metavar="IMAGE", help="likewise")
     add("--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"cells side by side ({SIDE_BY_SIDE} unless given)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -88,7 +89,6 @@ def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
     for flag, value, most in (("--repeat", arguments.repeat, REPEATS_MAX), ("--jobs", arguments.jobs, REPEATS_MAX)):
         if not 1 <= value <= most:
             raise UsageError(f"{flag} {value}: should be from 1 to {most}")
-    check_bed(arguments.testbed)
     like = CellPlan(
         configuration="",
         fault="",
@@ -96,6 +96,8 @@ def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
         testbed=arguments.testbed,
         redis=arguments.redis,
         postgres=arguments.postgres,
+        redis_image=arguments.redis_image,
+        postgres_image=arguments.postgres_image,
         preset=arguments.contract,
     )
     return plan_cells(arguments.config, arguments.fault, like)

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.errors import UsageError
 from soak.matrix.configurations import Configuration
-from soak.matrix.plan import BedName, CellPlan
+from soak.matrix.plan import CellPlan
+from soak.testbed import versions
+from soak.testbed.bed import Testbed
 from soak.testbed.local import LocalTestbed
-from soak.testbed.redis import Flavour
 from soak.testbed.server import EventListener
 
-_FLAVOURS: dict[str, Flavour] = {"valkey": "valkey", "6.2": "redis"}
 
-
-def check_bed(name: BedName) -> None:
-    """Raise `UsageError` if servers of this sort cannot be had here at all."""
-    if name == "docker":
-        raise UsageError("--testbed docker: the matrix cannot run its servers in containers here; use --testbed local")
-
-
-def make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> LocalTestbed:
+def make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> Testbed:
     """Return a testbed for the servers of one cell, not yet started."""
-    check_bed(plan.testbed)
     is_redis = configuration.server == "redis"
+    redis_options = configuration.options if is_redis else None
+    postgres_options = None if is_redis else configuration.options
+    if plan.testbed == "docker":
+        # Imported only where it is used: the client of Docker is a heavy one.
+        from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
+
+        return DockerTestbed(
+            folder,
+            redis_version=versions.redis_version(plan.redis),
+            postgres_version=versions.postgres_version(plan.postgres),
+            redis_image=plan.redis_image,
+            postgres_image=plan.postgres_image,
+            redis_options=redis_options,
+            postgres_options=postgres_options,
+            on_event=on_event,
+        )
     return LocalTestbed(
         folder,
-        redis_flavour=_FLAVOURS[plan.redis],
+        redis_version=versions.redis_version(plan.redis),
         postgres_version=int(plan.postgres),
-        redis_options=configuration.options if is_redis else None,
-        postgres_options=None if is_redis else configuration.options,
+        redis_options=redis_options,
+        postgres_options=postgres_options,
         # Only where it is needed: it costs a compilation.
         power_cuts=plan.fault == "power_cut",
         on_event=on_event,

@@ -30,8 +30,8 @@ from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 from soak.tasks import end_tasks
+from soak.testbed.bed import Testbed
 from soak.testbed.inspect import inspect
-from soak.testbed.local import LocalTestbed
 from soak.testbed.server import ServerEvent
 
 ACKNOWLEDGED_MIN = 100
@@ -80,7 +80,7 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
 @contextlib.asynccontextmanager
 async def _serving(
     plan: CellPlan, configuration: Configuration, folder: Path
-) -> AsyncIterator[tuple[LocalTestbed, StoreContext]]:
+) -> AsyncIterator[tuple[Testbed, StoreContext]]:
     deaths: list[ServerEvent] = []
     bed = make_bed(plan, configuration, folder, deaths.append)
     try:
@@ -96,12 +96,13 @@ async def _serving(
         )
     finally:
         await bed.stop()
+        await bed.discard()
     if deaths:
         raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
 
 
 async def _write_and_break(
-    bed: LocalTestbed,
+    bed: Testbed,
     configuration: Configuration,
     fault: Fault,
     context: StoreContext,
@@ -137,7 +138,7 @@ async def _load(writers: Writers, seconds: float) -> None:
         )
 
 
-async def _recover(bed: LocalTestbed, fault: Fault, server: str, probe: MemoryStore, author: Author) -> int:
+async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, author: Author) -> int:
     try:
         async with asyncio.timeout(RECOVERY_SECONDS_MAX):
             probing = asyncio.create_task(first_success(probe, author))

@@ -34,6 +34,9 @@ class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
     testbed: BedName = "local"
     redis: RedisName = "valkey"
     postgres: PostgresName = "18"
+    redis_image: str | None = None
+    """In Docker, another image than the official one."""
+    postgres_image: str | None = None
     preset: str | None = None
     """Hold it to this contract instead of the one its server gives as configured."""
 

@@ -52,7 +52,6 @@ def test_cells_stand_in_the_matrix_order_however_they_were_named() -> None:
         (("--seconds", "0"), "--seconds 0: should be more than 0 and at most 30s"),
         (("--redis", "7.0"), "invalid choice: '7.0'"),
         (("--json", "--markdown"), "not allowed with"),
-        (("--testbed", "docker"), "--testbed docker: the matrix cannot run its servers in containers here"),
     ],
 )
 def test_a_wrong_command_line_gets_one_line_and_exit_code_2(
