@@ -2,6 +2,7 @@
 
 from soak.faults.catalogue import ALL
 from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.unhealed import heal_leftovers
 from soak.faults.window import Injected, during
 
-__all__ = ["ALL", "Fault", "FaultUnavailableError", "Injected", "during"]
+__all__ = ["ALL", "Fault", "FaultUnavailableError", "Injected", "during", "heal_leftovers"]

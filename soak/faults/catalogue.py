@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.faults.connection_reset import ConnectionReset
+from soak.faults.connection_storm import ConnectionStorm
 from soak.faults.crash import Crash
+from soak.faults.disk_full import DiskFull
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
+from soak.faults.fsync_error import FsyncError
+from soak.faults.latency import Latency
 from soak.faults.outage import Outage
+from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
 from soak.faults.replica_lag import ReplicaLag
@@ -15,6 +21,8 @@ from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
 from soak.faults.shutdown_nosave import ShutdownNosave
+from soak.faults.slow_fsync import SlowFsync
+from soak.faults.slow_link import SlowLink
 from soak.faults.wiped_volume import WipedVolume
 
 if TYPE_CHECKING:
@@ -30,10 +38,18 @@ ALL: dict[str, Fault] = {
         Crash(),
         PowerCut(),
         Pause(),
+        Partition(),
         Outage(),
+        ConnectionReset(),
+        Latency(),
+        SlowLink(),
         DroppedReply(),
+        ConnectionStorm(),
         ReplicaLag(),
         Eviction(),
+        DiskFull(),
+        SlowFsync(),
+        FsyncError(),
         WipedVolume(),
     )
 }

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING
 
-from soak.faults.fault import Fault
-from soak.testbed.redis import RedisServer
+from soak.faults.notes import Notes
+from soak.faults.on_redis import RedisFault
 
 if TYPE_CHECKING:
     from soak.testbed.local import LocalTestbed
@@ -17,7 +16,7 @@ _KEPT_SHARE = 0.5
 _CHANGED = ("maxmemory", "maxmemory-policy")
 
 
-class Eviction(Fault):
+class Eviction(RedisFault):
     """A limit below what is stored, and a policy that keeps the server writable at the price of old keys."""
 
     name = "eviction"
@@ -26,15 +25,10 @@ class Eviction(Fault):
         "The memory limit falls below what is stored and the least recently used keys are thrown away; "
         "only a contract that allows eviction excuses it."
     )
-    targets = ("redis",)
-
-    def __init__(self) -> None:
-        self._before: weakref.WeakKeyDictionary[RedisServer, dict[str, str]] = weakref.WeakKeyDictionary()
 
     async def inject(self, bed: LocalTestbed, target: str) -> None:
-        server = _redis(bed, target)
-        # Again without heal: the values to go back to are the first ones.
-        self._before.setdefault(server, await server.get_settings(*_CHANGED))
+        server = self.redis(bed, target)
+        Notes(server).begin(self.name, await server.get_settings(*_CHANGED))
         memory = await server.information("memory")
         used, at_start = int(memory["used_memory"]), int(memory["used_memory_startup"])
         limit = at_start + int((used - at_start) * _KEPT_SHARE)
@@ -42,15 +36,9 @@ class Eviction(Fault):
         await server.change_settings({"maxmemory-policy": POLICY, "maxmemory": str(limit)})
 
     async def heal(self, bed: LocalTestbed, target: str) -> None:
-        server = _redis(bed, target)
-        before = self._before.get(server)
-        if before is not None:
+        server = self.redis(bed, target)
+        notes = Notes(server)
+        before = notes.before(self.name)
+        if before:
             await server.change_settings(before)
-            del self._before[server]
-
-
-def _redis(bed: LocalTestbed, target: str) -> RedisServer:
-    server = bed.servers[target]
-    if not isinstance(server, RedisServer):
-        raise TypeError(server)
-    return server
+            notes.end(self.name)

@@ -10,13 +10,14 @@ import msgspec
 
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.healing import heal_surely
+from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
 
 if TYPE_CHECKING:
     from soak.ledger.run import RunJournal
     from soak.testbed.local import LocalTestbed
 
-HEAL_TRIES_MAX = 3
 LEDGER_SECONDS_MAX = 60.0
 _AGAIN_SECONDS = 0.5
 
@@ -46,27 +47,16 @@ async def during(fault: Fault, bed: LocalTestbed, target: str, journal: RunJourn
     identity = f"{fault.kind}-{target}-{started}"
     start = FaultPhase(fault=identity, kind=fault.kind, target=target, phase="start", at=started, telemetry=telemetry)
     await _write(journal, start)
+    Notes(bed.servers[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:
         await fault.inject(bed, target)
         await asyncio.sleep(hold_seconds)
     finally:
-        ended = await _heal(fault, bed, target)
+        await heal_surely(fault, bed, target)
+        ended = time.monotonic_ns() // 1000
         end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(bed, target))
         await _write(journal, end)
     return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
-
-
-async def _heal(fault: Fault, bed: LocalTestbed, target: str) -> int:
-    for attempt in range(1, HEAL_TRIES_MAX + 1):
-        try:
-            await fault.heal(bed, target)
-        except SoakError:
-            if attempt == HEAL_TRIES_MAX:
-                raise
-            await asyncio.sleep(_AGAIN_SECONDS)
-        else:
-            break
-    return time.monotonic_ns() // 1000
 
 
 async def _telemetry(bed: LocalTestbed, target: str) -> dict[str, str]:

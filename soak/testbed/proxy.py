@@ -34,6 +34,8 @@ CONNECT_SECONDS_MAX = 5.0
 CUT_AFTER_SECONDS = 0.05
 """From a lost reply to the cut, so that a request that came in parts is with the server as a whole."""
 _BACKLOG = 512
+_QUEUE_FILLERS = 4
+"""A queue of length 0 takes one; the others make sure of it."""
 _ROUNDS_MAX = 1_000
 _REBIND_SECONDS_MAX = 2.0
 
@@ -57,6 +59,10 @@ class Proxy:
         self._connecting: set[asyncio.Task[None]] = set()
         self._listener: asyncio.Server | None = None
         self._placeholder: socket.socket | None = None
+        self._silence: list[socket.socket] = []
+        """What keeps the port while nobody is answered: a socket that listens, and what fills its queue."""
+        self._bytes_per_second = 0.0
+        self._link_free_at = dict.fromkeys(Direction, 0.0)
         self._held: frozenset[Direction] = frozenset()
         self._latency_seconds = dict.fromkeys(Direction, 0.0)
         self._drop_one_in = 0
@@ -83,6 +89,7 @@ class Proxy:
 
     async def close(self) -> None:
         """End all connections and give the port free."""
+        self._break_silence()
         if self._placeholder is not None:
             self._placeholder.close()
             self._placeholder = None
@@ -112,6 +119,35 @@ class Proxy:
         if placeholder is not None:
             await self._listen(placeholder)
 
+    async def vanish(self) -> None:
+        """Let all packets vanish: open connections stay open and silent, and new ones are never answered."""
+        self.hold(*Direction)
+        if self._listener is None:
+            return
+        self._listener.close()
+        self._listener = None
+        # A kernel drops the packets of those who want to connect while the queue of a listener is full.
+        silent = await _bound_again(self.port)
+        self._silence = [silent]
+        silent.listen(0)
+        for _ in range(_QUEUE_FILLERS):
+            filler = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._silence.append(filler)
+            filler.settimeout(0)
+            filler.connect_ex((HOST, self.port))
+
+    async def reappear(self) -> None:
+        """Let packets through again; what was held arrives, and those who still try to connect succeed."""
+        if self._silence:
+            self._break_silence()
+            await self._listen(await _bound_again(self.port))
+        self.release()
+
+    def _break_silence(self) -> None:
+        # The listener last: as long as it is there, nobody else gets the port.
+        while self._silence:
+            self._silence.pop().close()
+
     def reset_connections(self) -> None:
         """Cut all open connections on both sides; whatever was under way is lost."""
         for link in list(self._links):
@@ -134,8 +170,23 @@ class Proxy:
         for direction in directions or tuple(Direction):
             self._latency_seconds[direction] = seconds
 
-    def latency_seconds(self, direction: Direction) -> float:
-        return self._latency_seconds[direction]
+    def narrow(self, bytes_per_second: float) -> None:
+        """Let no more than so many bytes a second through, of all connections together in each direction; 0: all."""
+        self._bytes_per_second = bytes_per_second
+        self._link_free_at = dict.fromkeys(Direction, 0.0)
+        if not bytes_per_second:
+            for link in self._links:
+                link.hurry()
+
+    def seconds_until_due(self, direction: Direction, size: int) -> float:
+        """Return when so many bytes that have come just now are through: a slow link takes its time for each."""
+        seconds = self._latency_seconds[direction]
+        if self._bytes_per_second:
+            now = asyncio.get_running_loop().time()
+            free_at = max(now, self._link_free_at[direction]) + size / self._bytes_per_second
+            self._link_free_at[direction] = free_at
+            seconds += free_at - now
+        return seconds
 
     def drop_replies(self, one_in: int) -> None:
         """Lose one in so many acknowledgements of a write, and its connection with it; 0: none."""
@@ -143,8 +194,9 @@ class Proxy:
 
     async def heal(self) -> None:
         """End all faults."""
-        self.release()
+        await self.reappear()
         self.delay(0.0)
+        self.narrow(0.0)
         self.drop_replies(0)
         await self.accept()
 
@@ -238,6 +290,10 @@ class _Link:
         for side in (self.client, self.server):
             side.unread("held", on=self.proxy.held(side.direction))
 
+    def hurry(self) -> None:
+        self.client.hurry()
+        self.server.hurry()
+
     def cut(self) -> None:
         self._is_cut = True
         self.client.abort()
@@ -295,9 +351,9 @@ class _Side(asyncio.Protocol):
 
     def deliver(self, data: bytes) -> None:
         """Write to this socket: now, or when it is due."""
-        seconds = self._link.proxy.latency_seconds(self.peer.direction)
         if self._gone:
             return
+        seconds = self._link.proxy.seconds_until_due(self.peer.direction, len(data))
         if self._transport is not None and not seconds and not self._late:
             self._transport.write(data)
             return
@@ -334,6 +390,13 @@ class _Side(asyncio.Protocol):
             self._transport.pause_reading()
         elif not self._unread_for and not self._transport.is_reading():
             self._transport.resume_reading()
+
+    def hurry(self) -> None:
+        """Let everything arrive now that was to be late."""
+        self._late = collections.deque((0.0, data) for _, data in self._late)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._deliver_late()
 
     def _deliver_late(self) -> None:
         self._timer = None

@@ -12,7 +12,6 @@ from breaking import journalled, running, until
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, Fault, during
 from soak.faults.crash import Crash
-from soak.faults.eviction import Eviction
 from soak.faults.pause import Pause
 from soak.testbed import LocalTestbed, ServerState
 
@@ -105,9 +104,3 @@ def test_every_fault_tells_what_it_is() -> None:
         assert fault.description.endswith(".")
         assert fault.targets
         assert "ledger" not in fault.targets
-
-
-def test_the_catalogue_keeps_no_state_of_one_testbed_for_another() -> None:
-    eviction = ALL["eviction"]
-    assert isinstance(eviction, Eviction)
-    assert len(eviction._before) == 0

@@ -11,6 +11,9 @@
  * baseline); one that is in neither was never synced. To cut the power, the owner of the server kills it and then puts
  * each file back: restores the recorded blocks and cuts off what lies beyond the synced size. (supply.py does that.)
  *
+ * It also lets the disk misbehave, as long as the owner of the server says so in a small file (the switches) that is
+ * mapped into the server: syncing takes longer or fails, or there is no room for a file to grow.
+ *
  * What one must know before touching it:
  *  - A block is recorded once, before its first change after a sync: no state grows beyond its file.
  *  - Real calls are made by number. So nothing here depends on what else is preloaded, nothing is looked up late,
@@ -37,6 +40,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #if !defined(__linux__) || !defined(__LP64__)
@@ -50,6 +54,7 @@
 #define ROOT_VARIABLE "SOAK_POWER_ROOT"
 #define ACTIVE_NAME "active"
 #define BASELINE_NAME "baseline"
+#define SWITCHES_NAME "switches"
 
 struct head {
     uint64_t synced_bytes;
@@ -66,11 +71,19 @@ struct start { /* one line of the baseline, which is sorted by inode number */
     uint64_t size;
 };
 
+struct switches { /* 0: off */
+    uint32_t sync_delay_ms;
+    uint32_t sync_error;   /* of every sync, as errno */
+    uint32_t growth_error; /* of every write that would make a file longer, as errno */
+};
+
 /* Copies, because servers overwrite their environment to change their title. */
 static char state_folder[PATH_MAX - 32];
 static dev_t disk;
 static const struct start *baseline;
 static size_t baseline_length;
+static const struct switches all_off;
+static const volatile struct switches *switches = &all_off;
 
 static int open_file(const char *path, int flags)
 {
@@ -104,6 +117,23 @@ static int load_baseline(const char *folder)
     return is_read;
 }
 
+static int load_switches(const char *folder)
+{
+    char path[PATH_MAX];
+
+    snprintf(path, sizeof path, "%s/%s", folder, SWITCHES_NAME);
+    int file = open_file(path, O_RDONLY);
+    if (file < 0)
+        return 0;
+    /* Shared: what is written to the file later is seen here at once, also by children. */
+    void *found = mmap(NULL, sizeof *switches, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (found == MAP_FAILED)
+        return 0;
+    switches = found;
+    return 1;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     const char *folder = getenv(STATE_VARIABLE);
@@ -114,7 +144,7 @@ __attribute__((constructor)) static void begin(void)
     if (folder == NULL || root == NULL || strlen(folder) >= sizeof state_folder || stat(root, &status) != 0)
         return;
     disk = status.st_dev;
-    if (!load_baseline(folder))
+    if (!load_baseline(folder) || !load_switches(folder))
         return;
     snprintf(path, sizeof path, "%s/%s", folder, ACTIVE_NAME);
     int mark = open_file(path, O_WRONLY | O_CREAT);
@@ -327,34 +357,61 @@ static size_t total(const struct iovec *parts, int count)
     return sum;
 }
 
+/* ---- a disk that is full ---- */
+
+static int has_no_room(int fd, off_t offset, size_t length)
+{
+    struct stat status;
+    int error = (int)switches->growth_error;
+    int kept = errno;
+
+    if (error == 0 || length == 0 || !is_tracked(fd, &status))
+        return 0;
+    if (offset < 0)
+        offset = fcntl(fd, F_GETFL) & O_APPEND ? status.st_size : lseek(fd, 0, SEEK_CUR);
+    int grows = (uint64_t)offset + length > (uint64_t)status.st_size;
+    errno = grows ? error : kept;
+    return grows;
+}
+
 /* ---- the calls: writing ---- */
 
 ssize_t write(int fd, const void *bytes, size_t length)
 {
+    if (has_no_room(fd, -1, length))
+        return -1;
     int state = before_write(fd, -1, length);
     return after_write(fd, state, syscall(SYS_write, fd, bytes, length));
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)
 {
+    if (has_no_room(fd, -1, total(parts, count)))
+        return -1;
     int state = before_write(fd, -1, total(parts, count));
     return after_write(fd, state, syscall(SYS_writev, fd, parts, count));
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset)
 {
+    if (has_no_room(fd, offset, length))
+        return -1;
     int state = before_write(fd, offset, length);
     return after_write(fd, state, syscall(SYS_pwrite64, fd, bytes, length, offset));
 }
 
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
 {
+    if (has_no_room(fd, offset, total(parts, count)))
+        return -1;
     int state = before_write(fd, offset, total(parts, count));
     return after_write(fd, state, syscall(SYS_pwritev2, fd, parts, (long)count, offset, 0L, (long)flags));
 }
 
 ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset)
 {
+    if (has_no_room(fd, offset, total(parts, count)))
+        return -1;
     int state = before_write(fd, offset, total(parts, count));
     return after_write(fd, state, syscall(SYS_pwritev, fd, parts, (long)count, offset, 0L));
 }
@@ -406,12 +463,29 @@ int truncate64(const char *path, off64_t length)
 
 /* ---- the calls: syncing ---- */
 
+static void wait_ms(uint32_t milliseconds)
+{
+    struct timespec left = {.tv_sec = milliseconds / 1000, .tv_nsec = (long)(milliseconds % 1000) * 1000000L};
+    int kept = errno;
+
+    while (syscall(SYS_nanosleep, &left, &left) != 0 && errno == EINTR)
+        ;
+    errno = kept;
+}
+
 static int sync_file(int fd, long call)
 {
     struct stat status;
 
     if (!is_tracked(fd, &status))
         return (int)syscall(call, fd);
+    /* Before the lock: others may write meanwhile. */
+    if (switches->sync_delay_ms != 0)
+        wait_ms(switches->sync_delay_ms);
+    if (switches->sync_error != 0) {
+        errno = (int)switches->sync_error;
+        return -1;
+    }
     /* Locked throughout: what is written while a sync is under way may or may not be part of it. */
     int state = lock_state(status.st_ino);
     int result = (int)syscall(call, fd);

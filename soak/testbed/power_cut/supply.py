@@ -29,6 +29,10 @@ _START = struct.Struct("=QQ")
 _ACTIVE_NAME = "active"
 _BASELINE_NAME = "baseline"
 _LIBRARY_NAME = "shim.so"
+_SWITCHES_NAME = "switches"
+_SWITCHES = struct.Struct("=III")
+_SWITCHES_BYTES = 4096
+_CUTTING_NAME = "cutting"
 
 
 class CutPower(NamedTuple):
@@ -40,6 +44,17 @@ class CutPower(NamedTuple):
     """Written beyond what was synced."""
     blocks_restored: int
     """Overwritten, and not synced."""
+
+
+class DiskTrouble(NamedTuple):
+    """How a disk misbehaves while its server runs; all 0: not at all."""
+
+    sync_delay_ms: int = 0
+    """Every sync takes so much longer."""
+    sync_error: int = 0
+    """Every sync fails with this `errno`, and nothing is synced."""
+    growth_error: int = 0
+    """No file can be made longer: the write fails with this `errno`."""
 
 
 class _State(NamedTuple):
@@ -57,9 +72,12 @@ class PowerSupply:
         self._disk = disk
         self._library = library
         self._account = account
+        self.trouble = DiskTrouble()
 
     def turn_on(self) -> dict[str, str]:
         """Begin anew with all that is there as synced; returns the environment the server needs."""
+        if (self._folder / _CUTTING_NAME).exists():
+            self.cut()  # its owner was killed in the middle of it
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(mode=0o700, parents=True)
         self._own(self._folder)
@@ -73,6 +91,7 @@ class PowerSupply:
         baseline = self._folder / _BASELINE_NAME
         baseline.write_bytes(b"".join(_START.pack(inode, size) for inode, size in sizes))
         self._own(baseline)
+        self._write_switches()
         return {
             "LD_PRELOAD": str(library),
             "SOAK_POWER_STATE": str(self._folder),
@@ -84,8 +103,22 @@ class PowerSupply:
         """Whether the shim has reported from inside the server: a loader that cannot load it goes on without."""
         return (self._folder / _ACTIVE_NAME).exists()
 
+    def misbehave(self, trouble: DiskTrouble) -> None:
+        """Let the disk misbehave from now on, for a server that runs and for one that is started later."""
+        self.trouble = trouble
+        if self.is_on:
+            self._write_switches()
+
     def cut(self) -> CutPower:
-        """Put the disk of a dead server back to what was synced."""
+        """Put the disk of a dead server back to what was synced; done again, it changes nothing more."""
+        # A part of it would be a state that no power cut leaves: the next start finishes it.
+        mark = self._folder / _CUTTING_NAME
+        mark.touch()
+        taken = self._put_all_back()
+        mark.unlink()
+        return taken
+
+    def _put_all_back(self) -> CutPower:
         baseline = dict(_START.iter_unpack((self._folder / _BASELINE_NAME).read_bytes()))
         states = [(path, status, self._state(status.st_ino, baseline)) for path, status in self._files()]
         for path, _, state in states:
@@ -124,6 +157,17 @@ class PowerSupply:
                 return _State(synced_bytes, bool(is_broken), dict(_blocks(file.fileno())))
         except FileNotFoundError:
             return untouched
+
+    def _write_switches(self) -> None:
+        # In place and never shorter: the server has this very file mapped.
+        path = self._folder / _SWITCHES_NAME
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, _SWITCHES_BYTES)
+            os.pwrite(descriptor, _SWITCHES.pack(*self.trouble), 0)
+        finally:
+            os.close(descriptor)
+        self._own(path)
 
     def _own(self, path: Path) -> None:
         if self._account is not None:

@@ -1,0 +1,31 @@
+"""The disk fails to sync."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from soak.faults.on_disk import DiskFault
+
+if TYPE_CHECKING:
+    from soak.testbed.power_cut import DiskTrouble
+
+
+class FsyncError(DiskFault):
+    """EIO from every sync: what was written before it may or may not be on the disk, and nobody can tell.
+
+    PostgreSQL ends and recovers from its log; a Redis that syncs every second refuses writes from then on.
+    """
+
+    name = "fsync_error"
+    kind = "fsync_error"
+    description = (
+        "Every sync fails with an I/O error; as little may be lost as in a power cut, "
+        "and a server that goes on acknowledging writes it could not sync loses more."
+    )
+
+    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
+        return trouble._replace(sync_error=errno.EIO)
+
+    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
+        return trouble._replace(sync_error=0)

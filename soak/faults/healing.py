@@ -1,0 +1,48 @@
+"""Healing until it is healed: a server that has just been broken may not listen at the first try."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from soak.errors import ServerUnreachableError, SoakError
+from soak.faults.notes import Notes
+
+if TYPE_CHECKING:
+    from soak.faults.fault import Fault
+    from soak.testbed.local import LocalTestbed
+
+HEAL_TRIES_MAX = 3
+SERVING_SECONDS_MAX = 60.0
+_AGAIN_SECONDS = 0.5
+_POLL_SECONDS = 0.05
+
+
+async def heal_surely(fault: Fault, bed: LocalTestbed, target: str) -> None:
+    """Heal, at most so many times, and strike the fault out of the notes; raises what the last try raised."""
+    for attempt in range(1, HEAL_TRIES_MAX + 1):
+        try:
+            await fault.heal(bed, target)
+        except SoakError:
+            if attempt == HEAL_TRIES_MAX:
+                raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+        else:
+            break
+    Notes(bed.servers[target]).end(fault.name)
+
+
+async def until_serving(bed: LocalTestbed, target: str) -> None:
+    """Wait until a server answers that may have died of a fault, and is brought back by its supervisor or here."""
+    deadline = time.monotonic() + SERVING_SECONDS_MAX
+    while True:
+        await bed.servers[target].start_again()  # nothing where somebody watches over it
+        try:
+            await bed.telemetry(target)
+        except ServerUnreachableError:
+            if time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(_POLL_SECONDS)
+        else:
+            return

@@ -1,0 +1,80 @@
+"""Which faults are not yet healed, and what healing them needs to know: on disk, for whoever comes after us.
+
+A daemon may be killed in the middle of a fault. What dies with it needs nothing: its proxy, its servers, its
+connections. What lives in a server that goes on, or on disk, is noted here before it is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from soak.errors import UsageError
+from soak.testbed.state import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from soak.testbed.server import Server
+
+FILE_NAME = "unhealed.json"
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault of one server that began and is not yet healed."""
+
+    fault: str
+    """By its name in the catalogue."""
+    target: str
+    began_wall_seconds: float
+    before: dict[str, str] = {}
+    """What was in effect before it, to go back to."""
+
+
+class Notes:
+    """The notes about one server, in its folder: at most one of each fault."""
+
+    def __init__(self, server: Server) -> None:
+        self._path = server.folder / FILE_NAME
+        self._target = server.kind
+
+    def all(self) -> list[Note]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Note])
+        except FileNotFoundError:
+            return []
+        except (OSError, msgspec.MsgspecError) as error:
+            raise UsageError(
+                f"{self._path} cannot be read ({error}), so nobody knows which faults of {self._target} are to be "
+                "healed; choose another data folder"
+            ) from error
+
+    def begin(self, fault: str, before: Mapping[str, str] | None = None) -> None:
+        """Note a fault before it happens; of one that is noted already, what was before it stays the first."""
+        notes = self.all()
+        known = next((note for note in notes if note.fault == fault), None)
+        if known is not None and (known.before or not before):
+            return
+        note = Note(
+            fault=fault, target=self._target, began_wall_seconds=time.time(), before=dict(before) if before else {}
+        )
+        self._write([*(one for one in notes if one.fault != fault), note])
+
+    def before(self, fault: str) -> dict[str, str]:
+        """Return what was in effect before a fault; nothing if it did not happen or is healed."""
+        return next((note.before for note in self.all() if note.fault == fault), {})
+
+    def end(self, fault: str) -> None:
+        """Strike a fault out, once it is healed."""
+        notes = self.all()
+        left = [note for note in notes if note.fault != fault]
+        if len(left) < len(notes):
+            self._write(left)
+
+    def _write(self, notes: list[Note]) -> None:
+        if notes:
+            write_whole(self._path, msgspec.json.encode(notes))
+        else:
+            self._path.unlink(missing_ok=True)

@@ -1,0 +1,70 @@
+"""Faults of the disk under a server, which need the shim of power cuts between the two."""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.healing import until_serving
+from soak.testbed.power_cut import DiskTrouble, PowerSupply
+from soak.testbed.redis import RedisServer
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+RELENT_SECONDS_MAX = 2.5
+_POLL_SECONDS = 0.05
+
+
+class DiskFault(Fault):
+    """The disk misbehaves while the server runs. A server that ends because of it is started again as usual."""
+
+    targets = ("redis", "postgres", "postgres-replica")
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and not isinstance(bed.servers[target].power, PowerSupply):
+            why = bed.no_power_cuts or "there is none in front of this server"
+            return f"it needs the same shim as power cuts: {why}"
+        return reason
+
+    @abc.abstractmethod
+    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
+        """Add this fault to what else the disk does wrong."""
+
+    @abc.abstractmethod
+    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
+        """Take this fault away."""
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        supply = bed.servers[target].power
+        if not isinstance(supply, PowerSupply):
+            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
+        supply.misbehave(self.worsened(supply.trouble))
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        supply = bed.servers[target].power
+        if not isinstance(supply, PowerSupply) or supply.trouble == self.mended(supply.trouble):
+            return
+        supply.misbehave(self.mended(supply.trouble))
+        await until_serving(bed, target)
+        server = bed.servers[target]
+        if isinstance(server, RedisServer):
+            await _until_writable(server)
+
+
+async def _until_writable(server: RedisServer) -> None:
+    """Wait until the server has noticed that it can write its files again; until then it refuses writes.
+
+    One that could not sync never notices: it syncs what is new, and takes nothing new. An operator restarts it.
+    """
+    deadline = time.monotonic() + RELENT_SECONDS_MAX
+    while (await server.information("persistence")).get("aof_last_write_status", "ok") != "ok":
+        if time.monotonic() >= deadline:
+            await server.stop_cleanly()
+            await server.start_again()
+            return
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,0 +1,35 @@
+"""Only so much gets through in a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from soak.faults.networked import NetworkFault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+BYTES_PER_SECOND_DEFAULT = 64 * 1024
+
+
+class SlowLink(NetworkFault):
+    """A link that is full or throttled: short messages pass, long histories crawl and hold up what comes after."""
+
+    name = "slow_link"
+    kind = "slow_link"
+    description = (
+        "All clients together get 64 KiB a second through in each direction; "
+        "long reads time out before short ones do, and nothing may be lost."
+    )
+
+    def __init__(self, bytes_per_second: float = BYTES_PER_SECOND_DEFAULT) -> None:
+        """Let so much through in each direction."""
+        self.bytes_per_second = bytes_per_second
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        self.proxy(bed, target).narrow(self.bytes_per_second)
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        proxy = bed.servers[target].proxy
+        if proxy is not None:
+            proxy.narrow(0.0)

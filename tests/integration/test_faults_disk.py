@@ -1,0 +1,166 @@
+"""A disk that is slow, fails or is full: what servers do then, and that nothing they acknowledged is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+import redis
+from breaking import PATIENCE_SECONDS, client_of, running, sql
+
+from soak.faults import ALL
+from soak.faults.slow_fsync import SlowFsync
+from soak.testbed import LocalTestbed, ServerEvent, power_cut
+from soak.testbed.power_cut import DiskTrouble, PowerSupply
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ALWAYS = {"appendfsync": "always"}
+
+
+@contextlib.asynccontextmanager
+async def dying(folder: Path, kind: str, **options: object) -> AsyncIterator[tuple[LocalTestbed, list[ServerEvent]]]:
+    """Run a server that may end by itself, and say when it did."""
+    events: list[ServerEvent] = []
+    bed = LocalTestbed(folder, on_event=events.append, power_cuts=True, **options)  # type: ignore[arg-type]
+    await bed.start([kind])
+    try:
+        yield bed, events
+    finally:
+        await bed.stop()
+
+
+async def appended_until_refused(bed: LocalTestbed) -> tuple[int, redis.RedisError]:
+    """Append until the server refuses; returns how many it had acknowledged, and what it said then."""
+    acknowledged = 0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    async with client_of(bed.servers["redis"].url) as client:
+        while time.monotonic() < deadline:
+            try:
+                await client.rpush("session", acknowledged)
+            except redis.RedisError as error:
+                return acknowledged, error
+            acknowledged += 1
+            await asyncio.sleep(0.01)
+    raise AssertionError("it went on acknowledging")
+
+
+async def remembered(bed: LocalTestbed) -> int:
+    async with client_of(bed.servers["redis"].url) as client:
+        found: int = await client.llen("session")
+        return found
+
+
+async def test_who_waits_for_a_slow_disk_before_answering_answers_late(tmp_path: Path) -> None:
+    slow = SlowFsync(delay_ms=250)
+    async with running(tmp_path, "redis", "postgres", redis_options=ALWAYS, power_cuts=True) as bed:
+        await slow.inject(bed, "redis")
+        await slow.inject(bed, "postgres")
+        began = time.monotonic()
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "one")
+        assert time.monotonic() - began >= 0.25
+        began = time.monotonic()
+        await sql(bed.servers["postgres"].url, "create table told as select 1 as value")
+        assert time.monotonic() - began >= 0.25
+        for target in ("redis", "postgres"):
+            await slow.heal(bed, target)
+            await slow.heal(bed, target)
+            supply = bed.servers[target].power
+            assert isinstance(supply, PowerSupply)
+            assert supply.trouble == DiskTrouble()
+        assert await remembered(bed) == 1
+
+
+async def test_a_redis_that_syncs_every_second_refuses_writes_while_its_disk_is_full(tmp_path: Path) -> None:
+    full = ALL["disk_full"]
+    async with running(tmp_path, "redis", power_cuts=True) as bed:
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "before")
+        await full.inject(bed, "redis")
+        acknowledged, refusal = await appended_until_refused(bed)
+        assert "MISCONF" in str(refusal)
+        await full.heal(bed, "redis")
+        await full.heal(bed, "redis")
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "after")
+        await ALL["crash"].inject(bed, "redis")
+        await ALL["crash"].heal(bed, "redis")
+        assert await remembered(bed) == acknowledged + 2
+
+
+async def test_a_redis_that_syncs_always_ends_when_its_disk_is_full_and_has_lost_nothing(tmp_path: Path) -> None:
+    async with dying(tmp_path, "redis", redis_options=ALWAYS) as (bed, events):
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "before")
+        await ALL["disk_full"].inject(bed, "redis")
+        acknowledged, _ = await appended_until_refused(bed)
+        await ALL["disk_full"].heal(bed, "redis")
+        assert acknowledged == 0
+        assert await remembered(bed) >= 1
+        assert events[0].what == "died"
+
+
+async def test_postgres_refuses_rows_while_its_disk_is_full(tmp_path: Path) -> None:
+    async with running(tmp_path, "postgres", power_cuts=True) as bed:
+        url = bed.servers["postgres"].url
+        await sql(url, "create table told as select 0 as number, repeat('x', 2000) as value")
+        await ALL["disk_full"].inject(bed, "postgres")
+        with pytest.raises(asyncpg.DiskFullError):
+            await sql(url, "insert into told select n, repeat('x', 2000) from generate_series(1, 100) n")
+        await ALL["disk_full"].heal(bed, "postgres")
+        await sql(url, "insert into told select n, repeat('x', 2000) from generate_series(1, 100) n")
+        assert await sql(url, "select count(*) from told") == 101
+
+
+@pytest.mark.parametrize("options", [{}, ALWAYS], ids=["everysec", "always"])
+async def test_valkey_acknowledges_nothing_more_when_it_cannot_sync(tmp_path: Path, options: dict[str, str]) -> None:
+    async with dying(tmp_path, "redis", redis_options=options) as (bed, _):
+        await ALL["fsync_error"].inject(bed, "redis")
+        acknowledged, _ = await appended_until_refused(bed)
+        await ALL["fsync_error"].heal(bed, "redis")
+        await ALL["fsync_error"].heal(bed, "redis")
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "after")
+        assert await remembered(bed) >= acknowledged + 1
+
+
+async def test_postgres_ends_when_it_cannot_sync_and_recovers_what_it_had_acknowledged(tmp_path: Path) -> None:
+    async with dying(tmp_path, "postgres") as (bed, _):
+        url = bed.servers["postgres"].url
+        await sql(url, "create table told as select 1 as value")
+        await ALL["fsync_error"].inject(bed, "postgres")
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await sql(url, "insert into told values (2)")
+        await ALL["fsync_error"].heal(bed, "postgres")
+        await sql(url, "insert into told values (3)")
+        assert await sql(url, "select count(*) from told where value <> 2") == 2
+
+
+@pytest.mark.parametrize("name", ["disk_full", "slow_fsync", "fsync_error", "power_cut"])
+async def test_without_the_shim_a_disk_cannot_misbehave(tmp_path: Path, name: str) -> None:
+    async with running(tmp_path, "redis") as bed:
+        assert "the testbed was started without power cuts" in (ALL[name].unavailable(bed, "redis") or "")
+
+
+def test_a_cut_whose_owner_was_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    supply = PowerSupply(tmp_path / "power", disk, power_cut.build(tmp_path))
+    program = "import os\nfor name in 'ab':\n    os.write(os.open(name, os.O_CREAT | os.O_WRONLY), b'not synced')"
+    environment = {**os.environ, **supply.turn_on()}
+    subprocess.run([sys.executable, "-S", "-c", program], cwd=disk, env=environment, check=True)
+    (disk / "a").write_bytes(b"")  # put back already
+    (tmp_path / "power" / "cutting").touch()
+    supply.turn_on()
+    assert ((disk / "a").read_bytes(), (disk / "b").read_bytes()) == (b"", b"")
+    assert not (tmp_path / "power" / "cutting").exists()
