@@ -75,10 +75,11 @@ def earliest(due: float, busy: Sequence[Busy], target: str, limits: Limits) -> f
     """Return the first time from `due` on at which another fault may begin, given those under way and those before."""
     ends = [one.ended for one in busy]
     times = [due, *(end for end in ends), *(end + limits.healthy_min_seconds for end in ends)]
-    return min(time for time in times if time >= due and _is_allowed(time, busy, target, limits))
+    return min(time for time in times if time >= due and is_allowed(time, busy, target, limits))
 
 
-def _is_allowed(time: float, busy: Sequence[Busy], target: str, limits: Limits) -> bool:
+def is_allowed(time: float, busy: Sequence[Busy], target: str, limits: Limits) -> bool:
+    """Whether a fault may begin at this time, given those under way and those before."""
     active = [one for one in busy if one.ended > time]
     if not active:
         return all(time >= one.ended + limits.healthy_min_seconds for one in busy)
