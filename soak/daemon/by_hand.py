@@ -58,6 +58,8 @@ class FaultsPage:
         """None while nothing may be broken: the soak starts, or by settings."""
         self.refusal = "the soak is not running yet"
         self.possible: Possible = {}
+        self.hint = ""
+        """What would make more possible."""
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(PATH, self._list), web.post(PATH, self._inject)]
@@ -84,7 +86,7 @@ class FaultsPage:
         if order.fault not in ALL:
             raise UsageError(f"there is no fault {order.fault!r}; 'soak faults' lists them")
         if (reason := self.possible.get(order.target, {}).get(order.fault)) is not None:
-            raise UsageError(f"{order.fault} cannot be injected: {reason}")
+            raise UsageError(f"{order.fault} cannot be injected: {reason}{self.hint}")
         if not 0.0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
             raise UsageError(f"a fault is held for 0 to {HOLD_SECONDS_MAX:g} seconds, not {order.hold_seconds:g}")
         return self.hand

@@ -202,6 +202,8 @@ class Daemon:
         possible = what_is_possible(self._testbed, self._beginning.plan)
         plan = plan_faults(self._settings.faults, possible)
         self._faults_page.possible = possible
+        if self._settings.faults.allow_by_hand == "simple":
+            self._faults_page.hint = " (faults.allow_by_hand = all starts servers with all that faults need)"
         for line in plan.lines:
             self._say(line)
         return plan

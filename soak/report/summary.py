@@ -120,7 +120,7 @@ def _recoveries(rows: list[RecoveryResult]) -> Table:
     """Tell what each fault took, the worst first where there are too many."""
     shown = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN]
     title = f"{len(rows)} recoveries, the worst {len(shown)}:" if len(shown) < len(rows) else None
-    table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 2))
+    table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 1))
     for column in ("recovery point", "promised", "tolerated", "lost", "read after", "write after", "unknown"):
         table.add_column(column, justify="right")
     for row in sorted(shown, key=lambda row: row.at_wall_seconds):

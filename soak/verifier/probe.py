@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from soak.tasks import heed_cancellation
 from soak.verifier.examiner import Examiner, now_us
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Probe:
         while True:
             if self._state.recovery_times.awaits_read(self._examiner.name):
                 await self._ask()
+                heed_cancellation()
             await asyncio.sleep(PROBE_SECONDS)
 
     async def _ask(self) -> None:
