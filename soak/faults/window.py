@@ -14,6 +14,7 @@ from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
+from soak.tasks import heed_cancellation
 
 if TYPE_CHECKING:
     from soak.ledger.run import RunJournal
@@ -65,6 +66,7 @@ async def during(
         await fault.inject(bed, target)
         in_effect = time.monotonic_ns() // 1000
         await _write(journal, msgspec.structs.replace(start, phase="injected", at=in_effect, telemetry={}))
+        heed_cancellation()  # the ledger's client may have swallowed one
         await _hold(hold_seconds, cut_short)
     finally:
         try:

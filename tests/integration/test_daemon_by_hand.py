@@ -17,7 +17,7 @@ from soak.errors import ServerUnreachableError
 from soak.faults.window import Injected
 from soak.settings import HttpSettings
 
-TOKEN = "0123456789abcdef"
+TOKEN = "0123456789abcdef"  # noqa: S105  of this test only
 ORDER = {"fault": "crash", "target": "redis", "hold_seconds": 0.0}
 
 

@@ -111,6 +111,7 @@ class Reluctant(Crash):
     """Cannot be injected."""
 
     async def inject(self, bed: LocalTestbed, target: str) -> None:
+        del bed, target
         raise ServerUnreachableError("nobody home")
 
 
@@ -118,6 +119,7 @@ class Incurable(Crash):
     """Cannot be healed."""
 
     async def heal(self, bed: LocalTestbed, target: str) -> None:
+        del bed, target
         raise ServerUnreachableError("it does not start any more")
 
 
