@@ -22,6 +22,8 @@ _COMMANDS = {
     "run": "soak until Ctrl-C or --duration",
     "check": "a bounded soak, for a pull request",
     "verify": "the verifier alone, as a sidecar",
+    "faults": "what can be broken, and whether it can be here",
+    "inject": "break something of the soak that runs, once",
     "stores": "what can be tested, and what each promises",
     "flaws": "the planted bugs, and the night each tells of",
     "selftest": "plant each flaw and its correct twin: is it found?",

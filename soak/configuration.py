@@ -120,7 +120,7 @@ def as_environment(settings: SoakSettings) -> dict[str, str]:
     """Say the same settings in variables, for a child process; addresses reach it by the join file."""
     variables = {CONFIG_VARIABLE: str(NO_FILE)}
     for path, value in _walk(settings, ()):
-        if value is None or path[0] in {"servers", "contract"} or path == ("ledger", "url"):
+        if value is None or path[0] in {"servers", "contract", "faults"} or path == ("ledger", "url"):
             continue
         text = json.dumps(value) if isinstance(value, list) else str(value)
         variables[ENVIRONMENT_PREFIX + NESTED_DELIMITER.join(path).upper()] = text
@@ -261,6 +261,10 @@ def _annotation(path: KeyPath) -> Any:
     """Return the type that the tree declares at a path, with its validators, if it declares one."""
     found: Any = SoakSettings
     for part in path:
+        plain = get_args(found)[0] if get_origin(found) is Annotated else found
+        if get_origin(plain) is list and part.isdigit():
+            found = get_args(plain)[0]
+            continue
         if not (isinstance(found, type) and issubclass(found, BaseModel)) or part not in found.model_fields:
             return None
         field = found.model_fields[part]
@@ -347,6 +351,9 @@ def _walk(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
     elif isinstance(value, dict) and value:
         for name, below in value.items():
             yield from _walk(below, (*path, str(name)))
+    elif isinstance(value, list) and any(isinstance(one, BaseModel) for one in value):
+        for number, below in enumerate(value):
+            yield from _walk(below, (*path, str(number)))
     elif isinstance(value, SecretStr):
         yield path, mask(value.get_secret_value())
     else:

@@ -30,6 +30,8 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     """0: the daemon is on another machine, or there is none."""
     daemon_started_wall_seconds: float = 0.0
     http_address: str = ""
+    token: str = ""
+    """Whoever can read this file may ask the daemon to break its servers."""
 
     def store_context(self) -> StoreContext:
         return StoreContext(

@@ -11,12 +11,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 import soak
+from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.model.contract import Contract
 from soak.model.faults import RECOVERY_KINDS
 from soak.verifier.tally import (
     OPERATIONS,
     RECOVERY_POINT_BUCKETS_SECONDS,
+    RECOVERY_TIME_BUCKETS_SECONDS,
     STALE_LAG_BUCKETS_SECONDS,
     Histogram,
     StoreTally,
@@ -74,6 +76,8 @@ class VerifierMetrics(Collector):
         yield from _contracts(gauges)
         yield from _configurations(gauges, tally)
         yield from _recoveries(gauges, tally)
+        yield from _recovery_times(gauges, tally)
+        yield from _faults(gauges, tally)
 
     def _infos(self) -> Iterator[Metric]:
         build = GaugeMetricFamily("soak_build_info", "The soak that runs.", labels=["version", "python"])
@@ -302,3 +306,36 @@ def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
             beyond.add_metric([server, kind], tally.recoveries_beyond.get(server, {}).get(kind, 0))
     yield points
     yield beyond
+
+
+def _kinds_on(server: str) -> list[str]:
+    return list(dict.fromkeys(fault.kind for fault in FAULTS.values() if server in fault.targets))
+
+
+def _recovery_times(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    times = HistogramMetricFamily(
+        "soak_recovery_time_seconds",
+        "Time from the beginning of a fault until the operation was answered again.",
+        labels=["server", "kind", "operation"],
+    )
+    bounds = RECOVERY_TIME_BUCKETS_SECONDS
+    for server in gauges.configuration_drift:
+        for kind in _kinds_on(server):
+            for operation in ("read", "write"):
+                known = tally.recovery_times.get(server, {}).get(kind, {}).get(operation)
+                histogram = known or Histogram.over(bounds)
+                times.add_metric([server, kind, operation], _buckets(histogram, bounds), histogram.sum)
+    yield times
+
+
+def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    injected = CounterMetricFamily("soak_faults_injected", "Planned faults that happened.", labels=["server", "kind"])
+    failures = CounterMetricFamily(
+        "soak_fault_failures", "Planned faults that could not be injected, or not be healed.", labels=["server", "kind"]
+    )
+    for server in gauges.configuration_drift:
+        for kind in _kinds_on(server):
+            injected.add_metric([server, kind], tally.faults_injected.get(server, {}).get(kind, 0))
+            failures.add_metric([server, kind], tally.fault_failures.get(server, {}).get(kind, 0))
+    yield injected
+    yield failures

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from soak import cron, quiet_hours
 from soak.duration import parse_seconds
 from soak.testbed import versions
 
@@ -44,6 +45,19 @@ def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
         raise ValueError(f"is not an address of this kind; write one like {schemes[0]}://host:port")
     return address
 
+
+def _readable_cron(text: str) -> str:
+    cron.parse(text)
+    return text
+
+
+def _readable_quiet_hours(text: str) -> str:
+    quiet_hours.parse(text)
+    return text
+
+
+CronText = Annotated[str, AfterValidator(_readable_cron)]
+QuietHoursText = Annotated[str, AfterValidator(_readable_quiet_hours)]
 
 RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
 PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
@@ -192,6 +206,53 @@ class VerifierSettings(Section):
     drain: Seconds = Field(default=60.0, gt=0, description="Time for the last sweep.")
 
 
+class FaultRule(Section):
+    """Faults that happen to one server again and again."""
+
+    fault: str | None = Field(default=None, description="The fault; 'soak faults' lists them.")
+    faults: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
+        default=None, min_length=1, description="Several faults and their weights, in place of one."
+    )
+    target: str = Field(description="The server: redis, postgres or postgres-replica.")
+    every: PositiveSeconds | None = Field(default=None, description="How often.")
+    cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
+    jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")
+    hold: Seconds = Field(default=5.0, le=86_400, description="How long it is left broken.")
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> FaultRule:
+        if (self.fault is None) == (self.faults is None):
+            raise ValueError("names no fault, or both kinds; give fault = NAME, or faults = {NAME = WEIGHT}")
+        if (self.every is None) == (self.cron is None):
+            raise ValueError("says not when, or twice; give every = TIME, or cron = EXPRESSION")
+        if self.every is not None and self.jitter > self.every:
+            raise ValueError("has a jitter longer than every; make it shorter, or they would overtake each other")
+        return self
+
+
+class FaultSettings(Section):
+    """What is broken on purpose while it runs, and when."""
+
+    preset: Literal["none", "gentle", "recovery", "chaos"] = Field(
+        default="none", description="Rules by name, for all servers that are started here."
+    )
+    every: PositiveSeconds | None = Field(default=None, description="How often on each server, for a preset.")
+    rules: list[FaultRule] = Field(default=[], max_length=100, description="Rules of your own: [[faults.rules]].")
+    quiet_hours: list[QuietHoursText] = Field(
+        default=[], max_length=24, description="Times of the day without faults, such as 22:00-06:00."
+    )
+    concurrent_max: int = Field(default=1, ge=1, le=16, description="Faults at the same time, at most.")
+    healthy_min: Seconds = Field(default=30.0, description="Time without any fault before the next.")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="Makes the plan; none: the run's seed.")
+    allow_by_hand: Literal["none", "simple", "all"] = Field(
+        default="simple", description="What 'soak inject' may do; all: with proxies and power cuts, which cost speed."
+    )
+    abort_after_violations: int | None = Field(default=None, ge=1, description="End the run after so many violations.")
+    recovery_max: PositiveSeconds | None = Field(
+        default=60.0, description="End the run if a server does not serve again within this time after a fault."
+    )
+
+
 class HttpSettings(Section):
     """The daemon's own page: metrics, health, status."""
 
@@ -233,6 +294,7 @@ class SoakSettings(Section):
     testbed: TestbedSettings = TestbedSettings()
     ledger: LedgerSettings = LedgerSettings()
     verifier: VerifierSettings = VerifierSettings()
+    faults: FaultSettings = FaultSettings()
     http: HttpSettings = HttpSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()

@@ -8,6 +8,7 @@ from typing import Any
 
 from soak.daemon.beginning import Beginning
 from soak.daemon.children import Child
+from soak.daemon.conductor import Conductor
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import without_secrets
@@ -33,6 +34,7 @@ class StatusBoard:
         self.phase = "starting"
         self.problems: list[str] = []
         self.http_address = ""
+        self.conductor: Conductor | None = None
         self._beginning = beginning
         self._folder = folder
         self._duration_seconds = duration_seconds
@@ -74,6 +76,7 @@ class StatusBoard:
         status = await self._fresh_verifier_status()
         beginning = self._beginning
         servers = self._servers()
+        conductor = self.conductor
         found = (status or {}).get("totals", {}).get("violations", 0)
         return Snapshot(
             run=beginning.run,
@@ -88,7 +91,9 @@ class StatusBoard:
             remaining_seconds=self.remaining_seconds(),
             children=[child.status() for child in self._children.values()],
             servers=servers,
-            faults_active=self._faults.active,
+            faults_active=[*self._faults.active, *(conductor.active if conductor is not None else [])],
+            faults_recent=list(conductor.recent) if conductor is not None else [],
+            fault_next=conductor.upcoming if conductor is not None and self.phase == "running" else None,
             not_ready=self._not_ready(servers),
             warnings=[*self.problems, *map(str, (status or {}).get("warnings", []))],
             verifier=status,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -28,10 +28,11 @@ class Source(Protocol):
 class HttpServer:
     """Listens until it is closed; it answers from the first moment, also while the servers still start."""
 
-    def __init__(self, settings: HttpSettings, source: Source) -> None:
+    def __init__(self, settings: HttpSettings, source: Source, routes: Sequence[web.RouteDef] = ()) -> None:
         self._settings = settings
         self._source = source
         self._metrics = DaemonMetrics()
+        self._routes = routes
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
         self.address = ""
 
@@ -62,6 +63,7 @@ class HttpServer:
         }
         for path, answer in pages.items():
             application.router.add_get(path, answer)
+        application.add_routes(self._routes)
         return application
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:
@@ -77,7 +79,7 @@ class HttpServer:
 
 
 async def _index(_request: web.Request) -> web.Response:
-    pages = ("/status", "/metrics", "/healthz", "/readyz")
+    pages = ("/status", "/metrics", "/healthz", "/readyz", "/faults")
     return web.Response(text="soak is running; see\n" + "".join(f"  {page}\n" for page in pages))
 
 

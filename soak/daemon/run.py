@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from soak import join, log
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
+from soak.daemon.abort import reason_to_abort
 from soak.daemon.bed import make_testbed
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
+from soak.daemon.by_hand import FaultsPage
 from soak.daemon.child_commands import child_environment, load_command, verifier_command
 from soak.daemon.children import Child
 from soak.daemon.clean_up import clean_up, outlives_us
+from soak.daemon.conductor import Conductor
+from soak.daemon.fault_plan import (
+    FaultPlan,
+    check_named,
+    needs_power_cuts,
+    needs_proxies,
+    plan_faults,
+    what_is_possible,
+)
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
@@ -27,6 +42,8 @@ from soak.daemon.promises import settle_promises
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
+from soak.faults.schedule import Schedule
+from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
@@ -38,6 +55,7 @@ from soak.testbed.server import ServerEvent
 from soak.verifier.result import Result
 
 REFRESH_SECONDS = 1.0
+TOKEN_BYTES = 32
 FIRST_MESSAGE_SECONDS_MAX = 30.0
 FIRST_MESSAGE_POLL_SECONDS = 0.25
 SERVERS_STOP_SECONDS_MAX = 30.0
@@ -92,12 +110,25 @@ class Daemon:
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faults = FaultLog(self._say)
-        self._testbed = make_testbed(self._settings, beginning.plan, folder.path, on_event=self._on_server_event)
+        self._conductor: Conductor | None = None
+        self._fault_plan: FaultPlan | None = None
+        self._talking = asyncio.Event()
+        """The first message was acknowledged, or none is to be expected."""
+        self._testbed = make_testbed(
+            self._settings,
+            beginning.plan,
+            folder.path,
+            on_event=self._on_server_event,
+            proxied=needs_proxies(self._settings.faults),
+            power_cuts=needs_power_cuts(self._settings.faults),
+        )
         self._children = {child.name: child for child in self._make_children(options, register)}
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
         )
-        self._http = HttpServer(self._settings.http, self._board)
+        self._token = secrets.token_hex(TOKEN_BYTES)
+        self._faults_page = FaultsPage(self._token, lambda: self._http.address)
+        self._http = HttpServer(self._settings.http, self._board, self._faults_page.routes())
 
     # The course of a run ------------------------------------------------------------------------------------
 
@@ -120,6 +151,7 @@ class Daemon:
 
     async def _start(self) -> None:
         beginning = self._beginning
+        check_named(self._settings.faults, beginning.plan)
         for note in beginning.notes:
             self._say(note)
         stores = ", ".join(beginning.plan.names)
@@ -130,6 +162,10 @@ class Daemon:
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
         servers |= await self._testbed.start(beginning.plan.kinds)
+        for left in await heal_leftovers(self._testbed):
+            self._say(f"healed {left.fault} of {left.target}, which an earlier daemon left behind")
+        self._testbed.namespace = beginning.namespace
+        self._fault_plan = self._plan_faults()
         ledger_url = servers.pop(LEDGER)
         context = store_context(self._settings, beginning, servers)
         begun = beginning.resumed.header if beginning.resumed else None
@@ -137,6 +173,7 @@ class Daemon:
         for line in promises.lines:
             self._say(line)
         info = join_info(self._settings, beginning, context, promises, ledger_url, self._http.address)
+        info = msgspec.structs.replace(info, token=self._token)
         await self._open_ledger(info)
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
@@ -163,6 +200,50 @@ class Daemon:
         self._journal = await RunJournal.connect(info.ledger_url, header.run)
         self._spawn(self._faults.write_to(self._journal), "faults")
 
+    def _plan_faults(self) -> FaultPlan:
+        possible = what_is_possible(self._testbed, self._beginning.plan)
+        plan = plan_faults(self._settings.faults, possible)
+        self._faults_page.possible = possible
+        if self._settings.faults.allow_by_hand == "simple":
+            self._faults_page.hint = " (faults.allow_by_hand = all starts servers with all that faults need)"
+        for line in plan.lines:
+            self._say(line)
+        return plan
+
+    def _conduct(self) -> None:
+        """Begin to break servers: as planned, and as asked by hand."""
+        plan, journal, settings = self._fault_plan, self._journal, self._settings.faults
+        if plan is None or journal is None:
+            return
+        self._conductor = self._board.conductor = Conductor(
+            self._testbed,
+            journal,
+            plan.limits,
+            recovery_max_seconds=settings.recovery_max,
+            say=self._say,
+            on_problem=self._note_problem,
+            abort=self._stop.ask,
+        )
+        if settings.allow_by_hand == "none":
+            self._faults_page.refusal = "faults by hand are switched off (faults.allow_by_hand = none)"
+        else:
+            self._faults_page.hand = self._conductor
+        if plan.rules:
+            self._spawn(self._follow_schedule(plan, self._conductor), "schedule of faults")
+
+    async def _follow_schedule(self, plan: FaultPlan, conductor: Conductor) -> None:
+        await self._talking.wait()
+        seed = self._settings.faults.seed
+        since = self._beginning.active_seconds
+        schedule = Schedule(
+            plan.rules,
+            plan.limits,
+            seed=self._beginning.seed if seed is None else seed,
+            began_wall_seconds=time.time() - since,
+            since_seconds=since,
+        )
+        await conductor.follow(schedule, since)
+
     def _launch(self) -> None:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
@@ -170,12 +251,16 @@ class Daemon:
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")
         self._say("running; Ctrl-C drains and gives the verdict")
+        self._conduct()
+        self._spawn(self._await_first_message(), "first message")
         if self._settings.duration is not None:
             self._spawn(self._end_in_time(), "duration")
 
     async def _drain(self) -> Outcome:
         self._board.phase = "draining"
         self._say(f"draining: {self._stop.reason}")
+        if self._conductor is not None:
+            await self._conductor.finish()
         if (load := self._children.get("load")) is not None:
             await drain.end_load(load, self._settings)
         verifier = self._children["verifier"]
@@ -228,6 +313,8 @@ class Daemon:
 
     async def _close(self) -> None:
         self._board.phase = "done"
+        if self._conductor is not None:
+            await self._conductor.finish()
         await asyncio.gather(*(child.end_now() for child in self._children.values()))
         await end_tasks(self._tasks)
         if self._journal is not None:
@@ -311,15 +398,24 @@ class Daemon:
 
     async def _refresh(self) -> None:
         while True:
-            self._view.show(await self._board.snapshot())
+            snapshot = await self._board.snapshot()
+            self._view.show(snapshot)
+            abort = reason_to_abort(snapshot, self._settings.faults) if snapshot.phase == "running" else None
+            if abort is not None and not self._stop.requested.is_set():
+                self._note_problem(abort.reason if abort.is_problem else None)
+                self._stop.ask(abort.reason)
             await asyncio.sleep(REFRESH_SECONDS)
 
-    async def _end_in_time(self) -> None:
-        """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""
+    async def _await_first_message(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS_MAX):
                 while "load" in self._children and not (await self._board.snapshot()).total("acknowledged"):  # noqa: ASYNC110  asked over HTTP
                     await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
+        self._talking.set()
+
+    async def _end_in_time(self) -> None:
+        """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""
+        await self._talking.wait()
         self._board.start_clock()
         await asyncio.sleep(self._board.remaining_seconds() or 0.0)
         self._stop.ask("the duration is over")

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from soak.daemon.children import ChildStatus
+from soak.daemon.conductor import FaultStory, NextFault
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +50,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
     verifier: dict[str, Any] | None
     """The verifier's own status; none while it does not answer."""
+    faults_recent: list[FaultStory] = []
+    """Faults that were planned or asked for, the latest last."""
+    fault_next: NextFault | None = None
+    """What the schedule does next; none: nothing."""
 
     def total(self, *path: str) -> float:
         """Return one of the verifier's totals; 0 while it is not known."""

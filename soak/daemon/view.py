@@ -128,11 +128,20 @@ def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
         ("verified", f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} acknowledged"),
         ("violations", f"[{colour}]{found:,.0f}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
         ("lag", f"ledger {_seconds(snapshot.gauge('ledger_lag_seconds'))}  oldest unverified {oldest}"),
-        ("faults", ", ".join(snapshot.faults_active) or "none"),
+        ("faults", _faults(snapshot)),
         ("children", "  ".join(children)),
         ("servers", "  ".join(servers)),
         ("page", f"{snapshot.http_address}/status"),
     ]
+
+
+def _faults(snapshot: Snapshot) -> str:
+    told = ", ".join(snapshot.faults_active) or "none"
+    planned = snapshot.fault_next
+    if planned is None:
+        return told
+    when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waits for its turn"
+    return f"{told}  next: {planned.name} of {planned.target} {when}"
 
 
 def _mark(name: str, up: bool, restarts: int) -> str:  # noqa: FBT001  a row of three plain facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
+from soak.tasks import heed_cancellation
 
 if TYPE_CHECKING:
     from soak.ledger.run import RunJournal
@@ -33,10 +35,22 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     ended: int
 
 
-async def during(fault: Fault, bed: Testbed, target: str, journal: RunJournal, hold_seconds: float) -> Injected:
+class HealFailedError(ServerUnreachableError):
+    """A fault happened, and its server could not be brought back from it."""
+
+
+async def during(
+    fault: Fault,
+    bed: Testbed,
+    target: str,
+    journal: RunJournal,
+    hold_seconds: float,
+    cut_short: asyncio.Event | None = None,
+) -> Injected:
     """Let a fault happen, wait, and heal it; it is healed whatever happens in between, also when cancelled.
 
-    The ledger has the window's start before anything happens and its end after all is well again. Where healing
+    An event may cut the waiting short, which a cancellation could not do without cutting the healing short, too. The
+    ledger has the window's start before anything happens and its end after all is well again. Where healing
     fails there is no end: what is read from such a server proves nothing.
     """
     reason = fault.unavailable(bed, target)
@@ -50,13 +64,28 @@ async def during(fault: Fault, bed: Testbed, target: str, journal: RunJournal, h
     Notes(bed.servers[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:
         await fault.inject(bed, target)
-        await asyncio.sleep(hold_seconds)
+        in_effect = time.monotonic_ns() // 1000
+        await _write(journal, msgspec.structs.replace(start, phase="injected", at=in_effect, telemetry={}))
+        heed_cancellation()  # the ledger's client may have swallowed one
+        await _hold(hold_seconds, cut_short)
     finally:
-        await heal_surely(fault, bed, target)
+        try:
+            await heal_surely(fault, bed, target)
+        except SoakError as error:
+            raise HealFailedError(f"{fault.name} of {target} could not be healed: {error}") from error
         ended = time.monotonic_ns() // 1000
         end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(bed, target))
         await _write(journal, end)
     return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
+
+
+async def _hold(seconds: float, cut_short: asyncio.Event | None) -> None:
+    if cut_short is None:
+        await asyncio.sleep(seconds)
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await cut_short.wait()
 
 
 async def _telemetry(bed: Testbed, target: str) -> dict[str, str]:

@@ -123,7 +123,7 @@ class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """The server, by its kind: `redis`, `postgres`."""
     phase: str
-    """`start` or `end`."""
+    """`start`; `injected`, once it is in effect; `end`, once all is well again; or `failed`, telemetry says why."""
     at: int
     """Microseconds of CLOCK_MONOTONIC."""
     planned: bool = True

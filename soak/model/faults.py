@@ -56,6 +56,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     kind: str
     target: str
     started: int
+    injected: int | None = None
+    """When it had taken effect, if that was told: what is asked of the server later shows how it copes."""
     ended: int | None = None
     planned: bool = True
     telemetry: dict[str, str] = {}
@@ -73,6 +75,15 @@ class FaultWindow(msgspec.Struct, kw_only=True):
             # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
             return FaultClass.CLEAN
         return _CLASSES.get(self.kind, FaultClass.HARMLESS)
+
+    @property
+    def in_effect(self) -> int | None:
+        """Since when it has certainly been in effect; None while nobody can tell."""
+        if self.injected is not None:
+            return self.injected
+        if not self.planned and self.kind == "crash":
+            return self.started  # it was found dead
+        return self.ended
 
     @property
     def is_active(self) -> bool:

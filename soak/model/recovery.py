@@ -32,6 +32,20 @@ class Recovery(msgspec.Struct, kw_only=True):
     """Something so old was lost that its time is no longer known."""
     is_settled: bool = False
     """Everything has been read since, and what was missing is confirmed."""
+    lasted_seconds: float | None = None
+    """From its beginning until it was healed; None: it is not."""
+    read_seconds: float | None = None
+    """From the fault's beginning to the first answer to a read that was asked while it was in effect, or later."""
+    write_seconds: float | None = None
+    """The same for an append."""
+    unknown: int = 0
+    """Appends under way in its time of which nobody knows whether they were applied."""
+    surfaced: int = 0
+    """Those of them that were seen later."""
+    errors: int = 0
+    """Operations of clients that got no answer, or a refusal, until it was over for them."""
+    last_failed: int = 0
+    """When something was last asked of the server in vain, in microseconds."""
 
     @property
     def is_kept(self) -> bool:
@@ -39,6 +53,12 @@ class Recovery(msgspec.Struct, kw_only=True):
         if self.lost:
             return False
         return self.promised_seconds is None or self.point_seconds <= self.promised_seconds
+
+    @property
+    def awaits(self) -> list[str]:
+        """What has not been seen to work again."""
+        times = {"read": self.read_seconds, "write": self.write_seconds}
+        return [operation for operation, seconds in times.items() if seconds is None]
 
     def note(self, age_us: int, *, is_exact: bool, is_tolerated: bool) -> None:
         """Count a lost message that was acknowledged so long before the fault, or, if not exact, even longer."""

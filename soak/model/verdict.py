@@ -72,7 +72,7 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     if facts.reads_failed_at_end:
         doubts.append(f"{facts.reads_failed_at_end} sessions could not be read in the last sweep")
     if facts.faults_not_injected:
-        doubts.append(f"{facts.faults_not_injected} scheduled faults could not be injected")
+        doubts.append(f"{facts.faults_not_injected} scheduled faults could not be injected, or not be healed")
     doubts += _doubts_of_alarm(facts)
     return (Verdict.INCONCLUSIVE, doubts) if doubts else (Verdict.PASS, [])
 

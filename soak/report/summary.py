@@ -120,8 +120,8 @@ def _recoveries(rows: list[RecoveryResult]) -> Table:
     """Tell what each fault took, the worst first where there are too many."""
     shown = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN]
     title = f"{len(rows)} recoveries, the worst {len(shown)}:" if len(shown) < len(rows) else None
-    table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 2))
-    for column in ("recovery point", "promised", "tolerated", "lost"):
+    table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 1))
+    for column in ("recovery point", "promised", "tolerated", "lost", "read after", "write after", "unknown"):
         table.add_column(column, justify="right")
     for row in sorted(shown, key=lambda row: row.at_wall_seconds):
         promised = "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds)
@@ -129,6 +129,18 @@ def _recoveries(rows: list[RecoveryResult]) -> Table:
         colour = "green" if row.kept else "red"
         fault = f"{row.kind} of {row.server}"
         table.add_row(
-            escape(fault), escape(row.store), f"[{colour}]{point}[/]", promised, f"{row.tolerated:,}", f"{row.lost:,}"
+            escape(fault),
+            escape(row.store),
+            f"[{colour}]{point}[/]",
+            promised,
+            f"{row.tolerated:,}",
+            f"{row.lost:,}",
+            _after(row.read_seconds),
+            _after(row.write_seconds),
+            f"{row.unknown:,}" + (f" ({row.surfaced:,} seen)" if row.surfaced else ""),
         )
     return table
+
+
+def _after(seconds: float | None) -> str:
+    return "-" if seconds is None else format_seconds(seconds)

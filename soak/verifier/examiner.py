@@ -217,7 +217,9 @@ class Examiner:
 
     def _absorb(self, watched: Watched, judgement: Judgement, read: Read, *, whole: bool) -> None:
         book = watched.book
-        surfaced = sum(1 for number, seq in judgement.fresh if seq not in book.writers[number].acked)
+        seen = [(number, seq) for number, seq in judgement.fresh if seq not in book.writers[number].acked]
+        if seen:
+            self._state.recovery_times.surfaced(book, seen)
         # As long as a fault may have taken something that is not confirmed yet, its times are needed.
         is_in_doubt = bool(watched.suspicions) or not self._is_calm()
         remember_us = REMEMBER_IN_DOUBT_US if is_in_doubt else self._remember_us
@@ -232,7 +234,7 @@ class Examiner:
             whole=whole,
         )
         self._tally.verified += absorbed.verified
-        self._tally.surfaced += surfaced
+        self._tally.surfaced += len(seen)
         self._tally.released += absorbed.released
 
     async def _read(self, book: SessionBook, ask: Callable[[], Awaitable[Sequence[Stored]]]) -> Read | None:

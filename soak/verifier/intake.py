@@ -104,6 +104,8 @@ class Intake:
             self._end_forget(worker, outcome.session, Outcome(outcome.outcome), outcome.sent, outcome.ended)
         if attempts:
             self._take_attempts(worker, attempts)
+        if self._state.recovery_times.is_following:
+            self._state.recovery_times.take(worker.sessions, batch)
         for number in batch.closes:
             self._close(worker, number, now, is_certain=True)
         for observation in batch.observations:
@@ -294,7 +296,11 @@ class Intake:
             self._state.end = record
             return
         faults = self._state.faults
-        if record.phase == "start":
+        if record.phase == "failed":
+            self._state.recovery_times.failed(record)
+        elif record.phase == "injected":
+            self._state.recovery_times.injected(record)
+        elif record.phase == "start":
             if len(faults) >= FAULTS_REMEMBERED_MAX:
                 faults.pop(next(iter(faults)))
             faults[record.fault] = FaultWindow(
@@ -306,6 +312,7 @@ class Intake:
                 telemetry=record.telemetry,
             )
             self._doubt_all(faults[record.fault])
+            self._state.recovery_times.began(faults[record.fault])
         elif record.fault not in faults:
             # Its beginning was lost, and with it what it may excuse.
             self._state.tally.batches_missing += 1
@@ -319,6 +326,7 @@ class Intake:
                     window.ended = record.at
                     window.known = {name: worker.last_session for name, worker in self._state.workers.items()}
                     self._doubt_all(window)
+                    self._state.recovery_times.ended(window)
 
     def _doubt_all(self, window: FaultWindow) -> None:
         for watched in self._state.watched():

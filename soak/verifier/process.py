@@ -34,6 +34,7 @@ from soak.verifier.examiner import Examiner
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
+from soak.verifier.probe import Probe
 from soak.verifier.recording import Recorder
 from soak.verifier.recount import recount
 from soak.verifier.reporter import Reporter
@@ -192,6 +193,7 @@ class Verifier:
             *(canary.run() for canary in self._canaries),
             DriftWatch(self._state, self._info.servers, self._settings.verifier.settle).run(),
             self._state.recoveries.run(),
+            *(Probe(sweeper.examiner, self._state).run() for sweeper in self._sweepers),
             self._checkpoint_forever(),
             self._measure_forever(),
         ]

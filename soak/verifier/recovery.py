@@ -59,7 +59,7 @@ class Recoveries:
                 self._note(window, book.store, lost, lost.attempt or next_known(known, lost.place))
 
     def _note(self, window: FaultWindow, store: str, lost: Lost, latest: Attempt | None) -> None:
-        recovery = self._of(window, store)
+        recovery = self.of(window, store)
         was_kept = recovery.is_kept
         recovery.note(
             age_at(window, latest), is_exact=lost.attempt is not None, is_tolerated=lost.excused_by is not None
@@ -74,17 +74,19 @@ class Recoveries:
             if not stores or not (is_final or self._is_clear(window, stores, now)):
                 continue
             self._swept_at.pop(window.fault, None)
-            recoveries = [self._of(window, store) for store in stores]
+            recoveries = [self.of(window, store) for store in stores]
             for recovery in recoveries:
                 recovery.is_settled = True
             self._measure(window, recoveries)
 
     def _unsettled(self, window: FaultWindow) -> list[str]:
-        if window.ended is None or window.fault_class is FaultClass.HARMLESS:
+        if window.ended is None:
             return []
         known = self._state.tally.recoveries
         stores = [store for store, targets in self._state.targets.items() if window.target in targets]
-        return [store for store in stores if (found := known.get(_key(window, store))) is None or not found.is_settled]
+        return [
+            store for store in stores if (found := known.get(key_of(window, store))) is None or not found.is_settled
+        ]
 
     def _is_clear(self, window: FaultWindow, stores: list[str], now: int) -> bool:
         if not self._state.is_swept(window):
@@ -100,6 +102,8 @@ class Recoveries:
         return not in_doubt or now - swept_at > SETTLE_US_MAX
 
     def _measure(self, window: FaultWindow, recoveries: list[Recovery]) -> None:
+        if window.fault_class is FaultClass.HARMLESS:
+            return  # it has no data to recover, only to serve again
         points = self._state.tally.recovery_points.setdefault(window.target, {})
         histogram = points.setdefault(window.kind, Histogram.over(RECOVERY_POINT_BUCKETS_SECONDS))
         histogram.observe(max(recovery.point_seconds for recovery in recoveries), RECOVERY_POINT_BUCKETS_SECONDS)
@@ -110,17 +114,18 @@ class Recoveries:
         beyond = self._state.tally.recoveries_beyond.setdefault(window.target, {})
         beyond[window.kind] = beyond.get(window.kind, 0) + 1
 
-    def _of(self, window: FaultWindow, store: str) -> Recovery:
+    def of(self, window: FaultWindow, store: str) -> Recovery:
+        """Return the account of one fault and one store; it is opened with the first word of it."""
         known = self._state.tally.recoveries
-        found = known.get(_key(window, store))
+        found = known.get(key_of(window, store))
         if found is None:
             ago_seconds = (time.monotonic_ns() // 1000 - window.started) / 1e6
             contract = self._state.header.contracts[store]
-            found = known[_key(window, store)] = begin_recovery(window, store, contract, time.time() - ago_seconds)
+            found = known[key_of(window, store)] = begin_recovery(window, store, contract, time.time() - ago_seconds)
             while len(known) > RECOVERIES_KEPT:
                 known.pop(next(iter(known)))
         return found
 
 
-def _key(window: FaultWindow, store: str) -> str:
+def key_of(window: FaultWindow, store: str) -> str:
     return f"{window.fault}/{store}"

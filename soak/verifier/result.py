@@ -78,6 +78,18 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     tolerated: int
     lost: int
     kept: bool
+    lasted_seconds: float | None = None
+    """From the fault's beginning until it was healed."""
+    read_seconds: float | None = None
+    """From the fault's beginning until a read was answered again; None: that was not seen."""
+    write_seconds: float | None = None
+    """The same for an append."""
+    unknown: int = 0
+    """Appends in its time of which nobody knows whether they were applied."""
+    surfaced: int = 0
+    """Those of them that were seen later; the others never were."""
+    errors: int = 0
+    """Operations of clients without an answer."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,9 +177,19 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             tolerated=recovery.tolerated,
             lost=recovery.lost,
             kept=recovery.is_kept,
+            lasted_seconds=_rounded(recovery.lasted_seconds),
+            read_seconds=_rounded(recovery.read_seconds),
+            write_seconds=_rounded(recovery.write_seconds),
+            unknown=recovery.unknown,
+            surfaced=recovery.surfaced,
+            errors=recovery.errors,
         )
         for recovery in settled[-RECOVERIES_TOLD:]
     ]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def violations_by(state: State) -> list[KindCount]:

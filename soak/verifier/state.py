@@ -11,6 +11,7 @@ from soak.model.faults import FaultWindow
 from soak.model.telemetry import ServerSample
 from soak.verifier.recording import Recorder
 from soak.verifier.recovery import Recoveries
+from soak.verifier.recovery_time import RecoveryTimes
 from soak.verifier.rings import Rings
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.watched import Counted, Watched
@@ -142,6 +143,7 @@ class State:
         self.samples: dict[str, deque[ServerSample]] = {}
         """What each server said of itself lately."""
         self.recoveries = Recoveries(self)
+        self.recovery_times = RecoveryTimes(self)
         self.canary = Rings()
         """What was reported about the verifier's own spoiled sessions; they are in the lanes, and nowhere else."""
         self.recorder: Recorder | None = None

@@ -90,6 +90,8 @@ class Status:
             "faults_total": len(state.faults),
             "canaries": [msgspec.to_builtins(canary) for canary in result.canaries_of(state)],
             "recalls": {name: tally.recalls for name, tally in state.tally.stores.items()},
+            "recovering": state.recovery_times.unfinished(now_us()),
+            "fault_failures": state.tally.fault_failures_told,
             "recoveries": [msgspec.to_builtins(recovery) for recovery in result.recoveries_of(state)],
             **drift.described(state),
             "warnings": self.warnings(),
@@ -123,13 +125,14 @@ class Status:
                 suspicions_open=sum(1 for one in watched if one.suspicions),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
                 reads_failed_at_end=unread,
+                faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 **_canary_facts(state, settings),
             )
         )
         return result.Result(
             run=state.header.run,
             verdict=verdict.value,
-            reasons=reasons + [f"warning: {warning}" for warning in self.warnings()],
+            reasons=reasons + state.tally.fault_failures_told + [f"warning: {warning}" for warning in self.warnings()],
             started_wall_seconds=state.header.started_wall_seconds,
             ended_wall_seconds=time.time(),
             totals=totals,

@@ -13,6 +13,7 @@ from soak.model.outcome import Outcome
 from soak.model.recovery import Recovery
 
 STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+RECOVERY_TIME_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 RECOVERY_POINT_BUCKETS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 
 OPERATIONS = ("append", "history", "recall", "forget", "sweep")
@@ -127,6 +128,17 @@ class Tally(msgspec.Struct):
     """By server and kind of fault: seconds of acknowledged tail that were gone."""
     recoveries_beyond: dict[str, dict[str, int]] = {}
     """By server and kind of fault: how often more was gone than is promised."""
+
+    recovery_times: dict[str, dict[str, dict[str, Histogram]]] = {}
+    """By server, kind of fault and operation: seconds until it was answered again."""
+    unknown_writes: dict[str, str] = {}
+    """Appends of which nobody knows whether they were applied, and the recovery that tells of each."""
+    faults_injected: dict[str, dict[str, int]] = {}
+    """By server and kind: faults that were planned, and happened."""
+    fault_failures: dict[str, dict[str, int]] = {}
+    """By server and kind: faults that were planned and could not be injected, or not be healed."""
+    fault_failures_told: list[str] = []
+    """What went wrong with the first of them."""
 
     @property
     def violations(self) -> int:

@@ -46,14 +46,16 @@ class Journalled:
         self._ledger_url = ledger_url
         self._run = run
 
-    async def phases(self) -> list[FaultPhase]:
+    async def phases(self, *wanted: str) -> list[FaultPhase]:
+        """Return what was said of faults: their beginnings and ends, or these phases."""
         reader = await LedgerReader.connect(self._ledger_url, self._run)
         try:
             entries = await reader.read(START, block_seconds=0.01)
         finally:
             await reader.close()
         records = [entry.record for entry in entries if isinstance(entry, RunRecord)]
-        return [record for record in records if isinstance(record, FaultPhase)]
+        phases = [record for record in records if isinstance(record, FaultPhase)]
+        return [record for record in phases if record.phase in (wanted or ("start", "end"))]
 
 
 @contextlib.asynccontextmanager

@@ -99,8 +99,8 @@ async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(
             for kind in RECOVERY_KINDS:
                 await fault(script, f"{kind}-1", kind)
             await fault(script, "pause-1", "pause")
-            measured = await until_measured(verifier, len(RECOVERY_KINDS))
-            assert {one["kind"] for one in measured} == set(RECOVERY_KINDS)
+            measured = await until_measured(verifier, len(RECOVERY_KINDS) + 1)
+            assert {one["kind"] for one in measured} == {*RECOVERY_KINDS, "pause"}
             assert {(one["point_seconds"], one["tolerated"], one["kept"]) for one in measured} == {(0.0, 0, True)}
             counts = await samples(verifier, "soak_recovery_point_seconds_count")
             assert counts == {("redis", kind): 1 for kind in RECOVERY_KINDS}
@@ -141,7 +141,8 @@ async def test_each_loss_is_put_to_the_fault_that_took_it(redis_url: str, ledger
             await fault(script, "power-1", "power_cut")
             (again, second) = await until_measured(verifier, 2)
             verdict = await verifier.finish()
-        assert again == first
+        assert again["write_seconds"] is not None  # what was said since has shown that it serves again
+        assert {**again, "write_seconds": None} == {**first, "write_seconds": None}
         assert (first["fault"], first["tolerated"], second["fault"], second["tolerated"]) == (
             "crash-1",
             1,

@@ -176,3 +176,46 @@ def test_the_canary_is_switched_off_by_none_or_nought() -> None:
         assert read(environ={"SOAK_VERIFIER__CANARY": text}).settings.verifier.canary == 0
     assert read(environ={"SOAK_VERIFIER__CANARY": "5m"}).settings.verifier.canary == 300
     assert read(environ={}).settings.verifier.canary == 60
+
+
+# Faults ----------------------------------------------------------------------------------------------------
+
+
+def test_rules_for_faults_are_read_from_the_file_and_listed_one_by_one(empty_folder: Path) -> None:
+    (empty_folder / "soak.toml").write_text(
+        '[faults]\nquiet_hours = ["22:00-06:00"]\n[[faults.rules]]\nfaults = {crash = 3, pause = 1}\n'
+        'target = "redis"\nevery = "20m"\njitter = "2m"\n[[faults.rules]]\nfault = "restart"\ntarget = "postgres"\n'
+        'cron = "0 */2 * * *"\nhold = "1s"\n'
+    )
+    configuration = read(environ={})
+    first, second = configuration.settings.faults.rules
+    assert (first.faults, first.every, first.jitter) == ({"crash": 3.0, "pause": 1.0}, 1200.0, 120.0)
+    assert (second.fault, second.cron, second.hold) == ("restart", "0 */2 * * *", 1.0)
+    leaves = {leaf.key: (leaf.text, leaf.origin) for leaf in configuration.leaves()}
+    assert leaves["faults.rules.0.every"] == ("20m", "soak.toml")
+    assert leaves["faults.rules.1.cron"] == ("0 */2 * * *", "soak.toml")
+
+
+@pytest.mark.parametrize(
+    ("rule", "complaint"),
+    [
+        ('target = "redis"\nevery = "1m"', "names no fault, or both kinds"),
+        ('fault = "crash"\ntarget = "redis"', "says not when, or twice"),
+        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\ncron = "@daily"', "says not when, or twice"),
+        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\njitter = "2m"', "jitter longer than every"),
+        ('fault = "crash"\ntarget = "redis"\ncron = "61 * * * *"', "'61' is no minute"),
+        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\nhlod = "1s"', "did you mean faults.rules.0.hold?"),
+        ('fault = "crash"\nevery = "1m"', "faults.rules.0.target"),
+        ('faults = {crash = 0}\ntarget = "redis"\nevery = "1m"', "should be greater than 0"),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_one_line(empty_folder: Path, rule: str, complaint: str) -> None:
+    (empty_folder / "soak.toml").write_text(f"[[faults.rules]]\n{rule}\n")
+    (line,) = complaints()
+    assert line.startswith("soak.toml: faults.rules.0")
+    assert complaint in line
+
+
+def test_quiet_hours_that_are_none_are_one_line() -> None:
+    (line,) = complaints(assignments=["faults.quiet_hours=22-06"])
+    assert "write one like 22:00-06:00" in line

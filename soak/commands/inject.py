@@ -1,0 +1,130 @@
+"""`soak inject`: one fault, now, on a soak that runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+
+from soak import join
+from soak.commands.flags import DATA_DIR, add_flags, read_configuration
+from soak.daemon.by_hand import PATH, Order
+from soak.daemon.daemon_client import ask
+from soak.duration import format_seconds, parse_seconds
+from soak.errors import ExitCode, SoakError, UsageError
+from soak.faults.window import Injected
+from soak.join import JoinInfo
+from soak.report.table import print_json, print_table
+from soak.verifier.result import RecoveryResult
+
+DESCRIPTION = (
+    "Break one server of the soak that runs in the data folder, heal it, wait until it serves again and everything on\n"
+    "it was read, and tell what was measured. Exit code 0: nothing was lost that is promised to be kept."
+)
+EPILOG = """\
+examples:
+  soak inject crash --target redis
+  soak inject pause --target postgres --hold 20s
+  soak faults                                    lists what there is"""
+
+MEASURE_SECONDS_MAX = 90.0
+_POLL_SECONDS = 0.25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fault", metavar="NAME", help="the fault; 'soak faults' lists them")
+    parser.add_argument("--target", required=True, help="the server: redis, postgres or postgres-replica")
+    parser.add_argument("--hold", default="5s", metavar="TIME", help="how long it is left broken (default: 5s)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_flags(parser, (DATA_DIR,))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    data_dir = read_configuration(arguments).settings.data_dir
+    try:
+        hold_seconds = parse_seconds(arguments.hold)
+    except ValueError as error:
+        raise UsageError(f"--hold: {error}") from None
+    info = join.find(data_dir)
+    if info is None:
+        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    order = Order(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
+    injected, measured = asyncio.run(_inject(info, order))
+    if arguments.json:
+        print_json(msgspec.json.encode({"injected": injected, "recoveries": measured}))
+    else:
+        _tell(injected, measured)
+    if not measured:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.PASS if all(one.kept for one in measured) else ExitCode.VIOLATION
+
+
+async def _inject(info: JoinInfo, order: Order) -> tuple[Injected, list[RecoveryResult]]:
+    answer = await ask(info, "POST", PATH, order)
+    if answer.status != 200:
+        raise _refusal(answer.body)
+    injected = msgspec.json.decode(answer.body, type=Injected)
+    deadline = time.monotonic() + MEASURE_SECONDS_MAX
+    measured: list[RecoveryResult] = []
+    while time.monotonic() < deadline:
+        measured = await _measured(info, injected.fault)
+        if measured and all(one.read_seconds is not None and one.write_seconds is not None for one in measured):
+            break
+        await asyncio.sleep(_POLL_SECONDS)
+    return injected, measured
+
+
+async def _measured(info: JoinInfo, fault: str) -> list[RecoveryResult]:
+    answer = await ask(info, "GET", "/status")
+    status = msgspec.json.decode(answer.body, type=dict[str, Any])
+    recoveries = msgspec.convert((status.get("verifier") or {}).get("recoveries", []), list[RecoveryResult])
+    return [one for one in recoveries if one.fault == fault]
+
+
+def _refusal(body: bytes) -> SoakError:
+    try:
+        told = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        told = {}
+    text = str(told.get("error", "the soak refused it without a reason"))
+    if told.get("exit_code") == ExitCode.INCONCLUSIVE:
+        return FaultFailedError(text)
+    return UsageError(text)
+
+
+class FaultFailedError(SoakError):
+    """The fault could not be injected, or not be healed; the run is inconclusive."""
+
+    exit_code = ExitCode.INCONCLUSIVE
+
+
+def _tell(injected: Injected, measured: list[RecoveryResult]) -> None:
+    lasted = format_seconds((injected.ended - injected.started) / 1e6)
+    print_table((f"{injected.name} of {injected.target}: healed after {lasted}",), [])
+    if not measured:
+        print_table((f"what it took was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
+        return
+    print_table(
+        ("store", "reads after", "writes after", "recovery point", "promised", "tolerated", "lost", "unknown", "seen"),
+        [
+            (
+                one.store,
+                _seconds(one.read_seconds),
+                _seconds(one.write_seconds),
+                f"{one.point_seconds:.3g}s",
+                "anything" if one.promised_seconds is None else f"{one.promised_seconds:g}s",
+                str(one.tolerated),
+                str(one.lost),
+                str(one.unknown),
+                str(one.surfaced),
+            )
+            for one in measured
+        ],
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else format_seconds(value)

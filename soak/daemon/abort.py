@@ -1,0 +1,35 @@
+"""When to end a soak early: enough is known, or nothing more can be learnt."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from soak.daemon.snapshot import Snapshot
+from soak.settings import FaultSettings
+
+
+class Abort(NamedTuple):
+    """Why to end, and whether that alone makes the run inconclusive."""
+
+    reason: str
+    is_problem: bool
+
+
+def reason_to_abort(snapshot: Snapshot, settings: FaultSettings) -> Abort | None:
+    """Return why the soak should end now, if it should.
+
+    Violations speak for themselves. A store that does not answer after a fault is no violation: what it remembers is
+    not known, and a contract says nothing about when it must answer. Such a run is inconclusive.
+    """
+    violations = int(snapshot.total("violations"))
+    most = settings.abort_after_violations
+    if most is not None and violations >= most:
+        return Abort(f"{violations} violations were found (faults.abort_after_violations = {most})", is_problem=False)
+    longest = settings.recovery_max
+    for one in (snapshot.verifier or {}).get("recovering", []) if longest is not None else []:
+        since = one["healed_seconds"]
+        if one["planned"] and one["is_failing"] and since is not None and since > longest:
+            what = " and ".join(f"{operation}s" for operation in one["awaits"])
+            told = f"{one['store']} answers no {what} {since:.0f}s after {one['kind']} of {one['server']} was healed"
+            return Abort(f"{told} (faults.recovery_max = {longest:g}s)", is_problem=True)
+    return None

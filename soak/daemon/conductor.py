@@ -1,0 +1,256 @@
+"""Carrying out faults: those of the schedule and those asked for by hand, one of a kind of server at a time.
+
+Each runs in a task of its own, and nothing cancels that task: to end a fault early its waiting is cut short, and it is
+healed as always. So whatever happens to the daemon short of a kill, no server stays broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from soak import log
+from soak.errors import SoakError, UsageError
+from soak.faults.catalogue import ALL
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.schedule import Busy, Limits, Planned, Schedule, family_of, is_allowed
+from soak.faults.window import HealFailedError, Injected, during
+from soak.ledger.records import FaultPhase
+from soak.ledger.run import RunJournal
+from soak.quiet_hours import is_quiet
+from soak.tasks import end_tasks
+from soak.testbed.bed import Testbed
+
+RECENT_MAX = 50
+LATE_SECONDS_MAX = 300.0
+"""What falls behind its plan by more, because earlier faults took long to heal, is passed over."""
+FINISH_SECONDS_MAX = 120.0
+"""For what is under way to be healed at the end; a server that takes longer is stopped as it is."""
+_TURN_SECONDS = 0.05
+
+_log = log.get_logger("soak.conductor")
+
+
+class FaultStory(msgspec.Struct, kw_only=True):
+    """One fault that is or was: what `/status` tells of it. Times are of the wall clock."""
+
+    name: str
+    target: str
+    by: str
+    """`schedule` or `hand`."""
+    began_wall_seconds: float
+    hold_seconds: float
+    state: str = "active"
+    """`active`, `healed` or `failed`."""
+    fault: str = ""
+    """Identity of its window in the ledger, once it is over."""
+    lasted_seconds: float | None = None
+    reason: str = ""
+
+
+class NextFault(msgspec.Struct, frozen=True, kw_only=True):
+    """The next fault of the schedule."""
+
+    name: str
+    target: str
+    hold_seconds: float
+    in_seconds: float
+    """Below zero: it waits for its turn."""
+
+
+class Conductor:
+    """Breaks servers as planned or as asked, and heals them."""
+
+    def __init__(
+        self,
+        bed: Testbed,
+        journal: RunJournal,
+        limits: Limits,
+        *,
+        recovery_max_seconds: float | None,
+        say: Callable[[str], None],
+        on_problem: Callable[[str], None],
+        abort: Callable[[str], None],
+    ) -> None:
+        """Take the servers; `on_problem` makes the run inconclusive, `abort` ends it."""
+        self.recent: deque[FaultStory] = deque(maxlen=RECENT_MAX)
+        self._bed = bed
+        self._journal = journal
+        self._limits = limits
+        self._recovery_max = recovery_max_seconds
+        self._say = say
+        self._on_problem = on_problem
+        self._abort = abort
+        self._active: list[FaultStory] = []
+        self._busy: list[Busy] = []
+        """The times of the latest fault on each server, by CLOCK_MONOTONIC; under way while it ends at infinity."""
+        self._tasks: set[asyncio.Task[Injected]] = set()
+        self._finishing = asyncio.Event()
+        self._next: Planned | None = None
+        self._began = 0.0
+
+    @property
+    def active(self) -> list[str]:
+        return sorted(f"{story.name} of {story.target}" for story in self._active)
+
+    @property
+    def upcoming(self) -> NextFault | None:
+        if self._next is None or self._finishing.is_set():
+            return None
+        planned = self._next
+        return NextFault(
+            name=planned.fault,
+            target=planned.target,
+            hold_seconds=planned.hold_seconds,
+            in_seconds=self._began + planned.offset_seconds - time.monotonic(),
+        )
+
+    # The schedule -------------------------------------------------------------------------------------------
+
+    async def follow(self, schedule: Schedule, since_seconds: float) -> None:
+        """Carry out the plan of a run that began so long ago, until it ends or is asked to finish."""
+        self._began = time.monotonic() - since_seconds
+        for planned in schedule.actions():
+            self._next = planned
+            await self._until(lambda due=planned.offset_seconds: time.monotonic() >= self._began + due)  # type: ignore[misc]
+            await self._until(lambda target=planned.target: self._may_begin(target))  # type: ignore[misc]
+            if self._finishing.is_set():
+                break
+            if self._is_timely(planned):
+                self._begin(ALL[planned.fault], planned.target, planned.hold_seconds, "schedule")
+        self._next = None
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds() and not self._finishing.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._finishing.wait(), _TURN_SECONDS)
+
+    def _may_begin(self, target: str) -> bool:
+        return is_allowed(time.monotonic(), self._busy, target, self._limits)
+
+    def _is_timely(self, planned: Planned) -> bool:
+        late = time.monotonic() - self._began - planned.offset_seconds
+        if late > LATE_SECONDS_MAX:
+            self._say(f"{planned.fault} of {planned.target} is passed over: it is {late:.0f}s behind the schedule")
+            return False
+        # It may have waited for its turn until the quiet hours had begun.
+        return not is_quiet(self._limits.quiet_hours, dt.datetime.now(), planned.hold_seconds)  # noqa: DTZ005  the local clock
+
+    # By hand ------------------------------------------------------------------------------------------------
+
+    async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected:
+        """Carry out one fault at once and return when it is healed; raises `UsageError` if it cannot begin now."""
+        fault = ALL.get(name)
+        if fault is None:
+            raise UsageError(f"there is no fault {name!r}; 'soak faults' lists them")
+        if self._finishing.is_set():
+            raise UsageError("the soak is draining; nothing is broken any more")
+        if (reason := fault.unavailable(self._bed, target)) is not None:
+            raise FaultUnavailableError(f"{name} cannot be injected: {reason}")
+        if (under_way := next((one for one in self._active if _meets(one.target, target)), None)) is not None:
+            raise UsageError(f"{under_way.name} of {under_way.target} is under way; wait until it is over")
+        # Whoever asks may leave; the fault goes on to its end.
+        return await asyncio.shield(self._begin(fault, target, hold_seconds, "hand"))
+
+    # One fault ----------------------------------------------------------------------------------------------
+
+    def _begin(self, fault: Fault, target: str, hold_seconds: float, by: str) -> asyncio.Task[Injected]:
+        story = FaultStory(
+            name=fault.name, target=target, by=by, began_wall_seconds=time.time(), hold_seconds=hold_seconds
+        )
+        self._active.append(story)
+        self.recent.append(story)
+        began = Busy(time.monotonic(), float("inf"), target)
+        self._busy = [*(one for one in self._busy if one.target != target), began]
+        task = asyncio.create_task(self._carry_out(fault, story), name=f"{fault.name} of {target}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_taken_note_of)
+        return task
+
+    async def _carry_out(self, fault: Fault, story: FaultStory) -> Injected:
+        self._say(f"fault: {story.name} of {story.target} for {story.hold_seconds:g}s, by {story.by}")
+        watching = asyncio.create_task(self._watch(story))
+        began = time.monotonic()
+        try:
+            injected = await during(fault, self._bed, story.target, self._journal, story.hold_seconds, self._finishing)
+        except Exception as error:
+            await self._fail(fault, story, error)
+            raise
+        else:
+            story.fault = injected.fault
+            story.state = "healed"
+            return injected
+        finally:
+            await end_tasks([watching])
+            story.lasted_seconds = time.monotonic() - began
+            self._active.remove(story)
+            over = Busy(began, time.monotonic(), story.target)
+            self._busy = [*(one for one in self._busy if one.target != story.target), over]
+            self._say(f"fault: {story.name} of {story.target} {story.state} after {story.lasted_seconds:.1f}s")
+
+    async def _watch(self, story: FaultStory) -> None:
+        """End the run if the server is not back in time; it is no violation, for nobody can tell what it holds."""
+        if self._recovery_max is None:
+            return
+        await asyncio.sleep(story.hold_seconds + self._recovery_max)
+        problem = (
+            f"{story.target} did not recover from {story.name} within {self._recovery_max:g}s (faults.recovery_max)"
+        )
+        self._on_problem(problem)
+        self._abort(problem)
+
+    async def _fail(self, fault: Fault, story: FaultStory, error: Exception) -> None:
+        story.state = "failed"
+        told = str(error) or type(error).__name__
+        what = (
+            told
+            if isinstance(error, HealFailedError)
+            else f"{fault.name} of {story.target} could not be injected: {told}"
+        )
+        story.reason = what
+        _log.error("a fault failed", fault=fault.name, target=story.target, exc_info=error)
+        self._say(what)
+        now = time.monotonic_ns() // 1000
+        record = FaultPhase(
+            fault=f"failed-{fault.kind}-{story.target}-{now}",
+            kind=fault.kind,
+            target=story.target,
+            phase="failed",
+            at=now,
+            telemetry={"reason": what},
+        )
+        try:
+            # In the ledger it outlives us: a run that is resumed must not be greener for it.
+            await self._journal.fault(record)
+        except SoakError:
+            self._on_problem(what)
+        if isinstance(error, HealFailedError):
+            self._abort(what)
+
+    # The end ------------------------------------------------------------------------------------------------
+
+    async def finish(self) -> None:
+        """Begin nothing more, cut short what is under way, and return when it is healed."""
+        self._finishing.set()
+        if self._tasks:
+            self._say(f"healing: {', '.join(self.active)}")
+            _, left = await asyncio.wait(self._tasks, timeout=FINISH_SECONDS_MAX)
+            for task in left:
+                self._on_problem(f"{task.get_name()} was not healed within {FINISH_SECONDS_MAX:g}s")
+
+
+def _meets(one: str, other: str) -> bool:
+    return family_of(one) == family_of(other)
+
+
+def _taken_note_of(task: asyncio.Task[Injected]) -> None:
+    # What went wrong is told where it happened; asyncio must not tell it again.
+    if not task.cancelled():
+        task.exception()

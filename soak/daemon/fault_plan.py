@@ -1,0 +1,115 @@
+"""What of the settings for faults is possible on the servers of this run, and the rules that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from soak import cron, quiet_hours
+from soak.daemon.plan import LEDGER, Plan, setting_of
+from soak.errors import UsageError
+from soak.faults.catalogue import ALL
+from soak.faults.networked import NetworkFault
+from soak.faults.on_disk import DiskFault
+from soak.faults.power_cut import PowerCut
+from soak.faults.presets import Possible, Preset, rules_of
+from soak.faults.schedule import Limits, Rule
+from soak.settings import FaultRule, FaultSettings
+from soak.testbed.bed import Testbed
+
+
+class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a run, and what a person should know of them."""
+
+    rules: tuple[Rule, ...]
+    limits: Limits
+    lines: tuple[str, ...]
+
+
+def needs_proxies(settings: FaultSettings) -> bool:
+    """Whether a fault of the network can be asked for, which needs a proxy before each server."""
+    return _asks_for(settings, (NetworkFault,))
+
+
+def needs_power_cuts(settings: FaultSettings) -> bool:
+    """Whether a fault can be asked for that needs a shim between a server and its disk."""
+    return _asks_for(settings, (PowerCut, DiskFault))
+
+
+def _asks_for(settings: FaultSettings, kinds: tuple[type, ...]) -> bool:
+    if settings.allow_by_hand == "all" or Preset(settings.preset) is Preset.CHAOS:
+        return True
+    return any(isinstance(ALL.get(name), kinds) for rule in settings.rules for name in _weights(rule))
+
+
+def check_named(settings: FaultSettings, plan: Plan) -> None:
+    """Refuse rules that no server of this run can follow; raises `UsageError` before any is started."""
+    for number, name, target in _named(settings):
+        where = f"faults.rules.{number}"
+        if name not in ALL:
+            raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
+        if target in plan.given:
+            raise UsageError(f"{where}: {given_is_not_broken(target)}")
+        if target == LEDGER or target not in plan.embedded:
+            started = ", ".join(kind for kind in plan.embedded if kind != LEDGER) or "none"
+            raise UsageError(f"{where}: no {target} under test is started for these stores; started are: {started}")
+        if target not in ALL[name].targets:
+            raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
+
+
+def given_is_not_broken(target: str) -> str:
+    return f"{target} is a server of yours ({setting_of(target)}), and what was not started here is not broken here"
+
+
+def what_is_possible(bed: Testbed, plan: Plan) -> Possible:
+    """Return for each server under test and each fault that could happen to it why it cannot, or None."""
+    targets = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
+    return {
+        target: {
+            name: given_is_not_broken(target) if target in plan.given else fault.unavailable(bed, target)
+            for name, fault in ALL.items()
+            if target in fault.targets
+        }
+        for target in targets
+    }
+
+
+def plan_faults(settings: FaultSettings, possible: Possible) -> FaultPlan:
+    """Make the rules; raises `UsageError` for one that names what is not possible here."""
+    for number, name, target in _named(settings):
+        if (reason := possible[target][name]) is not None:
+            raise UsageError(f"faults.rules.{number}: {name} cannot be injected: {reason}")
+    preset = Preset(settings.preset)
+    by_name = rules_of(preset, possible, settings.every)
+    if preset is not Preset.NONE and not by_name.rules:
+        raise UsageError(
+            f"the preset {preset} has nothing that is possible here: {'; '.join(by_name.left_out) or 'no servers'}"
+        )
+    limits = Limits(
+        quiet_hours=tuple(map(quiet_hours.parse, settings.quiet_hours)),
+        concurrent_max=settings.concurrent_max,
+        healthy_min_seconds=settings.healthy_min,
+    )
+    return FaultPlan(rules=(*by_name.rules, *map(_rule, settings.rules)), limits=limits, lines=by_name.left_out)
+
+
+def _rule(rule: FaultRule) -> Rule:
+    return Rule(
+        faults=tuple(_weights(rule).items()),
+        target=rule.target,
+        every_seconds=rule.every,
+        cron=None if rule.cron is None else cron.parse(rule.cron),
+        jitter_seconds=rule.jitter,
+        hold_seconds=rule.hold,
+    )
+
+
+def _weights(rule: FaultRule) -> Mapping[str, float]:
+    return rule.faults if rule.faults is not None else {str(rule.fault): 1.0}
+
+
+def _named(settings: FaultSettings) -> Iterator[tuple[int, str, str]]:
+    for number, rule in enumerate(settings.rules):
+        for name in _weights(rule):
+            yield number, name, rule.target

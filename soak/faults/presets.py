@@ -1,0 +1,123 @@
+"""Schedules by name: rules for whatever servers there are, made of what is possible on them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from soak.faults.schedule import Rule
+
+Possible = Mapping[str, Mapping[str, str | None]]
+"""By server and name of the fault: why it cannot happen there; None: it can."""
+
+UNEXCUSED = {
+    "wiped_volume": "no contract excuses what it takes",
+    "eviction": "only a contract that allows eviction excuses what it takes",
+}
+"""What ends a run with a violation by itself, and so happens only where a rule names it."""
+
+
+class Preset(enum.StrEnum):
+    """What kind of weather it is."""
+
+    NONE = "none"
+    GENTLE = "gentle"
+    RECOVERY = "recovery"
+    CHAOS = "chaos"
+
+
+class _Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    description: str
+    faults: Mapping[str, float] | None
+    """Names and weights; None: everything."""
+    every_seconds: float
+    jitter_share: float
+    hold_seconds: float
+    in_turn: bool = False
+
+
+RECIPES = {
+    Preset.GENTLE: _Recipe(
+        description="clean restarts and short pauses, now and then",
+        faults={"restart": 1.0, "pause": 2.0},
+        every_seconds=900.0,
+        jitter_share=0.6,
+        hold_seconds=3.0,
+    ),
+    Preset.RECOVERY: _Recipe(
+        description="restarts from the append-only file, from a snapshot, and after a crash, in turn",
+        faults={"restart_from_aof": 1.0, "restart_from_rdb": 1.0, "crash": 1.0, "restart": 1.0},
+        every_seconds=300.0,
+        jitter_share=0.2,
+        hold_seconds=2.0,
+        in_turn=True,
+    ),
+    Preset.CHAOS: _Recipe(
+        description="everything that is possible, crashes most",
+        faults=None,
+        every_seconds=180.0,
+        jitter_share=0.6,
+        hold_seconds=5.0,
+    ),
+}
+_CHAOS_WEIGHTS = {"crash": 3.0, "pause": 2.0, "power_cut": 2.0}
+_MORE_SPECIFIC = {"restart": ("restart_from_aof", "restart_from_rdb")}
+"""Left out where the more specific ones are possible: they are clean restarts, too."""
+
+
+class PresetRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a preset means on these servers."""
+
+    rules: tuple[Rule, ...]
+    left_out: tuple[str, ...]
+    """What it would have, and why it is not possible here: one line each."""
+
+
+def rules_of(preset: Preset, possible: Possible, every_seconds: float | None = None) -> PresetRules:
+    """Make the rules of a preset from what is possible; a pace of its own may be given."""
+    if preset is Preset.NONE:
+        return PresetRules(rules=(), left_out=())
+    recipe = RECIPES[preset]
+    every = every_seconds if every_seconds is not None else recipe.every_seconds
+    rules = [
+        Rule(
+            faults=mix,
+            target=target,
+            every_seconds=every,
+            jitter_seconds=every * recipe.jitter_share,
+            hold_seconds=recipe.hold_seconds,
+            in_turn=recipe.in_turn,
+        )
+        for target, faults in possible.items()
+        if (mix := _mix(preset, recipe, faults))
+    ]
+    return PresetRules(rules=tuple(rules), left_out=tuple(_left_out(preset, recipe, possible)))
+
+
+def _mix(preset: Preset, recipe: _Recipe, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
+    can = [name for name, reason in faults.items() if reason is None and name not in UNEXCUSED]
+    if recipe.faults is None:
+        return tuple((name, _CHAOS_WEIGHTS.get(name, 1.0)) for name in can)
+    names = [name for name in recipe.faults if name in can]
+    if preset is Preset.RECOVERY:
+        names = [name for name in names if not any(other in names for other in _MORE_SPECIFIC.get(name, ()))]
+    return tuple((name, recipe.faults[name]) for name in names)
+
+
+def _left_out(preset: Preset, recipe: _Recipe, possible: Possible) -> list[str]:
+    wanted: Sequence[str] = list(
+        recipe.faults or dict.fromkeys(name for faults in possible.values() for name in faults)
+    )
+    lines = []
+    for name in wanted:
+        reasons = {target: faults[name] for target, faults in possible.items() if name in faults}
+        if name in UNEXCUSED and None in reasons.values():
+            lines.append(f"the preset {preset} leaves out {name}: {UNEXCUSED[name]}; a rule may name it")
+        lines += [
+            f"the preset {preset} leaves out {name} of {target}: {reason}"
+            for target, reason in reasons.items()
+            if reason
+        ]
+    return lines

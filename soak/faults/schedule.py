@@ -1,0 +1,167 @@
+"""Which fault happens when: a pure function of rules, limits, seed and the time at which the run began.
+
+Each rule has occurrences: every so often, or at times of the clock. What the n-th of them does follows from the seed,
+the rule and n alone, so a run that is resumed goes on with the plan it began with. An occurrence that the limits do
+not allow at its time waits; of one rule only one waits, and those that fall due meanwhile are passed over. What would
+fall into quiet hours does not happen at all.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from soak.cron import Cron
+from soak.quiet_hours import QuietHours, is_quiet
+
+PASSED_OVER_MAX = 100_000
+"""So many occurrences in a row that may not happen, and the schedule is taken to be at its end."""
+
+LocalClock = Callable[[float], dt.datetime]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One source of faults for one server."""
+
+    faults: tuple[tuple[str, float], ...]
+    """Names and weights."""
+    target: str
+    every_seconds: float | None = None
+    cron: Cron | None = None
+    """In place of `every_seconds`: times of the local clock."""
+    jitter_seconds: float = 0.0
+    """Each occurrence comes up to so much later, at random."""
+    hold_seconds: float = 5.0
+    in_turn: bool = False
+    """One after the other instead of by weight; only where they come every so often."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all rules together."""
+
+    quiet_hours: tuple[QuietHours, ...] = ()
+    concurrent_max: int = 1
+    healthy_min_seconds: float = 30.0
+    """Once the last fault under way has ended, none begins for so long."""
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault to come."""
+
+    offset_seconds: float
+    """Since the run began."""
+    fault: str
+    target: str
+    hold_seconds: float
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """A time in which a fault is under way on one server."""
+
+    began: float
+    ended: float
+    target: str
+
+
+def family_of(target: str) -> str:
+    """Name the servers that depend on each other: they are not broken at the same time."""
+    return target.removesuffix("-replica")
+
+
+def earliest(due: float, busy: Sequence[Busy], target: str, limits: Limits) -> float:
+    """Return the first time from `due` on at which another fault may begin, given those under way and those before."""
+    ends = [one.ended for one in busy]
+    times = [due, *(end for end in ends), *(end + limits.healthy_min_seconds for end in ends)]
+    return min(time for time in times if time >= due and is_allowed(time, busy, target, limits))
+
+
+def is_allowed(time: float, busy: Sequence[Busy], target: str, limits: Limits) -> bool:
+    """Whether a fault may begin at this time, given those under way and those before."""
+    active = [one for one in busy if one.ended > time]
+    if not active:
+        return all(time >= one.ended + limits.healthy_min_seconds for one in busy)
+    is_free = all(family_of(one.target) != family_of(target) for one in active)
+    return is_free and len(active) < limits.concurrent_max
+
+
+class Schedule:
+    """The faults of a run in the order in which they happen."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        limits: Limits,
+        *,
+        seed: int,
+        began_wall_seconds: float,
+        since_seconds: float = 0.0,
+        local: LocalClock = dt.datetime.fromtimestamp,
+    ) -> None:
+        """Plan for a run that began at this time; what was due before `since_seconds` is past."""
+        self._rules = rules
+        self._limits = limits
+        self._seed = seed
+        self._began = began_wall_seconds
+        self._since = since_seconds
+        self._local = local
+
+    def actions(self) -> Iterator[Planned]:
+        """Yield what happens, without end unless nothing ever may."""
+        waiting = {number: self._occurrences(number) for number in range(len(self._rules))}
+        heads = {number: next(occurrences) for number, occurrences in waiting.items()}
+        busy: list[Busy] = []
+        last = self._since
+        passed_over = 0
+        while heads and passed_over < PASSED_OVER_MAX:
+            # Who has waited longest goes first, so that no rule starves another.
+            number = min(heads, key=lambda number: (heads[number].offset_seconds, number))
+            due = heads[number]
+            start = earliest(max(due.offset_seconds, last), busy, due.target, self._limits)
+            happens = not is_quiet(self._limits.quiet_hours, self._local(self._began + start), due.hold_seconds)
+            if happens:
+                yield msgspec.structs.replace(due, offset_seconds=start)
+                last, passed_over = start, 0
+                busy = [*(one for one in busy if one.ended + self._limits.healthy_min_seconds > start)]
+                busy.append(Busy(start, start + due.hold_seconds, due.target))
+            passed_over += not happens
+            # In quiet hours what was due is gone; a wait that would end in them does not end later.
+            past = start if happens else due.offset_seconds
+            heads[number] = next(one for one in waiting[number] if one.offset_seconds > past)
+
+    def _occurrences(self, number: int) -> Iterator[Planned]:
+        rule = self._rules[number]
+        return self._by_clock(number, rule.cron) if rule.cron is not None else self._by_interval(number)
+
+    def _by_interval(self, number: int) -> Iterator[Planned]:
+        every = self._rules[number].every_seconds or 0.0
+        count = max(1, int(self._since // every))
+        while True:
+            occurrence = self._drawn(number, count, count * every)
+            if occurrence.offset_seconds >= self._since:
+                yield occurrence
+            count += 1
+
+    def _by_clock(self, number: int, cron: Cron) -> Iterator[Planned]:
+        moment = self._local(self._began + self._since)
+        last = self._since
+        while True:
+            moment = cron.next_after(moment)
+            wall_seconds = moment.timestamp()
+            # Named by its minute, not counted: when the run began must not change what happens at noon.
+            occurrence = self._drawn(number, int(wall_seconds // 60), wall_seconds - self._began)
+            last = max(last, occurrence.offset_seconds)
+            yield msgspec.structs.replace(occurrence, offset_seconds=last)
+
+    def _drawn(self, number: int, count: int, offset_seconds: float) -> Planned:
+        rule = self._rules[number]
+        draw = random.Random(f"{self._seed}/{number}/{count}")
+        later = draw.uniform(0.0, rule.jitter_seconds)
+        names = [name for name, _ in rule.faults]
+        weights = [weight for _, weight in rule.faults]
+        fault = names[(count - 1) % len(names)] if rule.in_turn else draw.choices(names, weights)[0]
+        return Planned(
+            offset_seconds=offset_seconds + later, fault=fault, target=rule.target, hold_seconds=rule.hold_seconds
+        )

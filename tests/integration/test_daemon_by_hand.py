@@ -1,0 +1,131 @@
+"""Faults over HTTP: for whoever has the token, on this machine, and for nobody's web page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from test_daemon_pieces import Source, a_snapshot
+
+from soak.daemon.by_hand import PATH, TOKEN_HEADER, FaultsPage
+from soak.daemon.http import HttpServer
+from soak.errors import ServerUnreachableError
+from soak.faults.window import Injected
+from soak.settings import HttpSettings
+
+TOKEN = "0123456789abcdef"  # noqa: S105  of this test only
+ORDER = {"fault": "crash", "target": "redis", "hold_seconds": 0.0}
+
+
+class Hand:
+    """Carries out nothing, and remembers what was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, float]] = []
+        self.fails = False
+
+    async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected:
+        if self.fails:
+            raise ServerUnreachableError("it does not come back")
+        self.asked.append((name, target, hold_seconds))
+        return Injected(fault="f", name=name, target=target, started=1, ended=2)
+
+
+@contextlib.asynccontextmanager
+async def page() -> AsyncIterator[tuple[HttpServer, FaultsPage, Hand]]:
+    hand = Hand()
+    faults = FaultsPage(TOKEN, lambda: server.address)
+    faults.hand = hand
+    faults.possible = {"redis": {"crash": None, "outage": "there is no proxy"}}
+    server = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None), faults.routes())
+    await server.start()
+    try:
+        yield server, faults, hand
+    finally:
+        await server.close()
+
+
+async def post(server: HttpServer, body: object = ORDER, **headers: str) -> tuple[int, dict[str, Any]]:
+    given = {TOKEN_HEADER: TOKEN, **{name.replace("_", "-"): value for name, value in headers.items()}}
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(server.address + PATH, json=body, headers=given) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def test_whoever_has_the_token_is_served() -> None:
+    async with page() as (server, _, hand):
+        assert (await post(server))[0] == 200
+        assert (await post(server, Origin=server.address))[0] == 200
+        assert hand.asked == [("crash", "redis", 0.0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"X_Soak_Token": ""}, 401),
+        ({"X_Soak_Token": TOKEN[:-1]}, 401),
+        ({"X_Soak_Token": "ä" * 16}, 401),
+        ({"Origin": "https://example.org"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+    ],
+)
+async def test_nobody_else_is(headers: dict[str, str], status: int) -> None:
+    async with page() as (server, _, hand):
+        answered, told = await post(server, **headers)
+        assert answered == status
+        assert told["exit_code"] == 2
+        assert hand.asked == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "complaint"),
+    [
+        ({**ORDER, "fault": "nonsense"}, 409, "there is no fault 'nonsense'"),
+        ({**ORDER, "fault": "outage"}, 409, "outage cannot be injected: there is no proxy"),
+        ({**ORDER, "hold_seconds": -1}, 409, "is held for 0 to 3600 seconds"),
+        ({**ORDER, "hold_seconds": 1e9}, 409, "is held for 0 to 3600 seconds"),
+        ({**ORDER, "more": 1}, 400, "is no fault to inject"),
+        ({"fault": "crash"}, 400, "is no fault to inject"),
+        ([1], 400, "is no fault to inject"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_with_a_reason(body: object, status: int, complaint: str) -> None:
+    async with page() as (server, _, hand):
+        answered, told = await post(server, body)
+        assert answered == status
+        assert complaint in told["error"]
+        assert hand.asked == []
+
+
+async def test_nothing_is_broken_before_the_soak_runs_or_where_it_is_switched_off() -> None:
+    async with page() as (server, faults, _):
+        faults.hand = None
+        assert await post(server) == (409, {"error": "the soak is not running yet", "exit_code": 2})
+
+
+async def test_a_fault_that_fails_is_inconclusive() -> None:
+    async with page() as (server, _, hand):
+        hand.fails = True
+        assert await post(server) == (500, {"error": "it does not come back", "exit_code": 4})
+
+
+async def test_requests_from_another_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with page() as (server, _, hand):
+        monkeypatch.setattr(web.BaseRequest, "remote", property(lambda _: "192.0.2.7"))
+        assert (await post(server))[0] == 403
+        assert hand.asked == []
+
+
+async def test_everybody_may_see_what_is_possible() -> None:
+    async with page() as (server, _, _), aiohttp.ClientSession() as client, client.get(server.address + PATH) as answer:
+        faults = {one["fault"]: one for one in await answer.json()}
+    assert faults["crash"]["targets"] == {"redis": None}
+    assert faults["outage"]["targets"] == {"redis": "there is no proxy"}
+    assert faults["replica_lag"]["targets"] == {}

@@ -1,0 +1,129 @@
+"""What is said about faults before a soak begins, and when it ends early because of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from soak.daemon.abort import reason_to_abort
+from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies, plan_faults
+from soak.daemon.plan import Plan
+from soak.daemon.snapshot import Snapshot
+from soak.errors import UsageError
+from soak.settings import FaultRule, FaultSettings
+
+PLAN = Plan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
+POSSIBLE = {"redis": {"crash": None, "pause": None, "outage": "there is no proxy"}}
+
+
+def rules(fault: str, target: str = "redis") -> FaultSettings:
+    return FaultSettings(rules=[FaultRule(fault=fault, target=target, every=60.0)])
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "complaint"),
+    [
+        ("nonsense", "redis", "faults.rules.0: there is no fault 'nonsense'; 'soak faults' lists them"),
+        ("replica_lag", "redis", "replica_lag can happen to postgres-replica, not to redis"),
+        ("crash", "ledger", "no ledger under test is started"),
+        ("crash", "postgres-replica", "no postgres-replica under test is started for these stores; started are: redis"),
+        ("crash", "postgres", "postgres is a server of yours"),
+    ],
+)
+def test_a_rule_that_no_server_can_follow_is_refused_before_any_is_started(
+    fault: str, target: str, complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        check_named(rules(fault, target), PLAN)
+
+
+def test_a_rule_that_names_what_is_not_possible_is_refused_and_a_preset_leaves_it_out() -> None:
+    with pytest.raises(UsageError, match=r"faults\.rules\.0: outage cannot be injected: there is no proxy"):
+        plan_faults(rules("outage"), POSSIBLE)
+    plan = plan_faults(FaultSettings(preset="chaos"), POSSIBLE)
+    assert [name for rule in plan.rules for name, _ in rule.faults] == ["crash", "pause"]
+    assert plan.lines == ("the preset chaos leaves out outage of redis: there is no proxy",)
+
+
+def test_a_preset_of_which_nothing_is_possible_is_refused() -> None:
+    with pytest.raises(UsageError, match="the preset gentle has nothing that is possible here"):
+        plan_faults(FaultSettings(preset="gentle"), {"redis": {"pause": "it is not ours", "restart": "it is not ours"}})
+
+
+def test_proxies_and_the_shim_are_there_only_where_something_can_need_them() -> None:
+    def needs(settings: FaultSettings) -> tuple[bool, bool]:
+        return needs_proxies(settings), needs_power_cuts(settings)
+
+    assert needs(FaultSettings()) == (False, False)
+    assert needs(FaultSettings(preset="recovery")) == (False, False)
+    assert needs(rules("outage")) == (True, False)
+    assert needs(rules("power_cut")) == (False, True)
+    assert needs(rules("slow_fsync")) == (False, True)
+    assert needs(FaultSettings(preset="chaos")) == (True, True)
+    assert needs(FaultSettings(allow_by_hand="all")) == (True, True)
+
+
+# Ending early ----------------------------------------------------------------------------------------------
+
+
+def snapshot(**verifier: Any) -> Snapshot:
+    return Snapshot(
+        run="r1",
+        phase="running",
+        verdict="undecided",
+        stores=["redis-list"],
+        seed=7,
+        namespace="soak_r1",
+        data_dir="/data",
+        http_address="",
+        uptime_seconds=1.0,
+        remaining_seconds=None,
+        children=[],
+        servers=[],
+        faults_active=[],
+        not_ready=[],
+        warnings=[],
+        verifier=verifier,
+    )
+
+
+STUCK = {
+    "kind": "crash",
+    "server": "redis",
+    "store": "redis-list",
+    "planned": True,
+    "awaits": ["read", "write"],
+    "healed_seconds": 61.0,
+    "is_failing": True,
+}
+
+
+def test_a_soak_ends_after_so_many_violations_which_is_no_problem_of_its_own() -> None:
+    settings = FaultSettings(abort_after_violations=3)
+    assert reason_to_abort(snapshot(totals={"violations": 2}), settings) is None
+    found = reason_to_abort(snapshot(totals={"violations": 3}), settings)
+    assert found is not None
+    assert not found.is_problem
+    assert reason_to_abort(snapshot(totals={"violations": 3}), FaultSettings()) is None
+
+
+def test_a_store_that_answers_nobody_long_after_a_fault_ends_the_soak_as_inconclusive() -> None:
+    found = reason_to_abort(snapshot(recovering=[STUCK]), FaultSettings())
+    assert found is not None
+    assert found.is_problem
+    assert found.reason == (
+        "redis-list answers no reads and writes 61s after crash of redis was healed (faults.recovery_max = 60s)"
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"healed_seconds": 59.0}, {"healed_seconds": None}, {"is_failing": False}, {"planned": False}]
+)
+def test_but_not_before_its_time_or_where_nobody_asks_or_nobody_planned_it(change: dict[str, Any]) -> None:
+    assert reason_to_abort(snapshot(recovering=[{**STUCK, **change}]), FaultSettings()) is None
+
+
+def test_a_snapshot_tells_the_next_fault_as_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(snapshot()))["fault_next"] is None
