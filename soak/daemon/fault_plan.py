@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -43,34 +43,32 @@ def _asks_for(settings: FaultSettings, kinds: tuple[type, ...]) -> bool:
     return any(isinstance(ALL.get(name), kinds) for rule in settings.rules for name in _weights(rule))
 
 
-def check_named(settings: FaultSettings, plan: Plan) -> None:
-    """Refuse rules that no server of this run can follow; raises `UsageError` before any is started."""
+def check_named(settings: FaultSettings, plan: Plan, allowed: Collection[str]) -> None:
+    """Refuse rules that no server of this run can follow, or that break a given one with a fault that is not allowed.
+
+    Raises `UsageError` before any server is started.
+    """
     for number, name, target in _named(settings):
         where = f"faults.rules.{number}"
         if name not in ALL:
             raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
-        if target in plan.given:
-            raise UsageError(f"{where}: {given_is_not_broken(target)}")
-        if target == LEDGER or target not in plan.embedded:
+        if target in plan.given and name not in allowed:
+            raise UsageError(
+                f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
+                f"name {name} in testbed.allow_faults to allow it"
+            )
+        if target == LEDGER or target not in (*plan.embedded, *plan.given):
             started = ", ".join(kind for kind in plan.embedded if kind != LEDGER) or "none"
             raise UsageError(f"{where}: no {target} under test is started for these stores; started are: {started}")
         if target not in ALL[name].targets:
             raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
 
 
-def given_is_not_broken(target: str) -> str:
-    return f"{target} is a server of yours ({setting_of(target)}), and what was not started here is not broken here"
-
-
 def what_is_possible(bed: Testbed, plan: Plan) -> Possible:
     """Return for each server under test and each fault that could happen to it why it cannot, or None."""
     targets = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
     return {
-        target: {
-            name: given_is_not_broken(target) if target in plan.given else fault.unavailable(bed, target)
-            for name, fault in ALL.items()
-            if target in fault.targets
-        }
+        target: {name: fault.unavailable(bed, target) for name, fault in ALL.items() if target in fault.targets}
         for target in targets
     }
 

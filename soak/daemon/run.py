@@ -151,7 +151,7 @@ class Daemon:
 
     async def _start(self) -> None:
         beginning = self._beginning
-        check_named(self._settings.faults, beginning.plan)
+        check_named(self._settings.faults, beginning.plan, self._settings.testbed.allow_faults)
         for note in beginning.notes:
             self._say(note)
         stores = ", ".join(beginning.plan.names)

@@ -75,6 +75,7 @@ class Notes:
 
     def _write(self, notes: list[Note]) -> None:
         if notes:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self._path, msgspec.json.encode(notes))
         else:
             self._path.unlink(missing_ok=True)

@@ -76,6 +76,6 @@ class ExternalTestbed:
         parts = urlsplit(url)
         pinned = Pinned(parts.port or _PORTS[kind], parts.password or "")
         given = GivenPostgres if kind.startswith("postgres") else GivenRedis
-        server = given(kind, pinned, url, self._folder, self._allowance)
+        server = given(kind, pinned, url, self._folder / kind, self._allowance)
         server.state = ServerState.RUNNING
         return server

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ASK_SECONDS_MAX = 5.0
 OTHERS = "its address was given, so others may be using it"
 RESTART = "restart"
-OVER_THE_WIRE = frozenset({"eviction", "replica_lag"})
+OVER_THE_WIRE = frozenset({"eviction", "replica_lag", "ttl_change"})
 """Faults that need nothing but a connection."""
 
 
