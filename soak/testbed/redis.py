@@ -119,7 +119,7 @@ class RedisServer(Server):
     async def shut_down(self, *, save: bool) -> None:
         """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
         async with self._planned:
-            self._check("stopped")
+            self._check("killed")
             await self._unwatch()
             if self.pid is not None:
                 with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
