@@ -32,6 +32,9 @@ class BedKind(enum.StrEnum):
 class Testbed(Protocol):
     """The servers of one soak."""
 
+    namespace: str | None
+    """What everything that the run writes begins with, once whoever starts the run has said so."""
+
     @property
     def kind(self) -> BedKind:
         """Where its servers live."""

@@ -20,6 +20,7 @@ class CombinedTestbed:
 
     def __init__(self, parts: Mapping[str, Testbed]) -> None:
         """Take each kind of server from the testbed that is named for it."""
+        self.namespace: str | None = None
         self._parts = parts
         self._beds = list({id(bed): bed for bed in parts.values()}.values())
 

@@ -50,6 +50,7 @@ class OwnTestbed(abc.ABC):
         self._postgres_options = options.checked("PostgreSQL", postgres_options or {}, POSTGRES_OURS)
         self._proxied = proxied
         self._on_event: EventListener = on_event or _ignore
+        self.namespace: str | None = None
         self._servers: dict[str, Server] = {}
         self._state = state.TestbedState()
         self._opened = False

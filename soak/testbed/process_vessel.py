@@ -36,7 +36,7 @@ class ProcessVessel(abc.ABC):
     def __init__(
         self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None], options: Mapping[str, str]
     ) -> None:
-        self.title = title
+        self._title = title
         self.options = options
         self.folder = folder
         self.pinned = pinned
@@ -47,6 +47,10 @@ class ProcessVessel(abc.ABC):
         self._on_spawn = on_spawn
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+
+    @property
+    def title(self) -> str:
+        return self._title
 
     @property
     @abc.abstractmethod

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import re
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -10,10 +14,13 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
-from soak.errors import ServerUnreachableError
+from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed.exchange import RedisExchange
 from soak.testbed.ports import HOST
-from soak.testbed.server import Server
+from soak.testbed.redis_process import RedisProcess
+from soak.testbed.redis_settings import DEFAULTS
+from soak.testbed.server import STOP_SECONDS_MAX, Server
+from soak.testbed.versions import redis_version
 from soak.testbed.vessel import StillLoadingError
 
 if TYPE_CHECKING:
@@ -31,6 +38,11 @@ TELEMETRY_READ = (
     "run_id",
 )
 _ANSWER_SECONDS_MAX = 2.0
+_REWRITE_SECONDS_MAX = 60.0
+_REWRITE_POLL_SECONDS = 0.02
+_SCAN_COUNT = 1_000
+_GLOB_SPECIAL = re.compile(r"([*?\[\]^\\-])")
+_ESCAPED = r"\\\1"
 
 
 class RedisServer(Server):
@@ -63,7 +75,9 @@ class RedisServer(Server):
         found: dict[str, str] = {}
         for section in ("persistence", "stats", "server"):
             found |= await self.information(section)
-        return {name: found[name] for name in TELEMETRY_READ if name in found}
+        async with self._asking() as client:
+            keys = await client.dbsize()
+        return {"keys": str(keys), **{name: found[name] for name in TELEMETRY_READ if name in found}}
 
     async def get_settings(self, *names: str) -> dict[str, str]:
         """Return what is in effect just now."""
@@ -82,6 +96,74 @@ class RedisServer(Server):
         """Return one section of what the server tells of itself."""
         async with self._asking() as client:
             return {name: str(value) for name, value in (await client.info(section)).items()}
+
+    @property
+    def flavour(self) -> str:
+        """Which of the two it is, `redis` or `valkey`."""
+        return self.vessel.version.family if isinstance(self.vessel, RedisProcess) else "redis"
+
+    def become(self, flavour: str) -> None:
+        """Be another server on the same data from the next start on, and after every later start of ours."""
+        if not isinstance(self.vessel, RedisProcess):
+            raise UsageError(f"{self.title} cannot become another one; take local servers (testbed.kind = local)")
+        self.vessel.become(redis_version(flavour))
+
+    async def shut_down(self, *, save: bool) -> None:
+        """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
+        async with self._planned:
+            self._check("killed")
+            await self._unwatch()
+            if self.pid is not None:
+                with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
+                    async with self._client() as client:
+                        await client.shutdown(save=save, nosave=not save)
+                await self._ended_within(STOP_SECONDS_MAX)
+            # One that refused, for its disk is full or it does not answer, has crashed.
+            await self._crash()
+
+    async def start_again_from_snapshot(self) -> None:
+        """Bring the server back from its last snapshot alone, and turn its append-only file on again if it has one.
+
+        A server whose append-only file is on reads nothing else, and without that file begins empty; so it is
+        started with the file off. The old file stays until the server has replaced it by a new one.
+        """
+        wanted = self.options
+        self.options = {**wanted, "appendonly": "no"}
+        try:
+            await self.start_again()
+        finally:
+            self.options = wanted
+        if {**DEFAULTS, **wanted}["appendonly"] == "yes":
+            if (await self.get_settings("appendonly"))["appendonly"] != "yes":
+                await self.change_settings({"appendonly": "yes"})
+            await self._until_rewritten()
+        self.configuration = await self.read_configuration()
+
+    async def shorten_life(self, prefix: str, seconds: float, keys_max: int) -> int:
+        """Let keys of this prefix expire within so many seconds, except those that do so earlier; returns how many."""
+        milliseconds = int(seconds * 1000)
+        shortened = 0
+        async with self._asking() as client:
+            async for key in client.scan_iter(match=f"{_GLOB_SPECIAL.sub(_ESCAPED, prefix)}*", count=_SCAN_COUNT):
+                if shortened >= keys_max:
+                    break
+                left = await client.pttl(key)
+                if left == -1 or left > milliseconds:
+                    shortened += int(await client.pexpire(key, milliseconds))
+        return shortened
+
+    async def _until_rewritten(self) -> None:
+        """Wait until the append-only file holds everything: before that, what is acknowledged is on no disk."""
+        deadline = time.monotonic() + _REWRITE_SECONDS_MAX
+        while True:
+            told = await self.information("persistence")
+            if told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
+                break
+            if time.monotonic() >= deadline:
+                raise await self.failure(f"{self.title} did not write its append-only file anew in time")
+            await asyncio.sleep(_REWRITE_POLL_SECONDS)
+        if told["aof_last_bgrewrite_status"] != "ok":
+            raise await self.failure(f"{self.title} could not write its append-only file anew")
 
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Redis]:

@@ -11,13 +11,12 @@ from soak.testbed.ports import HOST
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.redis_settings import redis_settings
 from soak.testbed.state import Pinned, write_whole
+from soak.testbed.versions import ServerVersion, redis_version
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    from soak.testbed.versions import ServerVersion
 
 _MANY_FILES_SINCE = 7
 """From this version on an append-only file is a folder of files, which older versions do not look for."""
@@ -42,10 +41,23 @@ class RedisProcess(ProcessVessel):
         version: ServerVersion,
         binary: Path | None = None,
     ) -> None:
-        super().__init__(f"{version.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
-        self._version = version
-        self._program = binaries.redis_program(version, binary)
+        super().__init__(kind, folder, pinned, on_spawn=on_spawn, options=options)
         self._data = folder / "data"
+        self._choose(version if pinned.flavour is None else redis_version(pinned.flavour), binary)
+
+    @property
+    def title(self) -> str:
+        return f"{self.version.title} for {self._title}"
+
+    def become(self, version: ServerVersion) -> None:
+        """Be another server on the same data from the next launch on, and after every later start of ours."""
+        self._choose(version, None)
+        self.pinned.flavour = version.name
+        self._on_spawn()  # which writes down what is pinned
+
+    def _choose(self, version: ServerVersion, binary: Path | None) -> None:
+        self.version = version
+        self._program = binaries.redis_program(version, binary)
 
     @property
     def working_folder(self) -> Path:
@@ -53,10 +65,11 @@ class RedisProcess(ProcessVessel):
 
     async def prepare(self) -> None:
         self._data.mkdir(mode=0o700, exist_ok=True)
-        if self._version.major < _MANY_FILES_SINCE and (self._data / "appendonlydir").exists():
+        is_ours = self.pinned.flavour is None  # and not the outcome of a downgrade, which was on purpose
+        if is_ours and self.version.major < _MANY_FILES_SINCE and (self._data / "appendonlydir").exists():
             # It would start empty, without an error.
             raise UsageError(
-                f"{self._data} holds data of a newer server, which {self._version.title} cannot read; "
+                f"{self._data} holds data of a newer server, which {self.version.title} cannot read; "
                 "choose another data folder or the newer version"
             )
         for unfinished in (*self._data.glob("temp-*.aof"), *self._data.glob("temp-*.rdb")):

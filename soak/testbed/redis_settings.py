@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 OURS = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
-_DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
+DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 
 
 def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port: int, folder: str) -> str:
     """Return the file: durable as in production, and what the options say instead."""
-    lines = [f"{name} {value}" for name, value in {**_DEFAULTS, **options}.items() if name != "save"]
+    lines = [f"{name} {value}" for name, value in {**DEFAULTS, **options}.items() if name != "save"]
     lines += [
         f"bind {bind}",
         f"port {port}",

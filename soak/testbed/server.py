@@ -75,7 +75,6 @@ class Server(abc.ABC):
 
     def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool) -> None:
         self.kind = kind
-        self.title = vessel.title
         self.pinned = pinned
         self.vessel = vessel
         self.state = ServerState.STOPPED
@@ -92,6 +91,11 @@ class Server(abc.ABC):
         self._planned = asyncio.Lock()
 
     @property
+    def title(self) -> str:
+        """The server in words, for people."""
+        return self.vessel.title
+
+    @property
     def pid(self) -> int | None:
         """The server's first process, while it lives."""
         return self.vessel.pid
@@ -106,13 +110,22 @@ class Server(abc.ABC):
         self.vessel.options = options
 
     @property
+    def environment(self) -> Mapping[str, str]:
+        """What the server's process finds in its environment besides the usual; a change holds from the next start."""
+        return self.vessel.environment
+
+    @environment.setter
+    def environment(self, environment: Mapping[str, str]) -> None:
+        self.vessel.environment = environment
+
+    @property
     def folder(self) -> Path:
         """The folder of its log and settings."""
         return self.vessel.folder
 
     @property
     def working_folder(self) -> Path:
-        """The folder of its data; raises `UsageError` where that is not a folder of this machine."""
+        """The folder of its data; one that does not exist where its data is not on this machine."""
         return self.vessel.working_folder
 
     @property
@@ -320,6 +333,15 @@ class Server(abc.ABC):
                     break
             self.restarts += 1
             await self._tell(on_event, "restarted", f"pid {self.pid} on port {self.port}, attempt {in_vain}")
+
+    async def _ended_within(self, seconds: float) -> bool:
+        """Wait for it to end by itself, at most so long."""
+        deadline = time.monotonic() + seconds
+        while await self.vessel.how_it_ended() is None:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(_POLL_SECONDS)
+        return True
 
     async def _until_death(self) -> str:
         while (how := await self.vessel.how_it_ended()) is None:  # noqa: ASYNC110  nobody tells, so it is asked

@@ -31,8 +31,10 @@ class StillLoadingError(Exception):
 class Vessel(Protocol):
     """Starts and ends what runs the server. Who may do so, and when, is decided by the server it belongs to."""
 
-    title: str
-    """The server in words, such as `Valkey 9 for redis`."""
+    @property
+    def title(self) -> str:
+        """The server in words, such as `Valkey 9 for redis`."""
+
     folder: Path
     """Where its log and settings are kept; a folder of its own on this machine."""
     log_path: Path
@@ -40,12 +42,14 @@ class Vessel(Protocol):
     """Settings of the server that replace ours, from the next launch on."""
     ready_seconds_max: float
     """For a first answer after the launch, unless the server says that it is still loading."""
+    environment: Mapping[str, str]
+    """What its process finds in its environment besides the usual, from the next launch on."""
     power: PowerSupply | None
     """What knows what was synced, where a process runs for power cuts."""
 
     @property
     def working_folder(self) -> Path:
-        """The folder of its data on this machine; raises `UsageError` where there is none."""
+        """The folder of its data; one that does not exist where its data is not on this machine."""
 
     @property
     def pid(self) -> int | None:

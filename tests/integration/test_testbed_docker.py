@@ -180,8 +180,7 @@ async def test_a_server_is_broken_on_purpose_and_comes_back_under_its_address(
         await server.wipe()
         await server.start_again()
         assert await has(server) is False
-        with pytest.raises(UsageError, match="in the Docker volume"):
-            _ = server.working_folder
+        assert not server.working_folder.exists(), "its data is in a volume"
         assert server.log_path.stat().st_size > 0
     assert events == []
 

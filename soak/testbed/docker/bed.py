@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 MEMORY_DEFAULT = "1g"
 CPUS_DEFAULT = 1.0
 _IDENTITY_BYTES = 6
+_NOT_IN_CONTAINERS = {
+    "clock_step": "the image has no libfaketime; take local servers (testbed.kind = local)",
+    "downgrade": "a container is of one image; take local servers (testbed.kind = local)",
+    "upgrade": "a container is of one image; take local servers (testbed.kind = local)",
+}
+"""Faults that change what a process is started with."""
 
 
 class DockerTestbed(OwnTestbed):
@@ -70,6 +76,10 @@ class DockerTestbed(OwnTestbed):
         self._memory = memory
         self._cpus = cpus
         self._place: Place | None = None
+
+    def refuses(self, fault: str, target: str) -> str | None:
+        del target
+        return _NOT_IN_CONTAINERS.get(fault)
 
     async def discard(self) -> None:
         if (identity := self._state.identity) is not None:

@@ -75,8 +75,8 @@ class ContainerVessel:
     def __init__(
         self, kind: str, folder: Path, pinned: Pinned, recipe: Recipe, place: Place, options: Mapping[str, str]
     ) -> None:
-        self.title = f"{recipe.version.title} for {kind}"
         self.options = options
+        self.environment: Mapping[str, str] = {}
         self.folder = folder
         self.pinned = pinned
         self.log_path = folder / "server.log"
@@ -93,8 +93,12 @@ class ContainerVessel:
         self._one_at_a_time = threading.Lock()
 
     @property
+    def title(self) -> str:
+        return f"{self._recipe.version.title} for {self._kind}"
+
+    @property
     def working_folder(self) -> Path:
-        raise UsageError(f"{self.title} keeps its data in the Docker volume {self._name}, not in a folder here")
+        return self.folder / "data"  # which is not there: the data is in the volume
 
     @property
     def pid(self) -> int | None:
@@ -207,7 +211,7 @@ class ContainerVessel:
             image,
             command,
             entrypoint=recipe.entrypoint(made_for.get("Entrypoint") or []),
-            environment=recipe.environment(),
+            environment={**recipe.environment(), **self.environment},
             healthcheck=Healthcheck(
                 test=["CMD", *recipe.health_check(command)],
                 interval=_HEALTH_INTERVAL_NS,

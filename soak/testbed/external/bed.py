@@ -40,6 +40,7 @@ class ExternalTestbed:
                 "testbed.restart_command does not say which server it restarts; "
                 "several were given, so write {server} where the kind of server belongs"
             )
+        self.namespace: str | None = None
         self.no_power_cuts: str | None = OTHERS
         self._allowance = Allowance(frozenset(allow_faults), restart_command)
         self._addresses = addresses

@@ -51,8 +51,8 @@ class ForeignVessel:
     ready_seconds_max = 120.0
 
     def __init__(self, kind: str, folder: Path, allowance: Allowance) -> None:
-        self.title = f"the given {kind} server"
         self.options: Mapping[str, str] = {}
+        self.environment: Mapping[str, str] = {}
         self.folder = folder
         self.log_path = folder / f"{kind}.log"
         """What the operator's command said."""
@@ -61,8 +61,12 @@ class ForeignVessel:
         self._allowance = allowance
 
     @property
+    def title(self) -> str:
+        return f"the given {self._kind} server"
+
+    @property
     def working_folder(self) -> Path:
-        raise UsageError(f"the data of {self.title} is not ours: {OTHERS}")
+        return self.folder / "data"  # which is not there: the data is not ours
 
     @property
     def pid(self) -> int | None:
