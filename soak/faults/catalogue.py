@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.faults.aof_truncation import AofTruncation
+from soak.faults.clock_step import ClockStep
 from soak.faults.connection_reset import ConnectionReset
 from soak.faults.connection_storm import ConnectionStorm
+from soak.faults.container_oom import ContainerOom
 from soak.faults.crash import Crash
 from soak.faults.disk_full import DiskFull
+from soak.faults.downgrade import Downgrade
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
+from soak.faults.failover import EarlyFailover, Failover
+from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
 from soak.faults.outage import Outage
@@ -23,6 +29,8 @@ from soak.faults.restart_from_rdb import RestartFromRdb
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
+from soak.faults.ttl_change import TtlChange
+from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ ALL: dict[str, Fault] = {
         RestartFromRdb(),
         ShutdownNosave(),
         Crash(),
+        ContainerOom(),
         PowerCut(),
         Pause(),
         Partition(),
@@ -46,10 +55,18 @@ ALL: dict[str, Fault] = {
         DroppedReply(),
         ConnectionStorm(),
         ReplicaLag(),
+        Failover(),
+        EarlyFailover(),
         Eviction(),
+        TtlChange(),
+        ClockStep(),
         DiskFull(),
         SlowFsync(),
         FsyncError(),
+        FileCorruption(),
+        AofTruncation(),
+        Upgrade(),
+        Downgrade(),
         WipedVolume(),
     )
 }

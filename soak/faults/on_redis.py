@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from soak.faults.fault import Fault
 from soak.testbed.redis import RedisServer
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class RedisFault(Fault):
     """A fault of one Redis-compatible server."""
 
-    targets = ("redis",)
+    targets: ClassVar[tuple[str, ...]] = ("redis",)
 
     def redis(self, bed: LocalTestbed, target: str) -> RedisServer:
         server = bed.servers[target]

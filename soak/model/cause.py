@@ -24,15 +24,23 @@ def explain(clues: Clues) -> Explanation:
     if kind is Kind.DUPLICATED:
         return _explain_duplicate(clues)
     if kind in {Kind.CORRUPTED, Kind.UNDECODABLE}:
-        was_good = clues.last_seen > 0
-        return Explanation(
-            Cause.SERIALIZATION_CHANGE,
-            ["what came back differs from what was handed to the store"],
-            ["an earlier read had returned it unharmed: it was spoiled later, or is read in another way now"]
-            if was_good
-            else [],
-        )
+        return _explain_changed_bytes(clues)
     return Explanation(Cause.UNKNOWN, [], [])
+
+
+def _explain_changed_bytes(clues: Clues) -> Explanation:
+    for window in clues.faults:
+        if window.kind == "file_corruption" and clues.stood_since <= (window.ended or window.started):
+            fact = f"bytes in the files of {window.target} were changed while it was stopped"
+            return Explanation(Cause.UNKNOWN, [fact], [])
+    was_good = clues.last_seen > 0
+    return Explanation(
+        Cause.SERIALIZATION_CHANGE,
+        ["what came back differs from what was handed to the store"],
+        ["an earlier read had returned it unharmed: it was spoiled later, or is read in another way now"]
+        if was_good
+        else [],
+    )
 
 
 def _explain_absence(clues: Clues) -> Explanation:

@@ -15,7 +15,7 @@ OVERLAP_US = 250_000
 NEAR_US = 1_500_000
 """An error this close to an append belongs to the same trouble."""
 
-_SILENT_FAULTS = frozenset({"eviction", "replica_lag"})
+_SILENT_FAULTS = frozenset({"eviction", "replica_lag", "ttl_change"})
 """Faults that let every operation through: no error of an append or a read comes from them."""
 
 SAMPLE_GAP_US = 5_000_000

@@ -15,9 +15,11 @@ class FaultClass(enum.Enum):
     """What a fault does to what was acknowledged and not yet on disk."""
 
     HARMLESS = "harmless"
-    """The server keeps all it has: a pause, a slow link."""
+    """The server keeps all it was told to: a pause, a slow link, a full disk. What it throws away, by eviction or
+    expiry, is for the contract's clauses on those."""
     CLEAN = "clean"
-    """The process ends in good order, or its data is taken away: only what keeps nothing anyway may lose anything."""
+    """The process ends in good order, or its data is spoiled or taken away: only what keeps nothing anyway may lose
+    anything."""
     CRASH = "crash"
     """The process dies; what it had handed to the kernel survives."""
     POWER = "power"
@@ -26,11 +28,21 @@ class FaultClass(enum.Enum):
 
 _CLASSES = {
     "crash": FaultClass.CRASH,
+    "container_oom": FaultClass.CRASH,
     "restart": FaultClass.CRASH,
     "restart_from_aof": FaultClass.CLEAN,
     "restart_from_rdb": FaultClass.CRASH,
     "shutdown_nosave": FaultClass.CRASH,
+    # A replica that is promoted may lack what its primary had not sent: no more than a crash may take.
+    "failover": FaultClass.CRASH,
+    "early_failover": FaultClass.CRASH,
     "power_cut": FaultClass.POWER,
+    "fsync_error": FaultClass.POWER,
+    "upgrade": FaultClass.CLEAN,
+    "downgrade": FaultClass.CLEAN,
+    "clock_step": FaultClass.CLEAN,
+    "file_corruption": FaultClass.CLEAN,
+    "aof_truncation": FaultClass.CLEAN,
     "wiped_volume": FaultClass.CLEAN,
 }
 RECOVERY_KINDS = tuple(_CLASSES)

@@ -18,6 +18,11 @@ REPEATS_MIN = 3
 """So many losses, all of repeated text, are no coincidence."""
 
 _OFF = frozenset({"no", "off", "0", ""})
+_PROMOTIONS = frozenset({"failover", "early_failover"})
+_OTHER_VERSIONS = frozenset({"upgrade", "downgrade"})
+_SPOILED_FILES = frozenset({"file_corruption", "aof_truncation"})
+_UP_MEANWHILE = _PROMOTIONS | {"fsync_error", "clock_step"}
+"""Faults during which the server answers, at least for a while: an acknowledgement then is no error swallowed."""
 
 
 def explain_loss(clues: Clues) -> Explanation:
@@ -43,13 +48,17 @@ def explain_loss(clues: Clues) -> Explanation:
 
 def _restart(clues: Clues) -> Explanation | None:  # noqa: PLR0911  one answer a line reads better than one variable
     window = _deadly_window(clues)
-    if window is None:
+    if window is None or _is_rather_expiry(clues, window):
         return None
     attempt = clues.attempt
-    if attempt is not None and window.started <= attempt.sent and attempt.ended <= (window.ended or 0):
+    is_down = window.kind not in _UP_MEANWHILE
+    if is_down and attempt is not None and window.started <= attempt.sent and attempt.ended <= (window.ended or 0):
         fact = f"{window.target} was down ({window.kind}) when the append was sent, and when it was acknowledged"
         return Explanation(Cause.SWALLOWED_ERROR, [fact], [])
     facts = [_when(clues, window)]
+    special = _by_kind(window, facts)
+    if special is not None:
+        return special
     persists = _persists(clues, window)
     if persists is False:
         facts.append(f"{window.target} was configured not to write down what it is told as it goes")
@@ -68,6 +77,34 @@ def _restart(clues: Clues) -> Explanation | None:  # noqa: PLR0911  one answer a
         facts.append("what was acknowledged earlier survived: only the tail is gone")
         return Explanation(Cause.UNSYNCED_TAIL, facts, [])
     return Explanation(Cause.UNSYNCED_TAIL, facts, ["nothing older is known to have survived"])
+
+
+def _by_kind(window: FaultWindow, facts: list[str]) -> Explanation | None:
+    """Tell the cause where what was done to the server leaves no other."""
+    if window.kind in _PROMOTIONS:
+        # Not an unsynced tail, though it is one that is gone: the old primary had synced it, and whoever reads
+        # "unsynced" would look at the disk. It had not reached the replica that took its place.
+        behind = window.telemetry.get("replication_lag_bytes")
+        facts.append("its replica was promoted, and had not received it")
+        return Explanation(
+            Cause.REPLICA_LAG, [*facts, *([f"the replica was {behind} bytes behind before"] if behind else [])], []
+        )
+    if window.kind in _OTHER_VERSIONS and window.survivor_sent == 0:
+        keys = window.telemetry_after.get("keys")
+        facts.append("another version of the server was started on its data, and what it had written was not read")
+        if keys is None:
+            return Explanation(Cause.RESTART_WITHOUT_PERSISTENCE, facts, ["nobody counted what was there afterwards"])
+        against = [] if keys == "0" else [f"it had {keys} keys when the fault was over"]
+        return Explanation(Cause.RESTART_WITHOUT_PERSISTENCE, [*facts, f"it came back with {keys} keys"], against)
+    if window.kind in _SPOILED_FILES:
+        # The list of causes has none for a file that somebody else wrote to.
+        return Explanation(Cause.UNKNOWN, [*facts, "its files were changed while it was stopped"], [])
+    return None
+
+
+def _is_rather_expiry(clues: Clues, window: FaultWindow) -> bool:
+    """Whether the server's clock was set, and sessions went as a whole while it expired keys."""
+    return window.kind == "clock_step" and clues.is_prefix and bool(clues.risen("expired_keys"))
 
 
 def _deadly_window(clues: Clues) -> FaultWindow | None:
@@ -133,6 +170,11 @@ def _expiry(clues: Clues) -> Explanation | None:
         if clues.items == 0:
             return None
         return Explanation(Cause.EXPIRY, facts, ["the server does not count what expires"])
+    facts += [
+        f"the time to live of its keys was changed on {window.target}"
+        for window in clues.faults
+        if window.kind == "ttl_change" and clues.stood_since <= (window.ended or window.started) <= clues.read_returned
+    ]
     facts.append(f"the server expired {expired} keys between the last time it should have been there and now")
     return Explanation(Cause.EXPIRY, facts, [])
 

@@ -80,6 +80,8 @@ class LocalTestbed:
         self._proxied = proxied
         self._power_cuts = power_cuts
         self.no_power_cuts: str | None = None if power_cuts else "the testbed was started without power cuts"
+        self.namespace: str | None = None
+        """What everything that the run writes begins with, once whoever starts the run has said so."""
         self._on_event: EventListener = on_event or _ignore
         self._servers: dict[str, Server] = {}
         self._state = state.TestbedState()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import signal
 import time
 from contextlib import asynccontextmanager
@@ -41,6 +42,9 @@ TELEMETRY_READ = (
 _ANSWER_SECONDS_MAX = 2.0
 _REWRITE_SECONDS_MAX = 60.0
 _REWRITE_POLL_SECONDS = 0.02
+_SCAN_COUNT = 1_000
+_GLOB_SPECIAL = re.compile(r"([*?\[\]^\\-])")
+_ESCAPED = r"\\\1"
 _DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
 OURS = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
@@ -67,9 +71,7 @@ class RedisServer(Server):
         flavour: Flavour = "valkey",
     ) -> None:
         super().__init__(kind, folder, pinned, fresh=fresh, on_spawn=on_spawn, options=options)
-        self.flavour = flavour
-        self.title = f"{_TITLES[flavour]} for {kind}"
-        self._program = binaries.valkey_server() if flavour == "valkey" else binaries.redis_server()
+        self._choose(flavour if pinned.flavour is None else "valkey" if pinned.flavour == "valkey" else "redis")
         self._data = folder / "data"
 
     @property
@@ -82,7 +84,8 @@ class RedisServer(Server):
 
     async def prepare(self) -> None:
         self._data.mkdir(mode=0o700, exist_ok=True)
-        if self.flavour == "redis" and (self._data / "appendonlydir").exists():
+        is_ours = self.pinned.flavour is None  # and not the outcome of a downgrade, which was on purpose
+        if is_ours and self.flavour == "redis" and (self._data / "appendonlydir").exists():
             # It would start empty, without an error.
             raise UsageError(
                 f"{self._data} holds data of Valkey, which Redis 6.2 cannot read; "
@@ -122,7 +125,9 @@ class RedisServer(Server):
         found: dict[str, str] = {}
         for section in ("persistence", "stats", "server"):
             found |= await self.information(section)
-        return {name: found[name] for name in TELEMETRY_READ if name in found}
+        async with self._asking() as client:
+            keys = await client.dbsize()
+        return {"keys": str(keys), **{name: found[name] for name in TELEMETRY_READ if name in found}}
 
     async def get_settings(self, *names: str) -> dict[str, str]:
         """Return what is in effect just now."""
@@ -223,6 +228,30 @@ class RedisServer(Server):
             await asyncio.sleep(_REWRITE_POLL_SECONDS)
         if told["aof_last_bgrewrite_status"] != "ok":
             raise self._failure(f"{self.title} could not write its append-only file anew")
+
+    def become(self, flavour: Flavour) -> None:
+        """Be another server on the same data from the next start on, and after every later start of ours."""
+        self._choose(flavour)
+        self.pinned.flavour = flavour
+        self._on_spawn()  # which writes down what is pinned
+
+    def _choose(self, flavour: Flavour) -> None:
+        self.flavour = flavour
+        self.title = f"{_TITLES[flavour]} for {self.kind}"
+        self._program = binaries.valkey_server() if flavour == "valkey" else binaries.redis_server()
+
+    async def shorten_life(self, prefix: str, seconds: float, keys_max: int) -> int:
+        """Let keys of this prefix expire within so many seconds, except those that do so earlier; returns how many."""
+        milliseconds = int(seconds * 1000)
+        shortened = 0
+        async with self._asking() as client:
+            async for key in client.scan_iter(match=f"{_GLOB_SPECIAL.sub(_ESCAPED, prefix)}*", count=_SCAN_COUNT):
+                if shortened >= keys_max:
+                    break
+                left = await client.pttl(key)
+                if left == -1 or left > milliseconds:
+                    shortened += int(await client.pexpire(key, milliseconds))
+        return shortened
 
 
 def _save_lines(points: str) -> list[str]:

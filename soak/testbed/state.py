@@ -20,6 +20,8 @@ class Pinned(msgspec.Struct):
     password: str
     proxy_port: int | None = None
     """Where clients connect when a proxy stands in front."""
+    flavour: str | None = None
+    """Which server the data is for since it was changed for another one; None: the one that is asked for."""
 
 
 class TestbedState(msgspec.Struct):

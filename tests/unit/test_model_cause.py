@@ -100,6 +100,69 @@ def test_a_fault_that_the_message_was_seen_to_survive_is_not_blamed() -> None:
     assert seen.cause is Cause.CONCURRENT_OVERWRITE
 
 
+# -- what was done to the server says why --
+
+
+def after(fault: FaultWindow, **telemetry: str) -> FaultWindow:
+    fault.telemetry_after = telemetry
+    return fault
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize(
+    ("fault", "cause", "is_sure"),
+    [
+        (window("failover", 11.0, survivor=9.0), Cause.REPLICA_LAG, True),
+        (window("early_failover", 11.0, survivor=9.0), Cause.REPLICA_LAG, True),
+        (window("early_failover", 9.0, 12.0, survivor=9.0), Cause.REPLICA_LAG, True),
+        (after(window("downgrade", 11.0), keys="0"), Cause.RESTART_WITHOUT_PERSISTENCE, True),
+        (after(window("downgrade", 11.0), keys="7"), Cause.RESTART_WITHOUT_PERSISTENCE, False),
+        (window("downgrade", 11.0), Cause.RESTART_WITHOUT_PERSISTENCE, False),
+        (after(window("upgrade", 11.0), keys="0"), Cause.RESTART_WITHOUT_PERSISTENCE, True),
+        (window("downgrade", 11.0, survivor=9.0), Cause.UNSYNCED_TAIL, True),
+        (window("file_corruption", 11.0, survivor=9.0), Cause.UNKNOWN, True),
+        (window("aof_truncation", 11.0, survivor=9.0), Cause.UNKNOWN, True),
+        (window("shutdown_nosave", 11.0, survivor=9.0), Cause.UNSYNCED_TAIL, True),
+        (window("fsync_error", 9.5, 12.0, survivor=9.0), Cause.UNSYNCED_TAIL, True),
+        (window("clock_step", 9.5, 12.0, survivor=9.0), Cause.UNSYNCED_TAIL, True),
+    ],
+)
+def test_a_loss_is_put_down_to_what_was_done_to_the_server(
+    kind: Kind, fault: FaultWindow, cause: Cause, is_sure: bool
+) -> None:
+    explanation = lost(kind, faults=[fault], samples=[sample(8.0, AOF)])
+    assert (explanation.cause, not explanation.against) == (cause, is_sure)
+    assert fault.kind in explanation.facts[0]
+
+
+def test_a_replica_that_was_known_to_lag_when_it_was_promoted_is_told_with_its_lag() -> None:
+    promoted = window("early_failover", 11.0, survivor=9.0)
+    promoted.telemetry = {"replication_lag_bytes": "4096"}
+    assert any("4096 bytes behind" in fact for fact in lost(faults=[promoted]).facts)
+
+
+@pytest.mark.parametrize("kind", ["ttl_change", "clock_step"])
+def test_sessions_that_expire_early_because_of_a_fault_have_expired(kind: str) -> None:
+    samples = [sample(9.0, AOF, expired_keys=3), sample(14.0, AOF, expired_keys=40)]
+    explanation = lost(samples=samples, is_prefix=True, faults=[window(kind, 11.0)])
+    assert explanation.cause is Cause.EXPIRY
+    assert any("time to live" in fact for fact in explanation.facts) == (kind == "ttl_change")
+
+
+def test_a_time_to_live_that_was_changed_long_before_is_not_told() -> None:
+    samples = [sample(9.0, AOF, expired_keys=3), sample(14.0, AOF, expired_keys=40)]
+    explanation = lost(samples=samples, is_prefix=True, faults=[window("ttl_change", 5.0)])
+    assert not any("time to live" in fact for fact in explanation.facts)
+
+
+@pytest.mark.parametrize("kind", [Kind.CORRUPTED, Kind.UNDECODABLE])
+def test_bytes_that_were_changed_behind_the_server_are_no_change_of_serialization(kind: Kind) -> None:
+    spoiled = lost(kind, first_missed=0, faults=[window("file_corruption", 11.0)])
+    assert (spoiled.cause, bool(spoiled.facts)) == (Cause.UNKNOWN, True)
+    earlier = lost(kind, first_missed=0, faults=[window("file_corruption", 5.0)])
+    assert earlier.cause is Cause.SERIALIZATION_CHANGE
+
+
 # -- the server removed it --
 
 

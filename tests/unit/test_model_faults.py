@@ -64,6 +64,43 @@ def test_each_kind_of_fault_has_its_own_clause(kind: str, seconds: float) -> Non
     assert is_excused(acked(96.0, 96.1), window, TWO_SECONDS) == (seconds > 4)
 
 
+CRASHES = ["container_oom", "restart_from_rdb", "shutdown_nosave", "failover", "early_failover"]
+POWER_CUTS = ["fsync_error"]
+SPOILERS = ["restart_from_aof", "upgrade", "downgrade", "clock_step", "file_corruption", "aof_truncation"]
+HARMLESS = ["partition", "outage", "connection_reset", "slow_link", "dropped_reply", "connection_storm", "replica_lag"]
+HARMLESS += ["eviction", "ttl_change", "disk_full", "slow_fsync"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "of_a_cache"),
+    [
+        *((kind, 2.0, None) for kind in CRASHES),
+        *((kind, 5.0, None) for kind in POWER_CUTS),
+        *((kind, 0.0, None) for kind in SPOILERS),
+        *((kind, 0.0, 0.0) for kind in HARMLESS),
+    ],
+)
+def test_each_fault_of_the_catalogue_takes_what_its_class_may(
+    kind: str, seconds: float, of_a_cache: float | None
+) -> None:
+    window = msgspec.structs.replace(CRASH, kind=kind)
+    cache = Contract(crash_loss_seconds=None, power_loss_seconds=None)
+    assert allowed_loss_seconds(window, TWO_SECONDS) == seconds
+    assert allowed_loss_seconds(window, cache) == of_a_cache
+    just_before = acked(99.8, 99.9)
+    assert is_excused(just_before, window, TWO_SECONDS) == (seconds > 0)
+    assert is_excused(just_before, window, cache) == (of_a_cache is None)
+    assert not is_excused(just_before, window, Contract())
+    assert not is_excused(acked(90.0, 90.1), window, TWO_SECONDS), "no tail is that long"
+    assert not is_excused(acked(103.1, 103.2), window, cache), "it was acknowledged after the recovery"
+
+
+@pytest.mark.parametrize("kind", ["failover", "early_failover"])
+def test_a_hole_is_excused_by_no_failover(kind: str) -> None:
+    window = msgspec.structs.replace(CRASH, kind=kind, survivor_sent=int(99.5 * SECOND))
+    assert not is_excused(acked(99.2, 99.3), window, TWO_SECONDS)
+
+
 @pytest.mark.parametrize(
     ("attempt", "window"),
     [

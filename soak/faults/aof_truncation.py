@@ -1,0 +1,45 @@
+"""The end of the append-only file is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from soak.faults import spoiling
+from soak.faults.fault import FaultUnavailableError
+from soak.faults.on_redis import RedisFault, writes_a_log
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+BYTES_CUT_MAX = 4096
+
+
+class AofTruncation(RedisFault):
+    """A copy that broke off, a filesystem check that cut: the server reads what is there and says nothing."""
+
+    name = "aof_truncation"
+    kind = "aof_truncation"
+    description = (
+        "The server is stopped, up to 4 KiB are cut off its append-only file, and it is started again; "
+        "it drops the command that is torn without an error, and no contract excuses what is gone."
+    )
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is not None:
+            return reason
+        server = self.redis(bed, target)
+        if not writes_a_log(server):
+            return f"{target} keeps no append-only file; start it with appendonly yes"
+        return None if server.working_folder.exists() else f"the files of {target} are not on this machine"
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        server = self.redis(bed, target)
+        await server.stop_cleanly()
+        path = spoiling.append_only_file(server.working_folder)
+        if path is None or await asyncio.to_thread(spoiling.cut_off, path, BYTES_CUT_MAX) == 0:
+            raise FaultUnavailableError(f"{self.name} of {target} found nothing in its append-only file to cut off")
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()

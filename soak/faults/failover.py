@@ -1,0 +1,136 @@
+"""The replica takes its primary's place.
+
+What one must know before touching it:
+- The primary is down before anything else happens (it is fenced): two that both take writes would be another fault.
+- The address stays and the data moves: the folders of the two change places in one step, the server at the primary's
+  address starts on what the replica had, as a replica, and is promoted there. Clients connect again where they always
+  did, and after a kill at any moment both folders are ones that a server can be started on.
+- Which of the two folders is the fenced one is told by the file that makes a server a replica, not by a note.
+- Afterwards the replica is a fresh copy of the new primary: its old data, once a primary's, has a history of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from soak.errors import ServerUnreachableError
+from soak.faults.fault import Fault
+from soak.faults.notes import Notes
+from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
+from soak.testbed.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from soak.testbed.local import LocalTestbed
+
+REPLICA = "postgres-replica"
+REPLICA_MARK = "standby.signal"
+BEHIND_SECONDS = 1.0
+"""For so long the primary goes on acknowledging what no longer reaches the replica, in an early failover."""
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
+
+class Failover(Fault):
+    """A planned change: the primary ends in good order, which hands the last of its log to the replica first."""
+
+    name = "failover"
+    kind = "failover"
+    description = (
+        "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
+        "nothing may be lost."
+    )
+    targets = ("postgres",)
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is not None:
+            return reason
+        if REPLICA not in bed.servers:
+            return f"there is no replica to promote; start {REPLICA} too"
+        if not all(_is_local(bed, kind) for kind in (target, REPLICA)):
+            return "the data folders of these servers are not on this machine, so they cannot change places"
+        return None
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        primary, replica = postgres(bed, target), postgres(bed, REPLICA)
+        await until_holds(replica, STREAMS, "stream from its primary")
+        Notes(primary).begin(self.name)
+        await self.fence(primary, replica)
+        await replica.stop_cleanly()
+        _exchange(primary.data, replica.data)
+        await primary.start_again()
+        await _promote(primary)
+
+    async def fence(self, primary: PostgresServer, replica: PostgresServer) -> None:
+        """End the primary; when this returns, it acknowledges nothing more."""
+        await until_caught_up(primary, replica)
+        await primary.stop_cleanly()
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        primary = postgres(bed, target)
+        await primary.start_again()
+        await _promote(primary)
+        if REPLICA in bed.servers:
+            await _follow_again(postgres(bed, REPLICA))
+        Notes(primary).end(self.name)
+
+
+class EarlyFailover(Failover):
+    """An unplanned change, too soon: the replica had stopped receiving, and nobody looked before promoting it."""
+
+    name = "early_failover"
+    kind = "early_failover"
+    description = (
+        "The replica stops receiving, the primary goes on for a second and crashes, the replica is promoted and takes "
+        "over the address; what it had not received is lost and its row numbers are given out again, which only a "
+        "contract that lets a crash take as much excuses."
+    )
+
+    async def fence(self, primary: PostgresServer, replica: PostgresServer) -> None:  # noqa: ARG002  nobody asks it
+        await _stop_sending(primary)
+        # Where nobody writes meanwhile there is nothing to lose, and this is as good as a planned failover.
+        await asyncio.sleep(BEHIND_SECONDS)
+        await primary.kill()
+
+
+async def _stop_sending(primary: PostgresServer) -> None:
+    """Freeze what sends the log to the replica: it dies with the primary, so nothing is left to heal."""
+    told = await primary.ask("select min(pid)::text as sender from pg_stat_replication")
+    with contextlib.suppress(KeyError, ProcessLookupError):
+        os.kill(int(told["sender"]), signal.SIGSTOP)
+
+
+async def _promote(server: PostgresServer) -> None:
+    if not await holds(server, IS_PRIMARY):
+        await server.ask("select pg_promote(false)::text as promoted")
+        await until_holds(server, IS_PRIMARY, "become the primary")
+
+
+async def _follow_again(replica: PostgresServer) -> None:
+    if replica.pid is None and not (replica.data / REPLICA_MARK).exists():
+        await replica.wipe()  # the fenced primary's
+    await replica.start_again()
+    await until_holds(replica, STREAMS, "stream from its primary")
+
+
+def _is_local(bed: LocalTestbed, kind: str) -> bool:
+    server = bed.servers[kind]
+    return isinstance(server, PostgresServer) and server.data.exists()
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Let two folders change places in one step."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    paths = (os.fsencode(one), os.fsencode(other))
+    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:
+        reason = os.strerror(ctypes.get_errno())
+        raise ServerUnreachableError(
+            f"{one} and {other} cannot change places ({reason}); put the data folder on another filesystem"
+        )

@@ -1,0 +1,79 @@
+"""Bytes rot in the server's files while it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from soak.faults import spoiling
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.on_redis import writes_a_log
+from soak.testbed.postgres import PostgresServer
+from soak.testbed.redis import RedisServer
+
+if TYPE_CHECKING:
+    from soak.faults.spoiling import Span
+    from soak.testbed.local import LocalTestbed
+    from soak.testbed.server import Server
+
+MESSAGES_MAX = 4
+_LARGEST_TABLE = """
+select pg_relation_filepath(c.oid) as path
+  from pg_class c join pg_namespace n on n.oid = c.relnamespace
+ where c.relkind = 'r' and n.nspname <> 'information_schema' and n.nspname not like 'pg\\_%'
+ order by pg_relation_size(c.oid) desc
+ limit 1
+"""
+
+
+class FileCorruption(Fault):
+    """A bad cable, a disk that lies: a bit is flipped in the middle of some messages, and all around it is well."""
+
+    name = "file_corruption"
+    kind = "file_corruption"
+    description = (
+        "The server is stopped, a bit is flipped in some of the last messages in its files, and it is started again; "
+        "an append-only file is read as if nothing were wrong, PostgreSQL with checksums refuses to read the page; "
+        "no contract excuses what is changed or gone."
+    )
+    targets = ("redis", "postgres")
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is not None:
+            return reason
+        server = bed.servers[target]
+        if not server.working_folder.exists():
+            return f"the files of {target} are not on this machine"
+        if isinstance(server, RedisServer) and not writes_a_log(server):
+            return f"{target} keeps no append-only file, and a snapshot has a checksum: it would not be read at all"
+        return None
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        server = bed.servers[target]
+        table = await _largest_table(server)
+        await server.stop_cleanly()
+        if await asyncio.to_thread(_spoil, server, table) == 0:
+            raise FaultUnavailableError(f"{self.name} of {target} found no message in its files to change")
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        await bed.servers[target].start_again()
+
+
+async def _largest_table(server: Server) -> Path | None:
+    if isinstance(server, PostgresServer):
+        path = (await server.ask(_LARGEST_TABLE)).get("path")
+        return server.data / path if path else None
+    return None
+
+
+def _spoil(server: Server, table: Path | None) -> int:
+    """Change some messages; returns how many."""
+    path = table if isinstance(server, PostgresServer) else spoiling.append_only_file(server.working_folder)
+    if path is None:
+        return 0
+    offset, data = spoiling.end_of(path)
+    found: list[Span] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
+    spoiling.flip_bits(path, found[-MESSAGES_MAX:], offset)
+    return len(found[-MESSAGES_MAX:])

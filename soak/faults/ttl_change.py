@@ -1,0 +1,55 @@
+"""Somebody gives sessions a shorter life."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from soak.faults.fault import FaultUnavailableError
+from soak.faults.notes import Notes
+from soak.faults.on_redis import RedisFault
+
+if TYPE_CHECKING:
+    from soak.testbed.local import LocalTestbed
+
+SECONDS_DEFAULT = 1.0
+KEYS_MAX = 10_000
+_ENDS = "ends_wall_seconds"
+
+
+class TtlChange(RedisFault):
+    """A new default for the time to live, or a job that cleans up: keys of the run's own namespace expire at once."""
+
+    name = "ttl_change"
+    kind = "ttl_change"
+    description = (
+        "The time to live of the run's keys is cut to a second, and sessions expire that were to stay; "
+        "no contract excuses it."
+    )
+
+    def __init__(self, seconds: float = SECONDS_DEFAULT) -> None:
+        """Leave the keys so long to live."""
+        self.seconds = seconds
+
+    def unavailable(self, bed: LocalTestbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and not bed.namespace:
+            return "the testbed was not told the run's namespace, and keys of others must not be touched"
+        return reason
+
+    async def inject(self, bed: LocalTestbed, target: str) -> None:
+        if not bed.namespace:
+            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
+        server = self.redis(bed, target)
+        notes = Notes(server)
+        notes.begin(self.name)
+        await server.shorten_life(f"{bed.namespace}:", self.seconds, KEYS_MAX)
+        notes.begin(self.name, {_ENDS: str(time.time() + self.seconds)})
+
+    async def heal(self, bed: LocalTestbed, target: str) -> None:
+        """Wait until the last of them is gone: nothing brings back what has expired, and nothing more expires."""
+        notes = Notes(self.redis(bed, target))
+        ends = float(notes.before(self.name).get(_ENDS, 0.0))
+        await asyncio.sleep(min(max(0.0, ends - time.time()), self.seconds))
+        notes.end(self.name)

@@ -1,0 +1,155 @@
+"""A daemon that is killed in the middle of a fault leaves nothing behind that the next start does not heal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from breaking import client_of, running, sql
+from doomed_owner import READY
+
+from soak.errors import UsageError
+from soak.faults import ALL, heal_leftovers
+from soak.faults.eviction import Eviction
+from soak.faults.notes import FILE_NAME, Notes
+from soak.testbed.postgres import PostgresServer
+from soak.testbed.power_cut import DiskTrouble, PowerSupply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from soak.testbed import LocalTestbed
+
+OWNER = Path(__file__).with_name("doomed_owner.py")
+READY_SECONDS_MAX = 120.0
+SHIM: dict[str, Any] = {"power_cuts": True}
+PROXIED: dict[str, Any] = {"proxied": True}
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+PAIR = ("postgres", "postgres-replica")
+
+
+class Doomed(NamedTuple):
+    """A fault in the middle of which its owner is killed."""
+
+    name: str
+    target: str
+    options: Mapping[str, Any] = NOTHING
+    stop_at: str = ""
+    """A function that is never left; nothing: killed while the fault is held."""
+
+
+SHORT = [
+    Doomed("crash", "redis"),
+    Doomed("pause", "redis"),
+    Doomed("eviction", "redis"),
+    Doomed("connection_storm", "redis"),
+    Doomed("partition", "redis", PROXIED),
+    Doomed("ttl_change", "redis"),
+    Doomed("disk_full", "redis", SHIM),
+    Doomed("fsync_error", "redis", SHIM),
+    Doomed("slow_fsync", "redis", SHIM),
+    Doomed("power_cut", "redis", SHIM),
+    Doomed("restart_from_rdb", "redis"),
+    Doomed("upgrade", "redis", {"redis_flavour": "redis"}),
+    Doomed("downgrade", "redis"),
+    Doomed("replica_lag", "postgres-replica"),
+]
+LONG = [
+    Doomed("pause", "postgres"),
+    Doomed("fsync_error", "postgres", SHIM),
+    Doomed("failover", "postgres"),
+    Doomed("failover", "postgres", stop_at="soak.faults.failover._exchange"),
+    Doomed("failover", "postgres", stop_at="soak.faults.failover._promote"),
+    Doomed("early_failover", "postgres", stop_at="soak.faults.failover._promote"),
+]
+
+
+async def prepare(folder: Path, doomed: Doomed) -> None:
+    """Let the servers be there with something in them before they are broken."""
+    kinds = PAIR if doomed.target.startswith("postgres") else ("redis",)
+    async with running(folder, *kinds, **doomed.options) as bed:
+        if "postgres" in bed.servers:
+            await sql(bed.servers["postgres"].url, "create table told as select 'kept' as value")
+        else:
+            async with client_of(bed.servers["redis"].url) as client:
+                await client.rpush("session", "kept")
+
+
+def kill_in_the_middle(folder: Path, doomed: Doomed) -> None:
+    options = json.dumps(dict(doomed.options))
+    command = [sys.executable, str(OWNER), str(folder), doomed.name, doomed.target, options, doomed.stop_at]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=OWNER.parent, text=True) as owner:
+        try:
+            assert owner.stdout
+            assert owner.stdout.readline().strip() == READY
+        finally:
+            owner.kill()
+
+
+async def works(bed: LocalTestbed, doomed: Doomed) -> None:
+    """Check that the servers take writes and remember what they were told before, unless the fault is about that."""
+    if "postgres" in bed.servers:
+        url = bed.servers["postgres"].url
+        await sql(url, "insert into told values ('new')")
+        assert await sql(url, "select array_agg(value order by value) from told") == ["kept", "new"]
+        async with asyncio.timeout(READY_SECONDS_MAX):
+            while await sql(bed.servers["postgres-replica"].url, "select count(*) from told") != 2:
+                await asyncio.sleep(0.02)
+    else:
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "new")
+            kept = [] if doomed.name in {"downgrade", "eviction"} else ["kept"]
+            assert await client.lrange("session", 0, -1) == [*kept, "new"]
+            assert (await client.config_get("maxmemory"))["maxmemory"] == "0"
+            assert int((await client.config_get("maxclients"))["maxclients"]) > 1_000
+            assert (await client.config_get("appendonly"))["appendonly"] == "yes"
+    supply = bed.servers[doomed.target].power
+    assert not isinstance(supply, PowerSupply) or supply.trouble == DiskTrouble()
+
+
+@pytest.mark.parametrize(
+    "doomed",
+    [*SHORT, *(pytest.param(one, marks=pytest.mark.long) for one in LONG)],
+    ids=lambda one: "-".join(part for part in (one.name, one.target, one.stop_at.rpartition(".")[2]) if part),
+)
+async def test_the_next_start_heals_what_a_killed_owner_left(tmp_path: Path, doomed: Doomed) -> None:
+    await prepare(tmp_path, doomed)
+    await asyncio.to_thread(kill_in_the_middle, tmp_path, doomed)
+    kinds = PAIR if doomed.target.startswith("postgres") else ("redis",)
+    async with running(tmp_path, *kinds, **doomed.options) as bed:
+        assert [note.fault for note in await heal_leftovers(bed)] == [doomed.name]
+        assert await heal_leftovers(bed) == []
+        await works(bed, doomed)
+        if doomed.name.endswith("failover"):
+            primary = bed.servers["postgres"]
+            assert isinstance(primary, PostgresServer)
+            assert not (primary.data / "standby.signal").exists()
+
+
+async def test_settings_of_a_server_that_lived_on_are_put_back_from_the_notes(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", redis_options={"maxmemory": "512mb"}) as bed:
+        await Eviction().inject(bed, "redis")
+        await ALL["connection_storm"].inject(bed, "redis")
+        assert {note.fault for note in Notes(bed.servers["redis"]).all()} == {"eviction", "connection_storm"}
+        healed = await heal_leftovers(bed)
+        assert {(note.fault, note.target) for note in healed} == {("eviction", "redis"), ("connection_storm", "redis")}
+        async with client_of(bed.servers["redis"].url) as client:
+            assert (await client.config_get("maxmemory"))["maxmemory"] == str(512 * 2**20)
+            assert (await client.config_get("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
+
+
+async def test_notes_that_nobody_can_act_on_stop_the_start(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis") as bed:
+        server = bed.servers["redis"]
+        Notes(server).begin("a fault of tomorrow")
+        with pytest.raises(UsageError, match="does not know"):
+            await heal_leftovers(bed)
+        (server.folder / FILE_NAME).write_text("torn")
+        with pytest.raises(UsageError, match="cannot be read"):
+            await heal_leftovers(bed)
