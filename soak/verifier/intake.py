@@ -320,9 +320,12 @@ class Intake:
         else:
             ended = faults[record.fault]
             ended.telemetry_after = record.telemetry
+            # A server that went down with its daemon did so some time after that one's last sign of life, and with it
+            # went every fault that was under way, also one that had begun since.
+            latest = record.at if ended.kind == "restart" and not ended.planned else ended.started
             for window in faults.values():
                 # A daemon killed in between could not note the end of an earlier one; the server is up again now.
-                if window.target == ended.target and window.is_active and window.started <= ended.started:
+                if window.target == ended.target and window.is_active and window.started <= latest:
                     window.ended = record.at
                     window.known = {name: worker.last_session for name, worker in self._state.workers.items()}
                     self._doubt_all(window)

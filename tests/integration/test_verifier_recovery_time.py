@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from verifying import Script, Verifying, now_us, scripting, verifying
 
@@ -126,3 +127,22 @@ async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and
         assert verdict.verdict == "inconclusive"
         assert "1 scheduled faults could not be injected, or not be healed" in verdict.reasons
         assert reason in verdict.reasons
+
+
+async def test_a_fault_that_began_after_the_last_sign_of_life_of_a_killed_daemon_is_over_with_its_server(
+    redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        last_sign = now_us()
+        await script.fault("pause-1", "start", "pause")
+        await script.fault("pause-1", "injected", "pause")
+        await verifier.until(lambda status: len(status["faults_active"]) == 1)
+        restart = FaultPhase(
+            fault="restart-1", kind="restart", target="redis", phase="start", at=last_sign, planned=False
+        )
+        await script.journal.fault(restart)
+        await script.journal.fault(msgspec.structs.replace(restart, phase="end", at=now_us()))
+        await verifier.until(lambda status: status["faults_active"] == [])
+        assert (await verifier.finish()).verdict == "pass"

@@ -1,0 +1,224 @@
+"""Faults in a whole soak: on schedule, by hand, interrupted by a signal, and cut off by a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import BUSY, ROOT, RunningCheck, checking, new_folder, processes_of, total, wait_until
+from flawed_stores import DROPS_VARIABLE
+
+from soak.errors import ExitCode
+
+LONG_HOLD = "300s"
+ORPHAN_SECONDS_MAX = 60.0
+
+
+def rule(fault: str, target: str, every: str = "2s", hold: str = "500ms") -> dict[str, str]:
+    return {"fault": fault, "target": target, "every": every, "hold": hold}
+
+
+def scheduled(*rules: dict[str, str]) -> tuple[str, ...]:
+    return ("--set", f"faults.rules={json.dumps(rules)}", "--set", "faults.healthy_min=1s")
+
+
+def under_way(status: dict[str, Any], name: str) -> bool:
+    return any(active.startswith(name) for active in status["faults_active"])
+
+
+def soak(check: RunningCheck, *words: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "soak", *words, "--data-dir", str(check.data_dir)],
+        env={**plain, "PYTHONPATH": str(ROOT)},
+        cwd=check.data_dir.parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.long
+def test_a_check_with_a_fast_schedule_passes_and_tells_how_each_server_recovered() -> None:
+    words = ("--set", "faults.preset=recovery", "--set", "faults.every=4s", "--set", "faults.healthy_min=1s")
+    with checking("--store", "redis-list", "--store", "postgres", *BUSY, *words, "--duration", "20s") as check:
+        status = check.until(lambda now: now["fault_next"])
+        assert status["fault_next"]["target"] in {"redis", "postgres"}
+        told = check.wait()
+    assert (check.process.returncode, told["verdict"], told["reasons"]) == (ExitCode.PASS, "pass", []), check.output
+    result = told["result"]
+    assert result["totals"]["violations"] == 0
+    recoveries = result["recoveries"]
+    assert {one["server"] for one in recoveries} == {"redis", "postgres"}
+    for one in recoveries:
+        assert one["kept"], one
+        assert one["planned"]
+        assert one["point_seconds"] <= one["promised_seconds"]
+        # The last may have been cut short by the end of the load, and then nobody wrote any more.
+        if one is not recoveries[-1]:
+            assert one["read_seconds"] > 0, one
+            assert one["write_seconds"] > 0, one
+    assert set(told["server_restarts"].values()) == {0}, "a planned death is nobody's restart"
+
+
+@pytest.mark.long
+def test_the_same_seed_plans_the_same() -> None:
+    words = ("--set", "faults.preset=gentle", "--set", "faults.every=3s", "--set", "faults.healthy_min=1s")
+    plans = []
+    for _ in range(2):
+        with checking("--store", "redis-list", *BUSY, *words, "--seed", "11", "--duration", "120s") as check:
+            status = check.until(lambda now: len(now["faults_recent"]) >= 3)
+            plans.append([(one["name"], one["target"], one["hold_seconds"]) for one in status["faults_recent"][:3]])
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("rules", "complaint"),
+    [
+        (rule("nonsense", "redis"), "faults.rules.0: there is no fault 'nonsense'"),
+        (rule("crash", "postgres"), "no postgres under test is started for these stores"),
+        (rule("replica_lag", "redis"), "replica_lag can happen to postgres-replica, not to redis"),
+    ],
+)
+def test_a_rule_that_cannot_be_followed_is_one_line_and_exit_code_2(rules: dict[str, str], complaint: str) -> None:
+    with checking("--store", "redis-list", *scheduled(rules)) as check:
+        assert check.process.wait(60) == ExitCode.USAGE
+        lines = [line for line in check.output.splitlines() if line.startswith("soak: ")]
+    assert len(lines) == 1
+    assert complaint in lines[0]
+
+
+def post(check: RunningCheck, token: str | None, **headers: str) -> int:
+    info = json.loads((check.data_dir / "run.json").read_text())
+    request = urllib.request.Request(  # noqa: S310  our own address
+        info["http_address"] + "/faults",
+        data=json.dumps({"fault": "crash", "target": "redis", "hold_seconds": 0}).encode(),
+        headers={"Content-Type": "application/json", "X-Soak-Token": token or info["token"], **headers},
+        method="POST",
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.long
+def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
+    with checking("--store", "redis-list", *BUSY, "--duration", "120s") as check:
+        check.until_verified(50)
+        assert stat.S_IMODE((check.data_dir / "run.json").stat().st_mode) == 0o600
+        assert post(check, "wrong") == 401
+        assert post(check, None, Origin="https://example.org") == 403
+        assert check.status()["faults_recent"] == []
+        done = soak(check, "inject", "crash", "--target", "redis", "--hold", "500ms", "--json")
+        assert done.returncode == ExitCode.PASS, done.stderr
+        told = json.loads(done.stdout)
+        assert told["injected"]["name"] == "crash"
+        (measured,) = told["recoveries"]
+        assert measured["write_seconds"] >= 0.5
+        assert measured["read_seconds"] >= 0.5
+        for words, complaint in (
+            (("nonsense", "--target", "redis"), "there is no fault 'nonsense'"),
+            (("crash", "--target", "postgres"), "no postgres server was started here"),
+            (("outage", "--target", "redis"), "faults.allow_by_hand = all"),
+            (("crash", "--target", "redis", "--hold", "soon"), "--hold: duration 'soon' is not understood"),
+        ):
+            refused = soak(check, "inject", *words)
+            assert refused.returncode == ExitCode.USAGE
+            assert complaint in refused.stderr
+        listed = json.loads(soak(check, "faults", "--json").stdout)
+        assert {one["fault"]: one for one in listed}["crash"]["targets"] == {"redis": None}
+        ended = check.end()
+        assert (ended["verdict"], ended["reasons"]) == ("pass", []), check.output
+
+
+def test_without_a_soak_there_is_nothing_to_break(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "soak", "inject", "crash", "--target", "redis", "--data-dir", str(tmp_path)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == ExitCode.USAGE
+    assert "no soak runs in" in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "target", "store"),
+    [
+        ("crash", "redis", "redis-list"),
+        ("pause", "redis", "redis-list"),
+        ("pause", "postgres", "postgres"),
+        ("replica_lag", "postgres-replica", "postgres-replica"),
+    ],
+)
+def test_a_daemon_killed_in_the_middle_of_a_fault_leaves_nothing_broken(fault: str, target: str, store: str) -> None:
+    with new_folder() as folder:
+        words = ("--store", store, *BUSY, "--duration", "300s")
+        first = RunningCheck(folder, *words, *scheduled(rule(fault, target, hold=LONG_HOLD)))
+        try:
+            before = first.until(lambda now: under_way(now, fault) and total(now, "verified") > 0)
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+        finally:
+            first.close()
+        second = RunningCheck(folder, *words)
+        try:
+            after = second.until_verified(total(before, "verified") + 100)
+            assert after["run"] == before["run"]
+            second.until(lambda now: all(server["state"] == "running" for server in now["servers"]))
+            # No window is left open: what is read from its server proves something again.
+            second.until(lambda now: now["verifier"] and now["verifier"]["faults_active"] == [])
+            told = second.end()
+        finally:
+            second.close()
+        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["crash", "pause"])
+def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_drains(fault: str) -> None:
+    with checking("--store", "redis-list", *BUSY, *scheduled(rule(fault, "redis", hold=LONG_HOLD))) as check:
+        check.until(lambda now: under_way(now, fault) and total(now, "verified") > 0)
+        check.process.send_signal(signal.SIGINT)
+        told = check.wait()
+        assert f"healing: {fault} of redis" in check.output
+        assert (check.process.returncode, told["verdict"], told["reasons"]) == (ExitCode.PASS, "pass", []), check.output
+        (recovery,) = told["result"]["recoveries"]
+        assert recovery["lasted_seconds"] < 300
+
+
+@pytest.mark.long
+def test_a_soak_ends_by_itself_after_so_many_violations() -> None:
+    with new_folder() as folder:
+        drops = folder / "drops.txt"
+        drops.touch()
+        words = ("--store", "flawed_stores:OneInTwoHundred", *BUSY, "--set", "faults.abort_after_violations=1")
+        check = RunningCheck(folder, *words, "--duration", "300s", **{DROPS_VARIABLE: str(drops)})
+        try:
+            told = check.wait()
+        finally:
+            check.close()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.VIOLATION, "violation"), check.output
+        assert "draining: " in check.output
+        assert "(faults.abort_after_violations = 1)" in check.output
+
+
+@pytest.mark.long
+def test_a_server_that_does_not_recover_in_time_ends_the_soak_as_inconclusive() -> None:
+    slow = ("--set", "faults.recovery_max=1ms", *scheduled(rule("crash", "redis")))
+    with checking("--store", "redis-list", *BUSY, *slow, "--duration", "300s") as check:
+        told = check.wait()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive"), check.output
+        assert any("redis did not recover from crash within 0.001s" in reason for reason in told["reasons"])
