@@ -64,7 +64,7 @@ class Failover(Fault):
         Notes(primary).begin(self.name)
         await self.fence(primary, replica)
         await replica.stop_cleanly()
-        _exchange(primary.data, replica.data)
+        await _change_places(primary, replica)
         await primary.start_again()
         await _promote(primary)
 
@@ -105,6 +105,10 @@ async def _stop_sending(primary: PostgresServer) -> None:
     told = await primary.ask("select min(pid)::text as sender from pg_stat_replication")
     with contextlib.suppress(KeyError, ProcessLookupError):
         os.kill(int(told["sender"]), signal.SIGSTOP)
+
+
+async def _change_places(primary: PostgresServer, replica: PostgresServer) -> None:
+    await asyncio.to_thread(_exchange, primary.data, replica.data)
 
 
 async def _promote(server: PostgresServer) -> None:

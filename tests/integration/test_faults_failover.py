@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from breaking import PATIENCE_SECONDS, running, sql
+from breaking import PATIENCE_SECONDS, journalled, running, sql
 
-from soak.faults import ALL
+from soak.faults import ALL, during
+from soak.model.attempt import Attempt
+from soak.model.contract import Contract
+from soak.model.faults import FaultWindow, is_excused
+from soak.model.outcome import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,12 +75,46 @@ async def test_a_promoted_replica_has_all_that_it_had_received(tmp_path: Path, n
         assert await rows(bed.servers["postgres"].url) == found
 
 
+async def test_what_an_early_failover_takes_is_excused_by_no_strict_contract(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, *PAIR) as bed, journalled(ledger_url) as run:
+        url = bed.servers["postgres"].url
+        await sql(url, "create table told (id serial primary key, value text)")
+        attempts: list[Attempt] = []
+        writing = asyncio.create_task(insert_timed(url, attempts))
+        await asyncio.sleep(0.3)
+        await during(ALL["early_failover"], bed, "postgres", run.journal, 0.0)
+        await writing
+        start, end = await run.phases()
+        found = set(await rows(url))
+    window = FaultWindow(fault=start.fault, kind=start.kind, target="postgres", started=start.at, ended=end.at)
+    lost = [attempt for attempt in attempts if attempt.seq not in found]
+    assert lost
+    assert not any(is_excused(attempt, window, Contract()) for attempt in lost)
+    lenient = Contract(crash_loss_seconds=60.0)
+    assert all(is_excused(attempt, window, lenient) for attempt in lost)
+
+
+async def insert_timed(url: str, attempts: list[Attempt]) -> None:
+    """Insert until the server is gone; keeps what was acknowledged, and when, with the row's number as its seq."""
+    connection = await asyncpg.connect(url)
+    try:
+        while True:
+            sent = time.monotonic_ns() // 1000
+            number = await connection.fetchval("insert into told (value) values ('a') returning id")
+            attempts.append(Attempt(1, 0, number, Outcome.OK, sent, time.monotonic_ns() // 1000))
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        pass
+    finally:
+        connection.terminate()
+
+
 async def shows(url: str, number: int) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not await sql(url, f"select count(*) from told where id = {number} and value = 'b'"):  # noqa: S608
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.long
 async def test_a_failover_can_follow_another(tmp_path: Path) -> None:
     async with running(tmp_path, *PAIR) as bed:
         url = bed.servers["postgres"].url

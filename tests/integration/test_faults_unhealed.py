@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,7 +65,7 @@ LONG = [
     Doomed("pause", "postgres"),
     Doomed("fsync_error", "postgres", SHIM),
     Doomed("failover", "postgres"),
-    Doomed("failover", "postgres", stop_at="soak.faults.failover._exchange"),
+    Doomed("failover", "postgres", stop_at="soak.faults.failover._change_places"),
     Doomed("failover", "postgres", stop_at="soak.faults.failover._promote"),
     Doomed("early_failover", "postgres", stop_at="soak.faults.failover._promote"),
 ]
@@ -85,10 +86,13 @@ def kill_in_the_middle(folder: Path, doomed: Doomed) -> None:
     options = json.dumps(dict(doomed.options))
     command = [sys.executable, str(OWNER), str(folder), doomed.name, doomed.target, options, doomed.stop_at]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=OWNER.parent, text=True) as owner:
+        patience = threading.Timer(READY_SECONDS_MAX, owner.kill)
+        patience.start()
         try:
             assert owner.stdout
             assert owner.stdout.readline().strip() == READY
         finally:
+            patience.cancel()
             owner.kill()
 
 

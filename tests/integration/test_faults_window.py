@@ -10,7 +10,7 @@ import pytest
 from breaking import journalled, running, until
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.faults import ALL, Fault, during
+from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
 from soak.testbed import LocalTestbed, ServerState
@@ -95,12 +95,3 @@ async def test_healing_what_never_happened_changes_nothing(tmp_path: Path, proxi
                 await fault.heal(bed, "redis")
                 await fault.heal(bed, "redis")
         assert (server.pid, await server.read_configuration()) == (pid, configuration)
-
-
-def test_every_fault_tells_what_it_is() -> None:
-    for name, fault in ALL.items():
-        assert isinstance(fault, Fault)
-        assert fault.name == name
-        assert fault.description.endswith(".")
-        assert fault.targets
-        assert "ledger" not in fault.targets

@@ -1,0 +1,125 @@
+"""Every fault of the catalogue is shown on a real server, and says what it is."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from breaking import running
+
+from soak.faults import ALL, Fault
+from soak.model.faults import RECOVERY_KINDS, FaultClass, FaultWindow
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHOWN = {
+    "restart": ("test_faults_servers", "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped"),
+    "restart_from_aof": ("test_faults_restarts", "test_a_server_with_an_append_only_file_loses_nothing"),
+    "restart_from_rdb": (
+        "test_faults_restarts",
+        "test_a_move_by_snapshot_reads_the_snapshot_and_not_the_append_only_file",
+    ),
+    "shutdown_nosave": (
+        "test_faults_restarts",
+        "test_a_server_with_snapshots_alone_loses_what_came_after_the_last",
+    ),
+    "crash": ("test_faults_servers", "test_a_crash_loses_what_was_in_no_file_and_a_clean_restart_does_not"),
+    "container_oom": ("test_faults_data", "test_versions_say_where_they_cannot_be_changed"),
+    "power_cut": (
+        "test_faults_power",
+        "test_a_file_synced_every_second_loses_the_last_moments_and_only_those",
+    ),
+    "pause": ("test_faults_servers", "test_a_paused_server_answers_when_it_goes_on"),
+    "partition": (
+        "test_faults_network",
+        "test_in_a_partition_nobody_is_told_anything_and_what_was_sent_arrives_afterwards",
+    ),
+    "outage": ("test_faults_network", "test_nobody_reaches_a_server_in_an_outage"),
+    "connection_reset": ("test_faults_network", "test_connections_that_are_reset_can_be_made_anew_at_once"),
+    "latency": ("test_faults_network", "test_with_latency_every_answer_takes_its_time"),
+    "slow_link": ("test_faults_network", "test_a_slow_link_lets_so_much_through_in_a_second"),
+    "dropped_reply": ("test_faults_network", "test_writes_whose_reply_is_dropped_are_there"),
+    "connection_storm": (
+        "test_faults_network",
+        "test_a_storm_of_connections_keeps_new_clients_of_redis_out_and_serves_the_old",
+    ),
+    "replica_lag": (
+        "test_faults_servers",
+        "test_a_replica_shows_nothing_new_while_it_lags_and_everything_after",
+    ),
+    "failover": ("test_faults_failover", "test_a_promoted_replica_has_all_that_it_had_received"),
+    "early_failover": ("test_faults_failover", "test_what_an_early_failover_takes_is_excused_by_no_strict_contract"),
+    "eviction": ("test_faults_servers", "test_eviction_throws_acknowledged_keys_away_while_writes_go_on"),
+    "ttl_change": ("test_faults_data", "test_keys_of_the_run_expire_and_those_of_others_stay"),
+    "clock_step": ("test_faults_data", "test_a_redis_whose_clock_leaps_ahead_expires_keys_early"),
+    "disk_full": (
+        "test_faults_disk",
+        "test_a_redis_that_syncs_every_second_refuses_writes_while_its_disk_is_full",
+    ),
+    "slow_fsync": ("test_faults_disk", "test_who_waits_for_a_slow_disk_before_answering_answers_late"),
+    "fsync_error": (
+        "test_faults_disk",
+        "test_postgres_ends_when_it_cannot_sync_and_recovers_what_it_had_acknowledged",
+    ),
+    "file_corruption": ("test_faults_data", "test_a_redis_reads_rotten_messages_as_if_nothing_were_wrong"),
+    "aof_truncation": ("test_faults_data", "test_a_redis_begins_with_what_is_left_of_its_append_only_file"),
+    "upgrade": (
+        "test_faults_data",
+        "test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server",
+    ),
+    "downgrade": ("test_faults_data", "test_after_a_downgrade_the_older_server_is_empty_without_an_error"),
+    "wiped_volume": (
+        "test_faults_servers",
+        "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped",
+    ),
+}
+HARMLESS = frozenset(
+    [
+        "pause",
+        "partition",
+        "outage",
+        "connection_reset",
+        "latency",
+        "slow_link",
+        "dropped_reply",
+        "connection_storm",
+        "replica_lag",
+        "eviction",
+        "ttl_change",
+        "disk_full",
+        "slow_fsync",
+    ]
+)
+
+
+def test_every_fault_is_shown_by_a_test() -> None:
+    assert set(SHOWN) == set(ALL)
+    for module, test in SHOWN.values():
+        assert callable(getattr(importlib.import_module(module), test)), test
+
+
+def test_every_fault_tells_what_it_is() -> None:
+    for name, fault in ALL.items():
+        assert isinstance(fault, Fault)
+        assert fault.name == name
+        assert fault.description.endswith(".")
+        assert fault.targets
+        assert "ledger" not in fault.targets
+
+
+def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
+    kinds = {fault.kind for fault in ALL.values()}
+    assert kinds == HARMLESS | set(RECOVERY_KINDS)
+    for kind in HARMLESS:
+        assert FaultWindow(fault="f", kind=kind, target="redis", started=0).fault_class is FaultClass.HARMLESS
+
+
+async def test_a_fault_that_is_not_possible_says_why_in_one_line(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis") as bed:
+        for fault in ALL.values():
+            assert fault.unavailable(bed, "ledger")
+            for target in fault.targets:
+                reason = fault.unavailable(bed, target)
+                assert reason is None or (reason and "\n" not in reason)
+                assert reason or target in bed.servers
