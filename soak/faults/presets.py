@@ -12,11 +12,21 @@ from soak.faults.schedule import Rule
 Possible = Mapping[str, Mapping[str, str | None]]
 """By server and name of the fault: why it cannot happen there; None: it can."""
 
-UNEXCUSED = {
-    "wiped_volume": "no contract excuses what it takes",
+_NO_CONTRACT = "no contract excuses what it takes"
+_ONCE = "it happens once, for good"
+LEFT_TO_RULES = {
+    "wiped_volume": _NO_CONTRACT,
+    "file_corruption": _NO_CONTRACT,
+    "aof_truncation": _NO_CONTRACT,
+    "ttl_change": _NO_CONTRACT,
+    "downgrade": _NO_CONTRACT,
+    "early_failover": "it loses what the replica had not received",
     "eviction": "only a contract that allows eviction excuses what it takes",
+    "failover": _ONCE,
+    "upgrade": _ONCE,
+    "fsync_error": "a PostgreSQL may stay in recovery after it",
 }
-"""What ends a run with a violation by itself, and so happens only where a rule names it."""
+"""What ends a run by itself, or can be done only once, and so happens only where a rule names it."""
 
 
 class Preset(enum.StrEnum):
@@ -97,7 +107,7 @@ def rules_of(preset: Preset, possible: Possible, every_seconds: float | None = N
 
 
 def _mix(preset: Preset, recipe: _Recipe, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
-    can = [name for name, reason in faults.items() if reason is None and name not in UNEXCUSED]
+    can = [name for name, reason in faults.items() if reason is None and name not in LEFT_TO_RULES]
     if recipe.faults is None:
         return tuple((name, _CHAOS_WEIGHTS.get(name, 1.0)) for name in can)
     names = [name for name in recipe.faults if name in can]
@@ -113,8 +123,8 @@ def _left_out(preset: Preset, recipe: _Recipe, possible: Possible) -> list[str]:
     lines = []
     for name in wanted:
         reasons = {target: faults[name] for target, faults in possible.items() if name in faults}
-        if name in UNEXCUSED and None in reasons.values():
-            lines.append(f"the preset {preset} leaves out {name}: {UNEXCUSED[name]}; a rule may name it")
+        if name in LEFT_TO_RULES and None in reasons.values():
+            lines.append(f"the preset {preset} leaves out {name}: {LEFT_TO_RULES[name]}; a rule may name it")
         lines += [
             f"the preset {preset} leaves out {name} of {target}: {reason}"
             for target, reason in reasons.items()
