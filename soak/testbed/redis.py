@@ -37,7 +37,7 @@ TELEMETRY_READ = (
     "expired_keys",
     "run_id",
 )
-_ANSWER_SECONDS_MAX = 2.0
+ANSWER_SECONDS_MAX = 2.0
 _REWRITE_SECONDS_MAX = 60.0
 _REWRITE_POLL_SECONDS = 0.02
 _SCAN_COUNT = 1_000
@@ -55,7 +55,7 @@ class RedisServer(Server):
 
     async def answers(self) -> bool:
         try:
-            async with self._client() as client:
+            async with self.client() as client:
                 await client.ping()
                 if self.vessel.pid_inside is None:
                     return True
@@ -115,7 +115,7 @@ class RedisServer(Server):
             await self._unwatch()
             if self.pid is not None:
                 with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
-                    async with self._client() as client:
+                    async with self.client() as client:
                         await client.shutdown(save=save, nosave=not save)
                 await self._ended_within(STOP_SECONDS_MAX)
             # One that refused, for its disk is full or it does not answer, has crashed.
@@ -168,7 +168,7 @@ class RedisServer(Server):
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Redis]:
         try:
-            async with self._client() as client:
+            async with self.client() as client:
                 yield client
         except (RedisError, OSError, TimeoutError) as error:
             raise ServerUnreachableError(
@@ -176,11 +176,12 @@ class RedisServer(Server):
                 f"see its log {self.log_path}"
             ) from error
 
-    def _client(self) -> Redis:
+    def client(self, timeout_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
+        """Return a client that goes to the server itself, not through its proxy, and tries nothing twice."""
         return Redis.from_url(
             self.address(self.port),
             decode_responses=True,
-            socket_timeout=_ANSWER_SECONDS_MAX,
-            socket_connect_timeout=_ANSWER_SECONDS_MAX,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
             retry=Retry(NoBackoff(), 0),
         )
