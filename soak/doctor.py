@@ -211,7 +211,7 @@ def _docker() -> Finding:
         present=version is not None,
         needed=False,
         found="no engine answers" if version is None else f"engine {version}",
-        meaning="no --soak-servers=docker for pytest; nothing else needs it",
+        meaning="no --testbed docker, and no --soak-servers=docker for pytest; nothing else needs it",
     )
 
 

@@ -35,7 +35,7 @@ TELEMETRY_READ = (
     "expired_keys",
     "run_id",
 )
-_ANSWER_SECONDS_MAX = 2.0
+ANSWER_SECONDS_MAX = 2.0
 _END_POLL_SECONDS = 0.02
 _REWRITE_SECONDS_MAX = 60.0
 _REWRITE_POLL_SECONDS = 0.02
@@ -54,7 +54,7 @@ class RedisServer(Server):
 
     async def answers(self) -> bool:
         try:
-            async with self._client() as client:
+            async with self.client() as client:
                 await client.ping()
                 if self.vessel.pid_inside is None:
                     return True
@@ -99,7 +99,7 @@ class RedisServer(Server):
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Redis]:
         try:
-            async with self._client() as client:
+            async with self.client() as client:
                 yield client
         except (RedisError, OSError, TimeoutError) as error:
             raise ServerUnreachableError(
@@ -107,12 +107,13 @@ class RedisServer(Server):
                 f"see its log {self.log_path}"
             ) from error
 
-    def _client(self) -> Redis:
+    def client(self, timeout_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
+        """Return a client that goes to the server itself, not through its proxy, and tries nothing twice."""
         return Redis.from_url(
             self.address(self.port),
             decode_responses=True,
-            socket_timeout=_ANSWER_SECONDS_MAX,
-            socket_connect_timeout=_ANSWER_SECONDS_MAX,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
             retry=Retry(NoBackoff(), 0),
         )
 
@@ -123,7 +124,7 @@ class RedisServer(Server):
             await self._unwatch()
             if self.pid is not None:
                 with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
-                    async with self._client() as client:
+                    async with self.client() as client:
                         await client.shutdown(save=save, nosave=not save)
                 await self._until_ended()
             # One that refused, for its disk is full or it does not answer, has crashed.

@@ -19,6 +19,7 @@ from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import ServerEvent, ServerState
 from soak.testbed.docker import DockerTestbed, ownership
+from soak.testbed.docker.servers import ContainedServer
 from soak.testbed.versions import redis_version
 
 if TYPE_CHECKING:
@@ -218,6 +219,23 @@ async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Pat
         assert "Docker" in str(faults.ALL["power_cut"].unavailable(bed, "redis"))
         with pytest.raises(UsageError, match="cannot be cut"):
             await bed.servers["redis"].cut_power()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+async def test_a_server_whose_memory_is_used_up_is_killed_and_comes_back_with_its_data(
+    tmp_path: Path, images: Images, kind: str
+) -> None:
+    events: list[ServerEvent] = []
+    async with running(tmp_path, images, kind, memory="96m", on_event=events.append) as bed:
+        server = bed.servers[kind]
+        assert isinstance(server, ContainedServer)
+        await put(server)
+        await server.exhaust_memory()
+        assert (server.pid, server.state) == (None, ServerState.STOPPED)
+        await server.start_again()
+        assert await has(server)
+    assert events == []
 
 
 @contextlib.contextmanager

@@ -12,9 +12,8 @@ from soak.testbed.docker import ownership
 from soak.testbed.docker.container import ContainerVessel, Place
 from soak.testbed.docker.engine import FAILURES, connect, one_line
 from soak.testbed.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
+from soak.testbed.docker.servers import ContainedPostgres, ContainedRedis, ContainedReplica
 from soak.testbed.own import OwnTestbed
-from soak.testbed.postgres import PostgresReplica, PostgresServer
-from soak.testbed.redis import RedisServer
 from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
 from soak.testbed.versions import VALKEY, ServerVersion
 
@@ -121,17 +120,17 @@ class DockerTestbed(OwnTestbed):
             raise UsageError("the ledger is never in Docker, where a fault could reach it; take a local testbed for it")
         if kind == "redis":
             recipe = RedisRecipe(self._redis_version, self._redis_image, pinned.password)
-            return RedisServer(kind, pinned, self._vessel(kind, pinned, recipe, self._redis_options), fresh=fresh)
+            return ContainedRedis(kind, pinned, self._vessel(kind, pinned, recipe, self._redis_options), fresh=fresh)
         image, options = self._postgres_image, self._postgres_options
         if kind == POSTGRES:
             first = PostgresRecipe(self._postgres_version, image, pinned.password)
-            return PostgresServer(kind, pinned, self._vessel(kind, pinned, first, options), fresh=fresh)
+            return ContainedPostgres(kind, pinned, self._vessel(kind, pinned, first, options), fresh=fresh)
         primary = self._primary()
         second = ReplicaRecipe(
             self._postgres_version, image, pinned.password, name=kind, primary=self._where().name(POSTGRES)
         )
         vessel = self._vessel(kind, pinned, second, options)
-        return PostgresReplica(kind, pinned, vessel, fresh=fresh, primary=primary)
+        return ContainedReplica(kind, pinned, vessel, fresh=fresh, primary=primary)
 
     def _vessel(
         self, kind: str, pinned: Pinned, recipe: RedisRecipe | PostgresRecipe, options: Mapping[str, str]

@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import docker.errors
+import docker.utils
 from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
@@ -42,7 +43,6 @@ _HEALTH_INTERVAL_NS = 5 * 10**9
 _HEALTH_TIMEOUT_NS = 3 * 10**9
 _HEALTH_RETRIES = 3
 _PORT_TAKEN = ("port is already allocated", "address already in use")
-_OUT_OF_MEMORY = ", out of memory"
 T = TypeVar("T")
 
 
@@ -161,6 +161,11 @@ class ContainerVessel:
     async def cut_power(self) -> CutPower:
         raise UsageError(f"the power of {self.title} cannot be cut: {self.no_power_cut}")
 
+    @property
+    def memory_bytes(self) -> int:
+        """Its limit."""
+        return int(docker.utils.parse_bytes(self._place.memory))
+
     async def last_words(self, lines_max: int = 3) -> str:
         try:
             text = await self._call(self._log, lines_max)
@@ -238,7 +243,7 @@ class ContainerVessel:
         state = self._container.attrs["State"]
         self._pid = state["Pid"] or None
         if state["Status"] in ("exited", "dead"):
-            memory = _OUT_OF_MEMORY if state["OOMKilled"] else ""
+            memory = ", out of memory" if state["OOMKilled"] else ""
             self._ended = f"container {self._name} exit status {state['ExitCode']}{memory}"
 
     def _end(self, seconds: int) -> None:
