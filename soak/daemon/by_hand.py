@@ -21,7 +21,6 @@ from soak.faults.window import Injected
 
 PATH = "/faults"
 TOKEN_HEADER = "X-Soak-Token"  # noqa: S105  the name of a header
-BODY_BYTES_MAX = 4_096
 HOLD_SECONDS_MAX = 3_600.0
 
 
@@ -71,7 +70,7 @@ class FaultsPage:
         if (refusal := self._refusal(request)) is not None:
             return refusal
         try:
-            order = msgspec.json.decode(await request.content.read(BODY_BYTES_MAX), type=Order)
+            order = msgspec.json.decode(await request.read(), type=Order)
             return _json(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as error:
             return _error(400, f"this is no fault to inject: {error}")

@@ -8,11 +8,11 @@ import aiohttp
 import msgspec
 
 from soak.daemon.by_hand import TOKEN_HEADER
+from soak.daemon.whole_body import whole
 from soak.errors import ServerUnreachableError
 from soak.join import JoinInfo
 
 CONNECT_SECONDS_MAX = 5.0
-_ANSWER_BYTES_MAX = 16 * 2**20
 
 
 class Answer(NamedTuple):
@@ -38,7 +38,7 @@ async def ask(info: JoinInfo, method: str, path: str, body: object = None) -> An
                 data=None if body is None else msgspec.json.encode(body),
             ) as answer,
         ):
-            return Answer(answer.status, await answer.content.read(_ANSWER_BYTES_MAX))
+            return Answer(answer.status, await whole(answer.content))
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise ServerUnreachableError(
             f"the soak at {info.http_address} gave no answer ({error or type(error).__name__}); is it still running?"

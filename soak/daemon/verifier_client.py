@@ -8,8 +8,9 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from soak.daemon.whole_body import whole
+
 TIMEOUT_SECONDS = 3.0
-_ANSWER_BYTES_MAX = 16 * 2**20
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -60,6 +61,6 @@ class VerifierClient:
             async with self._http.get(f"http://{endpoint.host}:{endpoint.port}{path}") as answer:
                 if answer.status != 200:
                     return None
-                return await answer.content.read(_ANSWER_BYTES_MAX)
+                return await whole(answer.content)
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None

@@ -17,6 +17,7 @@ from soak.contracts.drift import Change, Event, ServerRecord, differences, take_
 from soak.contracts.given import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
 from soak.model.telemetry import ServerSample
+from soak.tasks import heed_cancellation
 from soak.testbed.inspect import inspect
 from soak.verifier.state import State
 
@@ -49,6 +50,7 @@ class DriftWatch:
         while True:
             began = time.monotonic()
             await self._sample(kind, url)
+            heed_cancellation()  # a client library below may have swallowed one
             await asyncio.sleep(max(PAUSE_SECONDS_MIN, self._sample_seconds - (time.monotonic() - began)))
 
     async def _sample(self, kind: str, url: str) -> None:

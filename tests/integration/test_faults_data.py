@@ -51,7 +51,7 @@ async def happen(fault: Fault, bed: LocalTestbed, target: str = "redis") -> None
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_keys_of_the_run_expire_and_those_of_others_stay(tmp_path: Path, flavour: str) -> None:
     change = TtlChange(seconds=0.3)
-    async with running(tmp_path, "redis", redis_flavour=flavour) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour) as bed:
         assert "namespace" in (change.unavailable(bed, "redis") or "")
         bed.namespace = "so*k"
         async with client_of(bed.servers["redis"].url) as client:
@@ -68,7 +68,7 @@ async def test_keys_of_the_run_expire_and_those_of_others_stay(tmp_path: Path, f
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_a_redis_reads_rotten_messages_as_if_nothing_were_wrong(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour) as bed:
         await fill(bed)
         await happen(ALL["file_corruption"], bed)
         found = await remembered(bed)
@@ -110,7 +110,7 @@ async def test_a_postgres_with_checksums_refuses_a_rotten_page_and_one_without_d
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_a_redis_begins_with_what_is_left_of_its_append_only_file(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_flavour=flavour) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour) as bed:
         await fill(bed)
         await happen(ALL["aof_truncation"], bed)
         found = await remembered(bed)
@@ -123,13 +123,13 @@ async def test_a_redis_begins_with_what_is_left_of_its_append_only_file(tmp_path
 
 async def test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server(tmp_path: Path) -> None:
     upgrade = ALL["upgrade"]
-    async with running(tmp_path, "redis", redis_flavour="redis") as bed:
+    async with running(tmp_path, "redis", redis_version="redis") as bed:
         await fill(bed)
         await happen(upgrade, bed)
         assert bed.servers["redis"].configuration["version"].startswith("9.")
         assert await remembered(bed) == MESSAGES
         assert "newest" in (upgrade.unavailable(bed, "redis") or "")
-    async with running(tmp_path, "redis", redis_flavour="redis") as bed:
+    async with running(tmp_path, "redis", redis_version="redis") as bed:
         assert bed.servers["redis"].configuration["version"].startswith("9.")
         assert await remembered(bed) == MESSAGES
 
@@ -175,7 +175,7 @@ def clock() -> ClockStep:
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_a_redis_whose_clock_leaps_ahead_expires_keys_early(tmp_path: Path, flavour: str) -> None:
     fault = clock()
-    async with running(tmp_path, "redis", redis_flavour=flavour) as bed:
+    async with running(tmp_path, "redis", redis_version=flavour) as bed:
         async with client_of(bed.servers["redis"].url) as client:
             await client.set("soon", "1", ex=600)
             await client.set("late", "1", ex=7200)

@@ -57,7 +57,7 @@ SHORT = [
     Doomed("slow_fsync", "redis", SHIM),
     Doomed("power_cut", "redis", SHIM),
     Doomed("restart_from_rdb", "redis"),
-    Doomed("upgrade", "redis", {"redis_flavour": "redis"}),
+    Doomed("upgrade", "redis", {"redis_version": "redis"}),
     Doomed("downgrade", "redis"),
     Doomed("replica_lag", "postgres-replica"),
 ]

@@ -220,10 +220,11 @@ async def test_a_server_that_takes_nothing_fails_what_was_not_sent_for_certain()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         await asyncio.sleep(60)
 
-    async with server_that(deaf) as url, pool_to(url, timeout_seconds=0.3, connections_max=1) as pool:
+    async with server_that(deaf) as url, pool_to(url, timeout_seconds=2.0, connections_max=1) as pool:
         await pool.connect()
         sent = asyncio.create_task(_echo_bytes(pool, b"x" * 50_000_000))
-        await asyncio.sleep(0.05)
+        # So much later that the first has given up, and the connection with it, before the time of the second is over.
+        await asyncio.sleep(1.0)
         unsent = asyncio.create_task(_echo(pool, "y"))
         outcomes = await asyncio.gather(sent, unsent, return_exceptions=True)
         assert isinstance(outcomes[0], CommandTimedOutError | ConnectionLostError)

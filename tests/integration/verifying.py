@@ -36,7 +36,7 @@ from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file, process, result
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 QUICK: dict[str, Any] = {
     "settle": 0.3,
     "hot_interval": 0.1,

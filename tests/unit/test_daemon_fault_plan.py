@@ -36,7 +36,7 @@ def test_a_rule_that_no_server_can_follow_is_refused_before_any_is_started(
     fault: str, target: str, complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        check_named(rules(fault, target), PLAN)
+        check_named(rules(fault, target), PLAN, ())
 
 
 def test_a_rule_that_names_what_is_not_possible_is_refused_and_a_preset_leaves_it_out() -> None:
