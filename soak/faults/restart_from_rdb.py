@@ -11,17 +11,16 @@ if TYPE_CHECKING:
 
 
 class RestartFromRdb(RedisFault):
-    """Where snapshots are all there is, a crash. Where there is an append-only file too, a move by snapshot.
+    """A move by snapshot, as of an operator who brings data to another machine.
 
-    The latter is what an operator does who brings data to another machine: the server saves as it ends, is started
-    from what it saved, and turns its append-only file on again.
+    The server saves as it ends, is started from what it saved, and turns its append-only file on again if it has one.
     """
 
     name = "restart_from_rdb"
     kind = "restart_from_rdb"
     description = (
-        "The server comes back from its snapshot alone; where it has no append-only file it had crashed, and all "
-        "since its last snapshot is lost; where it has one it had saved everything first, and nothing may be lost."
+        "The server saves everything as it ends and comes back from that snapshot alone, also where it has an "
+        "append-only file; nothing may be lost."
     )
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
@@ -34,11 +33,7 @@ class RestartFromRdb(RedisFault):
         return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
-        if writes_a_log(server):
-            await server.shut_down(save=True)
-        else:
-            await server.kill()
+        await self.redis(bed, target).shut_down(save=True)
 
     async def heal(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).start_again_from_snapshot()

@@ -31,10 +31,10 @@ _CLASSES = {
     "container_oom": FaultClass.CRASH,
     "restart": FaultClass.CRASH,
     "restart_from_aof": FaultClass.CLEAN,
-    "restart_from_rdb": FaultClass.CRASH,
+    "restart_from_rdb": FaultClass.CLEAN,
     "shutdown_nosave": FaultClass.CRASH,
-    # A replica that is promoted may lack what its primary had not sent: no more than a crash may take.
-    "failover": FaultClass.CRASH,
+    "failover": FaultClass.CLEAN,
+    # A replica that is promoted too soon may lack what its primary had not sent: no more than a crash may take.
     "early_failover": FaultClass.CRASH,
     "power_cut": FaultClass.POWER,
     "fsync_error": FaultClass.POWER,

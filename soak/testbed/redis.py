@@ -127,6 +127,10 @@ class RedisServer(Server):
                     async with self.client() as client:
                         await client.shutdown(save=save, nosave=not save)
                 await self._until_ended()
+                if save and self.pid is not None:
+                    raise ServerUnreachableError(
+                        f"{self.title} was told to save and end, and did neither; see its log {self.log_path}"
+                    )
             # One that refused, for its disk is full or it does not answer, has crashed.
             await self._crash()
 

@@ -64,9 +64,10 @@ def test_each_kind_of_fault_has_its_own_clause(kind: str, seconds: float) -> Non
     assert is_excused(acked(96.0, 96.1), window, TWO_SECONDS) == (seconds > 4)
 
 
-CRASHES = ["container_oom", "restart_from_rdb", "shutdown_nosave", "failover", "early_failover"]
+CRASHES = ["container_oom", "shutdown_nosave", "early_failover"]
 POWER_CUTS = ["fsync_error"]
-SPOILERS = ["restart_from_aof", "upgrade", "downgrade", "clock_step", "file_corruption", "aof_truncation"]
+SPOILERS = ["restart_from_aof", "restart_from_rdb", "failover", "upgrade", "downgrade", "clock_step"]
+SPOILERS += ["file_corruption", "aof_truncation"]
 HARMLESS = ["partition", "outage", "connection_reset", "slow_link", "dropped_reply", "connection_storm", "replica_lag"]
 HARMLESS += ["eviction", "ttl_change", "disk_full", "slow_fsync"]
 
