@@ -2,9 +2,10 @@
 
     python tests/e2e/storm.py --minutes 10 --store redis-list --seed 7
 
-Servers crash, stop, stand still, lose their network or the replies to writes; the ledger, the verifier and the load
-are killed; load processes are held up, so that acknowledgements come in another order; clocks jump. What happens, and
-in which order, follows from the seed. It ends with exit code 0 if the verdict is a pass and nothing is unverifiable.
+Servers crash, stop, stand still, lose their network or the replies to writes; a replica lags, and is promoted; the
+ledger, the verifier and the load are killed; load processes are held up, so that acknowledgements come in another
+order; clocks jump. What happens, and in which order, follows from the seed. It ends with exit code 0 if the verdict is
+a pass and nothing is unverifiable.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from soak import join
 from soak.errors import ExitCode, SoakError
 from soak.faults.crash import Crash
 from soak.faults.dropped_reply import DroppedReply
+from soak.faults.failover import Failover
 from soak.faults.fault import Fault
 from soak.faults.outage import Outage
 from soak.faults.pause import Pause
@@ -230,7 +232,7 @@ class Weather:
         self._verifier = verifier
         self._loads = loads
         self._deadline = time.monotonic() + storm.seconds
-        self._primary = asyncio.Lock()
+        self._postgres = asyncio.Lock()
 
     @property
     def _is_over(self) -> bool:
@@ -265,12 +267,13 @@ class Weather:
                 (ReplicaLag(), 0.2, 2.0),
                 (ReplicaLag(), 0.1, 0.5),
             ]
+        if target == "postgres" and "postgres-replica" in self._bed.servers:
+            choices.append((Failover(), 0.0, 0.3))
         while not self._is_over:
             fault, low, high = source.choice(choices)
             hold = source.uniform(low, high)
-            # A replica that lags is healed only when it has caught up, and for that its primary must be there.
-            alone = self._primary if target == "postgres" or isinstance(fault, ReplicaLag) else contextlib.nullcontext()
-            async with alone:
+            # A replica that lags catches up from its primary, and one that is promoted takes its primary's place.
+            async with self._postgres if target.startswith("postgres") else contextlib.nullcontext():
                 await self._let_happen(fault, target, hold)
             self._storm.happened[f"{fault.name} {target}"] += 1
             await self._pause(source)
