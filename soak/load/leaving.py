@@ -19,10 +19,12 @@ import gevent
 import locust.log
 import psutil
 from gevent.event import Event
+from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
 from soak.errors import ExitCode
 
 LOOK_SECONDS = 1.0
+_LOADING_STATES = (STATE_SPAWNING, STATE_RUNNING)
 HANDOVER_SECONDS = 0.3
 """Locust's own handler, where there is one, has begun to quit by then."""
 EXIT_SECONDS_MAX = 5.0
@@ -108,8 +110,14 @@ class Watch:
     def dead_workers(self) -> int:
         return sum(not _is_alive(worker) for worker in self._workers)
 
+    @property
+    def _is_loading(self) -> bool:
+        """Whether participants are wanted: a master tells its workers to end a while before Locust says it quits."""
+        runner = self._environment.runner
+        return runner is not None and runner.state in _LOADING_STATES
+
     def _trouble(self) -> str | None:
-        if self.dead_workers:
+        if self._is_loading and self.dead_workers:
             return "a worker process has died; its participants are missing from the load"
         if self._failures:
             return "a participant failed for a reason of its own; the log has the traceback"
