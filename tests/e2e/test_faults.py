@@ -19,6 +19,8 @@ from flawed_stores import DROPS_VARIABLE
 
 from soak.errors import ExitCode
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 LONG_HOLD = "300s"
 ORPHAN_SECONDS_MAX = 60.0
 
@@ -48,7 +50,6 @@ def soak(check: RunningCheck, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.long
 def test_a_check_with_a_fast_schedule_passes_and_tells_how_each_server_recovered() -> None:
     words = ("--set", "faults.preset=recovery", "--set", "faults.every=4s", "--set", "faults.healthy_min=1s")
     with checking("--store", "redis-list", "--store", "postgres", *BUSY, *words, "--duration", "20s") as check:
@@ -71,7 +72,6 @@ def test_a_check_with_a_fast_schedule_passes_and_tells_how_each_server_recovered
     assert set(told["server_restarts"].values()) == {0}, "a planned death is nobody's restart"
 
 
-@pytest.mark.long
 def test_the_same_seed_plans_the_same() -> None:
     words = ("--set", "faults.preset=gentle", "--set", "faults.every=3s", "--set", "faults.healthy_min=1s")
     plans = []
@@ -113,7 +113,6 @@ def post(check: RunningCheck, token: str | None, **headers: str) -> int:
         return error.code
 
 
-@pytest.mark.long
 def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
     with checking("--store", "redis-list", *BUSY, "--duration", "120s") as check:
         check.until_verified(50)
@@ -152,7 +151,6 @@ def test_without_a_soak_there_is_nothing_to_break(tmp_path: Path) -> None:
     assert "no soak runs in" in done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "target", "store"),
     [
@@ -186,7 +184,6 @@ def test_a_daemon_killed_in_the_middle_of_a_fault_leaves_nothing_broken(fault: s
         wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("fault", ["crash", "pause"])
 def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_drains(fault: str) -> None:
     with checking("--store", "redis-list", *BUSY, *scheduled(rule(fault, "redis", hold=LONG_HOLD))) as check:
@@ -199,7 +196,6 @@ def test_ctrl_c_in_the_middle_of_a_fault_heals_it_and_drains(fault: str) -> None
         assert recovery["lasted_seconds"] < 300
 
 
-@pytest.mark.long
 def test_a_soak_ends_by_itself_after_so_many_violations() -> None:
     with new_folder() as folder:
         drops = folder / "drops.txt"
@@ -215,7 +211,6 @@ def test_a_soak_ends_by_itself_after_so_many_violations() -> None:
         assert "(faults.abort_after_violations = 1)" in check.output
 
 
-@pytest.mark.long
 def test_a_server_that_does_not_recover_in_time_ends_the_soak_as_inconclusive() -> None:
     slow = ("--set", "faults.recovery_max=1ms", *scheduled(rule("crash", "redis")))
     with checking("--store", "redis-list", *BUSY, *slow, "--duration", "300s") as check:

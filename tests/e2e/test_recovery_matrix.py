@@ -19,6 +19,8 @@ import pytest
 from soak.errors import ExitCode
 from soak.testbed.power_cut.compiling import COMPILERS
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 120.0
 

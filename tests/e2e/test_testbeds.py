@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from conftest import Images
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 SHORT = (*BUSY, "--duration", "3s")
 
 
@@ -33,7 +35,6 @@ def in_docker(images: Images) -> list[str]:
     return ["--testbed", "docker", *(word for name in chosen for word in ("--set", f"testbed.{name}={chosen[name]}"))]
 
 
-@pytest.mark.long
 def test_a_soak_runs_on_older_servers() -> None:
     words = ("--store", "redis-list", "--store", "postgres", "--redis", "6.2", "--postgres", "16", *SHORT)
     with checking(*words) as check:
@@ -55,7 +56,6 @@ def test_a_version_that_cannot_be_had_ends_with_one_clear_line(words: tuple[str,
         assert complaint in check.output.splitlines()[-1]
 
 
-@pytest.mark.long
 def test_a_soak_in_docker_passes_and_leaves_nothing_behind(engine: Any, images: Images) -> None:
     with checking("--store", "redis-list", "--store", "postgres-replica", *SHORT, *in_docker(images)) as check:
         told = check.wait()
@@ -63,7 +63,6 @@ def test_a_soak_in_docker_passes_and_leaves_nothing_behind(engine: Any, images: 
         assert left_in_docker(engine, check.data_dir) == []
 
 
-@pytest.mark.long
 def test_a_soak_in_docker_whose_daemon_was_killed_is_resumed_on_its_data(engine: Any, images: Images) -> None:
     words = ("--store", "redis-list", *BUSY, "--duration", "60s", *in_docker(images))
     with new_folder() as folder:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from soak.testbed import LocalTestbed
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 FLAVOURS = ["valkey", "redis"]
 MESSAGES = [f"message {number}: {'x' * 40}" for number in range(200)]
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 ALWAYS = {"appendfsync": "always"}
 
 

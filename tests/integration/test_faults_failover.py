@@ -19,6 +19,8 @@ from soak.model.outcome import Outcome
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 LOGGED_AHEAD = 33
 """A sequence logs so many numbers ahead, and loses those it had not used."""
 PAIR = ("postgres", "postgres-replica")
@@ -114,7 +116,6 @@ async def shows(url: str, number: int) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.long
 async def test_a_failover_can_follow_another(tmp_path: Path) -> None:
     async with running(tmp_path, *PAIR) as bed:
         url = bed.servers["postgres"].url

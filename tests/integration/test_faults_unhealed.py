@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from soak.testbed import LocalTestbed
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 OWNER = Path(__file__).with_name("doomed_owner.py")
 READY_SECONDS_MAX = 120.0
 SHIM: dict[str, Any] = {"power_cuts": True}

@@ -16,6 +16,8 @@ from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, Verdict
 from soak.testbed import power_cut
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 TRIES_MAX = 3
 
 
@@ -102,7 +104,6 @@ async def test_postgres_that_waits_for_the_disk_loses_nothing_in_a_crash(tmp_pat
     assert result.server.startswith(f"PostgreSQL {postgres}")
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("power")
 async def test_postgres_that_does_not_wait_stays_inside_its_contract_in_a_power_cut(tmp_path: Path) -> None:
     result = await measure(plan("postgres-async", "power_cut"), tmp_path)

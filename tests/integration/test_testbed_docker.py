@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from soak.testbed import Server
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 OWNER = """
 import asyncio, json, sys
 from pathlib import Path
@@ -88,7 +90,6 @@ def found(engine: Any, folder: Path) -> dict[str, list[str]]:
 NOTHING: dict[str, list[str]] = {"containers": [], "networks": [], "volumes": []}
 
 
-@pytest.mark.long
 async def test_all_kinds_keep_data_and_addresses_and_leave_nothing_behind(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
@@ -149,7 +150,6 @@ async def test_a_container_has_limits_labels_a_health_check_and_a_port_of_the_lo
         await until(is_healthy)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("version", ["valkey-9", "redis-6.2", "postgres-18"])
 async def test_a_server_is_broken_on_purpose_and_comes_back_under_its_address(
     tmp_path: Path, images: Images, version: str
@@ -201,7 +201,6 @@ async def test_a_container_that_dies_by_itself_is_started_again_with_its_data(
     assert "exit status 137" in events[0].detail
 
 
-@pytest.mark.long
 async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Path, images: Images) -> None:
     async with running(tmp_path, images, "redis", "postgres-replica", proxied=True) as bed:
         targets = {"replica_lag": "postgres-replica"}
@@ -221,7 +220,6 @@ async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Pat
             await bed.servers["redis"].cut_power()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_server_whose_memory_is_used_up_is_killed_and_comes_back_with_its_data(
     tmp_path: Path, images: Images, kind: str
@@ -251,7 +249,6 @@ def owner(folder: Path, image: str) -> Any:
             process.kill()
 
 
-@pytest.mark.long
 async def test_what_a_killed_owner_left_is_ended_by_anybody_and_resumed_by_its_own_folder(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:

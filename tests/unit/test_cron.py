@@ -39,7 +39,7 @@ FIELDS = st.tuples(*(field(low, high) for low, high in BOUNDS))
 
 
 @given(FIELDS, MOMENTS)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=40)
 def test_the_next_time_is_the_first_minute_that_matches(
     fields: tuple[tuple[str, frozenset[int]], ...], moment: dt.datetime
 ) -> None:
