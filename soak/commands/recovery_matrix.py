@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import signal
 import sys
 import time
@@ -17,7 +16,8 @@ from soak.errors import ExitCode, UsageError
 from soak.matrix import configurations, table
 from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, REDISES, CellPlan, plan_cells
 from soak.matrix.result import CellResult, exit_code_of
-from soak.matrix.side_by_side import SIDE_BY_SIDE, Step, make_cells
+from soak.matrix.side_by_side import SIDE_BY_SIDE, make_cells
+from soak.report.progress import Progress
 from soak.report.table import print_json
 
 DESCRIPTION = (
@@ -82,7 +82,7 @@ async def _make(plans: Sequence[CellPlan], progress: Progress, arguments: argpar
     if task is not None:
         # Told to end by a supervisor, it tidies up as after Ctrl-C.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await make_cells(plans, progress.step, repeats=arguments.repeat, side_by_side=arguments.jobs)
+    return await make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
 
 
 def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
@@ -119,39 +119,3 @@ def _print(arguments: argparse.Namespace, results: Sequence[CellResult], seconds
     else:
         lines = table.markdown_lines if arguments.markdown else table.report_lines
         sys.stdout.write("\n".join(lines(results, seconds)) + "\n")
-
-
-class Progress:
-    """Says on standard error what is under way and what has come of it."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._ended = 0
-        self._under_way: list[str] = []
-        self._is_terminal = sys.stderr.isatty()
-
-    def step(self, plan: CellPlan, step: Step, result: CellResult | None) -> None:
-        if step is Step.BEGUN:
-            self._under_way.append(plan.name)
-        elif result is not None:
-            self._ended += 1
-            self._under_way.remove(plan.name)
-            self.clear()
-            sys.stderr.write(f"{self._ended:3} of {self._total}  {plan.name}: {_outcome(result)}\n")
-        if self._is_terminal:
-            self.clear()
-            # A line that is wrapped could not be cleared as one.
-            sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")
-
-
-def _outcome(result: CellResult) -> str:
-    measured = result.measured
-    if measured is None:
-        return f"not made: {result.not_made}"
-    lost = f"{measured.lost:,} of {measured.acknowledged:,} lost"
-    return f"{lost}, {result.verdict.value} ({result.seconds:.0f} s)"

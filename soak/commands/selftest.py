@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
 import statistics
 import sys
 import time
@@ -14,10 +13,10 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
-from soak.flaws.flaw import Flaw
+from soak.report.progress import Progress
 from soak.report.table import print_json, table_lines
 from soak.selftest.result import Trial
-from soak.selftest.trials import SIDE_BY_SIDE, Step, make_trials
+from soak.selftest.trials import SIDE_BY_SIDE, make_trials
 
 DESCRIPTION = (
     "Plant each flaw on real servers, soak it, and see whether it is found: as the kind it is, with the cause it has.\n"
@@ -50,7 +49,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     begun = time.monotonic()
     progress = Progress(len(flaws))
     try:
-        trials = asyncio.run(make_trials(flaws, progress.step, arguments.jobs))
+        trials = asyncio.run(make_trials(flaws, progress, arguments.jobs))
     except KeyboardInterrupt:
         sys.stderr.write("soak: interrupted; all trials were ended, and nothing is proved\n")
         return ExitCode.INCONCLUSIVE
@@ -62,40 +61,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         sys.stdout.write("\n".join(report_lines(trials, seconds)) + "\n")
     return ExitCode.PASS if all(trial.passed for trial in trials) else ExitCode.VIOLATION
-
-
-class Progress:
-    """Says on standard error what is under way and what has come of it."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._ended = 0
-        self._under_way: list[str] = []
-        self._is_terminal = sys.stderr.isatty()
-
-    def step(self, flaw: Flaw, step: Step, trial: Trial | None) -> None:
-        if step is Step.BEGUN:
-            self._under_way.append(flaw.name)
-        elif trial is not None:
-            self._ended += 1
-            self._under_way.remove(flaw.name)
-            self.clear()
-            sys.stderr.write(
-                f"{self._ended:3} of {self._total}  {flaw.name}: {_outcome(trial)} ({trial.seconds:.0f} s)\n"
-            )
-        if self._is_terminal:
-            self.clear()
-            # A line that is wrapped could not be cleared as one.
-            sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
-        sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._is_terminal:
-            sys.stderr.write("\r\x1b[K")
-
-
-def _outcome(trial: Trial) -> str:
-    return f"found as {_found(trial)}" if trial.passed else "; ".join(trial.failures)
 
 
 def _found(trial: Trial) -> str:

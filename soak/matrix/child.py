@@ -15,12 +15,12 @@ import msgspec
 import structlog
 import uvloop
 
+from soak import lifeline
 from soak.errors import ServerUnreachableError, SoakError
 from soak.masking import mask
 from soak.matrix.measuring import measure
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, not_made
-from soak.selftest import lifeline
 
 
 async def _measure(plan: CellPlan, folder: Path) -> CellResult | None:

@@ -51,6 +51,14 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
         return Verdict.INSIDE if self.measured.is_inside else Verdict.BEYOND
 
     @property
+    def outcome(self) -> str:
+        """What came of it, in a few words."""
+        if self.measured is None:
+            return f"not made: {self.not_made}"
+        lost = f"{self.measured.lost:,} of {self.measured.acknowledged:,} lost"
+        return f"{lost}, {self.verdict.value} ({self.seconds:.0f} s)"
+
+    @property
     def reasons(self) -> list[str]:
         """Why it is not inside."""
         return [self.not_made] if self.measured is None else self.measured.complaints

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from soak.child_process import NoAnswerError, answer_of
 from soak.matrix import configurations
-from soak.matrix.child_process import NoAnswerError, answer_of
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, not_made, worst_of
+from soak.report.progress import Progress
 from soak.testbed.temporary import TemporaryFolder
 
 SIDE_BY_SIDE = 3
@@ -23,18 +23,8 @@ FOLDER_PREFIX = "soak-matrix-"
 _CHILD = "soak.matrix.child"
 
 
-class Step(enum.Enum):
-    """How far a cell has come."""
-
-    BEGUN = "begun"
-    ENDED = "ended"
-
-
-OnStep = Callable[[CellPlan, Step, CellResult | None], None]
-
-
 async def make_cells(
-    plans: Sequence[CellPlan], on_step: OnStep, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
+    plans: Sequence[CellPlan], progress: Progress, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
 ) -> list[CellResult]:
     """Make these cells, each so many times; the worst of each comes in the order of the plans."""
     places = asyncio.Semaphore(side_by_side)
@@ -42,10 +32,10 @@ async def make_cells(
 
     async def make_one(number: int, plan: CellPlan) -> CellResult:
         async with places:
-            on_step(plan, Step.BEGUN, None)
+            progress.begun(plan.name)
             tries = [await _in_process(plan, folder.path / f"{number}-{repeat}") for repeat in range(repeats)]
             result = worst_of(tries)
-            on_step(plan, Step.ENDED, result)
+            progress.ended(plan.name, result.outcome)
             return result
 
     numbered = list(enumerate(plans))

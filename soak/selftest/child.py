@@ -15,10 +15,10 @@ import msgspec
 import structlog
 import uvloop
 
+from soak import lifeline
 from soak.errors import SoakError
 from soak.flaws import catalogue
 from soak.masking import mask
-from soak.selftest import lifeline
 from soak.selftest.result import Trial, not_made
 from soak.selftest.trial import make_trial
 

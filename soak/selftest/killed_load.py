@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from soak import lifeline
 from soak.errors import SoakError
 from soak.faults.window import Injected
 from soak.flaws.flaw import Load
 from soak.join import JoinInfo
-from soak.selftest import lifeline
 from soak.selftest.crowd import Crowd
 
 START_SECONDS_MAX = 60.0

@@ -30,6 +30,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     def passed(self) -> bool:
         return not self.failures
 
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a few words."""
+        found = f"found as {next(iter(self.found_kinds), '-')}" if self.passed else "; ".join(self.failures)
+        return f"{found} ({self.seconds:.0f} s)"
+
 
 def not_made(flaw: Flaw, reason: str) -> Trial:
     """Return the result of a trial that did not take place: it proves nothing, and so it is lost."""
