@@ -22,7 +22,7 @@ SHOWN = {
     ),
     "shutdown_nosave": (
         "test_faults_restarts",
-        "test_a_server_with_snapshots_alone_loses_what_came_after_the_last",
+        "test_a_server_with_snapshots_alone_loses_what_came_after_the_last_unless_it_saves_as_it_ends",
     ),
     "crash": ("test_faults_servers", "test_a_crash_loses_what_was_in_no_file_and_a_clean_restart_does_not"),
     "container_oom": ("test_faults_data", "test_versions_say_where_they_cannot_be_changed"),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from soak.testbed import LocalTestbed
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 WRITERS = 4
 WRITING_SECONDS = 0.8
 TWO_SYNCS_SECONDS = 2.2

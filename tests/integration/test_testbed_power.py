@@ -17,6 +17,8 @@ from soak.testbed.power_cut.supply import BLOCK_BYTES, CutPower, PowerSupply
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
