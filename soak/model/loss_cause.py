@@ -52,7 +52,9 @@ def _restart(clues: Clues) -> Explanation | None:  # noqa: PLR0911  one answer a
         return None
     attempt = clues.attempt
     is_down = window.kind not in _UP_MEANWHILE
-    if is_down and attempt is not None and window.started <= attempt.sent and attempt.ended <= (window.ended or 0):
+    # It goes on answering until the fault has taken effect.
+    since = window.started if window.injected is None else window.injected
+    if is_down and attempt is not None and since <= attempt.sent and attempt.ended <= (window.ended or 0):
         fact = f"{window.target} was down ({window.kind}) when the append was sent, and when it was acknowledged"
         return Explanation(Cause.SWALLOWED_ERROR, [fact], [])
     facts = [_when(clues, window)]

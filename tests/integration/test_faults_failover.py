@@ -32,7 +32,7 @@ async def insert(url: str, acknowledged: list[int]) -> None:
     try:
         while True:
             acknowledged.append(await connection.fetchval("insert into told (value) values ('a') returning id"))
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
         pass
     finally:
         connection.terminate()
@@ -104,7 +104,7 @@ async def insert_timed(url: str, attempts: list[Attempt]) -> None:
             sent = time.monotonic_ns() // 1000
             number = await connection.fetchval("insert into told (value) values ('a') returning id")
             attempts.append(Attempt(1, 0, number, Outcome.OK, sent, time.monotonic_ns() // 1000))
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
         pass
     finally:
         connection.terminate()

@@ -85,6 +85,14 @@ def test_a_loss_is_put_down_to_the_fault_between_its_acknowledgement_and_its_abs
     assert explanation.facts
 
 
+def test_what_a_server_acknowledges_before_a_fault_has_taken_effect_is_no_error_swallowed() -> None:
+    fault = window("crash", 9.9, 10.5)
+    fault.injected = int(10.45 * SECOND)
+    assert lost(faults=[fault], samples=[sample(8.0, AOF)]).cause is not Cause.SWALLOWED_ERROR
+    fault.injected = int(9.95 * SECOND)
+    assert lost(faults=[fault], samples=[sample(8.0, AOF)]).cause is Cause.SWALLOWED_ERROR
+
+
 def test_a_disk_that_is_empty_after_a_power_cut_long_after_was_wiped() -> None:
     late = lost(faults=[window("power_cut", 14.0)], samples=[sample(8.0, AOF)], first_missed=15 * SECOND)
     assert late.cause is Cause.WIPED_VOLUME
