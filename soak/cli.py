@@ -33,6 +33,7 @@ _COMMANDS = {
     "replay": "reach a verdict again from its evidence alone",
     "export": "the history of sessions for an independent checker",
     "doctor": "what this machine has and lacks",
+    "conformance": "what a memory behind HTTP lacks before it can be soaked",
     "config": "the effective settings and where each came from",
     "clean": "remove what a run left on your servers",
 }

@@ -25,6 +25,7 @@ SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
 
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
+_HTTP_SCHEMES = ("http", "https")
 
 
 def _redis_address(address: SecretStr) -> SecretStr:
@@ -33,6 +34,10 @@ def _redis_address(address: SecretStr) -> SecretStr:
 
 def _postgres_address(address: SecretStr) -> SecretStr:
     return _address(address, _POSTGRES_SCHEMES)
+
+
+def _http_address(address: SecretStr) -> SecretStr:
+    return _address(address, _HTTP_SCHEMES)
 
 
 def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
@@ -61,6 +66,7 @@ QuietHoursText = Annotated[str, AfterValidator(_readable_quiet_hours)]
 
 RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
 PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
+HttpServiceAddress = Annotated[SecretStr, AfterValidator(_http_address)]
 
 
 def _redis_version(text: str | float) -> str:
@@ -127,6 +133,8 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
+    http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
     redis_version: RedisVersion = Field(
         default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"
     )

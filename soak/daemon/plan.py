@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
+from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared
 from soak.errors import UsageError
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
 
-LEDGER = "ledger"
+__all__ = ["LEDGER", "Plan", "addresses", "make_plan", "setting_of", "without_secrets"]
+
+ONLY_GIVEN = ("http",)
+"""Servers that nobody but their owner can start."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +48,10 @@ def make_plan(settings: SoakSettings, names: list[str]) -> Plan:
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}
     embedded = tuple(kind for kind in (LEDGER, *needs) if kind not in given)
+    _check_only_given(embedded)
     _check_replica(given, needs)
     _check_ledger_is_apart(given)
     return Plan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind)
-
-
-def addresses(settings: SoakSettings) -> dict[str, str]:
-    """Return the addresses that the settings give, by kind of server."""
-    secrets: dict[str, SecretStr | None] = {
-        "redis": settings.servers.redis,
-        "postgres": settings.servers.postgres,
-        "postgres-replica": settings.servers.postgres_replica,
-        LEDGER: settings.ledger.url,
-    }
-    return {kind: secret.get_secret_value() for kind, secret in secrets.items() if secret is not None}
 
 
 def setting_of(kind: str) -> str:
@@ -73,6 +65,12 @@ def without_secrets(address: str) -> str:
     host = parts.hostname or ""
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def _check_only_given(embedded: tuple[str, ...]) -> None:
+    for kind in embedded:
+        if kind in ONLY_GIVEN:
+            raise UsageError(f"store {kind} needs the address of a service that runs; give it with --url")
 
 
 def _check_replica(given: dict[str, str], needs: dict[str, None]) -> None:

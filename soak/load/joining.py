@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import gevent
 
 from soak import join
+from soak.addresses import LEDGER, addresses
 from soak.errors import ServerUnreachableError
 from soak.join import JoinInfo
 from soak.ledger.run import read_header
@@ -49,15 +49,10 @@ def _remote_run(settings: SoakSettings) -> JoinInfo:
         header = bridge.call(read_header, url, timeout_seconds=HEADER_SECONDS_MAX)
     finally:
         bridge.close()
-    given: dict[str, Any] = {
-        "redis": settings.servers.redis,
-        "postgres": settings.servers.postgres,
-        "postgres-replica": settings.servers.postgres_replica,
-    }
     return JoinInfo(
         header=header,
         ledger_url=url,
-        servers={kind: address.get_secret_value() for kind, address in given.items() if address is not None},
+        servers={kind: address for kind, address in addresses(settings).items() if kind != LEDGER},
         timeout_seconds=settings.stores.timeout,
         connections_max=settings.stores.connections,
         ttl_seconds=settings.stores.ttl,

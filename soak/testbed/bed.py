@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 LEDGER = "ledger"
 POSTGRES = "postgres"
 REPLICA = "postgres-replica"
-KINDS = (LEDGER, "redis", POSTGRES, REPLICA)
+HTTP = "http"
+"""A memory behind a web service: always given, never started."""
+KINDS = (LEDGER, "redis", POSTGRES, REPLICA, HTTP)
 FOLDER_NAME = "servers"
 """In the data folder: what testbeds keep there."""
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from soak.model.contract import Reads
+from soak.model.hard_text import HARD_TEXTS, LONE_SURROGATES
 from soak.model.message import Message
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
-from soak.pytest_plugin.checks.text import HARD_TEXTS, LONE_SURROGATES
 from soak.pytest_plugin.comparison import broken, compare
 from soak.pytest_plugin.memory import Memory
 from soak.stores.protocol import MemoryStore

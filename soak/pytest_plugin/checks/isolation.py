@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from soak.model.hard_text import LOOKALIKES
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
-from soak.pytest_plugin.checks.text import LOOKALIKES
 from soak.pytest_plugin.comparison import broken
 from soak.pytest_plugin.memory import Memory
 from soak.pytest_plugin.server import SoakServer

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from soak.errors import UsageError
 from soak.testbed.bed import FOLDER_NAME, BedKind
 from soak.testbed.external.server import OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
+from soak.testbed.external.service import GivenService
 from soak.testbed.server import ServerState
 from soak.testbed.state import Pinned
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from soak.testbed.external.command import OperatorCommand
     from soak.testbed.server import Server
 
-_PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432}
+_PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432, "http": 80}
 
 
 class ExternalTestbed:
@@ -75,7 +76,12 @@ class ExternalTestbed:
     def _take(self, kind: str, url: str) -> GivenServer:
         parts = urlsplit(url)
         pinned = Pinned(parts.port or _PORTS[kind], parts.password or "")
-        given = GivenPostgres if kind.startswith("postgres") else GivenRedis
-        server = given(kind, pinned, url, self._folder / kind, self._allowance)
+        server = _class_of(kind)(kind, pinned, url, self._folder / kind, self._allowance)
         server.state = ServerState.RUNNING
         return server
+
+
+def _class_of(kind: str) -> type[GivenServer]:
+    if kind == "http":
+        return GivenService
+    return GivenPostgres if kind.startswith("postgres") else GivenRedis

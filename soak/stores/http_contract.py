@@ -1,0 +1,174 @@
+"""The words that the http store and a service speak with each other: paths, names of messages, what an answer means.
+
+Everything but the question whether the service is there is a POST with a JSON body. Session ids travel in the body,
+because proxies and frameworks disagree about what a slash or a percent sign in a path is. Reads are POSTs, too, for
+anybody on the way may answer a GET from a cache. `soak conformance --openapi` prints the whole contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+
+from soak.model.message import Garbled, Message, Stored
+from soak.model.outcome import NotApplied
+
+CONTRACT = "soak-memory/1"
+
+HEALTH = "/v1/health"
+APPEND = "/v1/append"
+HISTORY = "/v1/history"
+FORGET = "/v1/forget"
+SEARCH = "/v1/search"
+CLEAN_UP = "/v1/clean-up"
+
+NOT_APPLIED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 422, 429, 431, 501})
+"""The service saw the request, refused it, and has changed nothing.
+
+A 408, 500, 502, 503 or 504 says nothing of the kind: whoever sends it may have lost the answer of somebody who did the
+work. A service that knows better says so in the body: `{"applied": false}`.
+"""
+EXCERPT_BYTES = 80
+
+T = TypeVar("T")
+
+
+class HttpAnswerError(Exception):
+    """The service answered with something that the contract does not know: nothing follows from it."""
+
+
+class HttpRefusedError(HttpAnswerError, NotApplied):
+    """The service said that it has changed nothing."""
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as it is sent and read back. Further fields that a service adds are none of our business."""
+
+    id: str
+    role: str
+    content: str
+
+
+class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to an append: the id of what is now remembered."""
+
+    id: str
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a forget."""
+
+    forgotten: bool
+
+
+class CleanedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a clean-up."""
+
+    removed: int
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """What a service says of itself."""
+
+    contract: str
+    features: list[str] = []
+    """Of `search` and `clean-up`, those it has."""
+    name: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    messages: list[msgspec.Raw]
+
+
+class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    applied: bool | None = None
+    error: str = ""
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
+_WIRE = msgspec.json.Decoder(Wire)
+_REFUSAL = msgspec.json.Decoder(_Refusal)
+
+
+def to_wire(message: Message) -> Wire:
+    """Give a message an id that says which one it is, with the checksum of its content: opaque to the service."""
+    name = f"{message.run}/{message.session}/{message.writer}/{message.seq}/{message.checksum:08x}"
+    return Wire(id=name, role=message.role, content=message.content)
+
+
+def from_wire(raw: bytes) -> Stored:
+    """Make the message again that one item of an answer stands for; what is none is kept as it came."""
+    try:
+        wire = _WIRE.decode(raw)
+        run, rest = wire.id.split("/", 1)
+        session, writer, seq, checksum = rest.rsplit("/", 3)
+        return Message(run, session, int(writer), int(seq), wire.role, wire.content, int(checksum, 16))
+    except (ValueError, TypeError) as error:
+        return Garbled(raw=bytes(raw), reason=f"this is no message with id, role and content: {error}")
+
+
+def read_messages(body: bytes) -> Sequence[Stored]:
+    """Read the answer to a history or a search; one bad item hides no other."""
+    try:
+        items = _ANSWER.decode(body).messages
+    except (ValueError, TypeError) as error:
+        raise HttpAnswerError(f"the answer is not {{'messages': [...]}} ({error}): {excerpt(body)}") from None
+    return [from_wire(bytes(item)) for item in items]
+
+
+def check_acknowledgement(status: int, body: bytes, wanted_id: str) -> None:
+    """Return if this answer says that the message is remembered; raises what it says otherwise."""
+    answer = _expect(status, body, Acknowledged, allowed=(200, 201))
+    if answer.id != wanted_id:
+        raise HttpAnswerError(f"the answer acknowledges {answer.id!r}, not the message that was sent")
+
+
+def check_forgotten(status: int, body: bytes) -> None:
+    """Return if this answer says that the session is forgotten; raises what it says otherwise."""
+    if not _expect(status, body, Forgotten).forgotten:
+        raise HttpRefusedError("the service says that it did not forget")
+
+
+def check_history(status: int, body: bytes) -> Sequence[Stored]:
+    """Return the messages of an answer to a history; anything else but a history is no history, and no loss either."""
+    if status != 200:
+        raise HttpAnswerError(f"status {status} in place of a history: {excerpt(body)}")
+    return read_messages(body)
+
+
+def read_cleaned_up(status: int, body: bytes) -> int:
+    return _expect(status, body, CleanedUp).removed
+
+
+def read_health(status: int, body: bytes) -> Health:
+    return _expect(status, body, Health)
+
+
+def refuses(status: int, body: bytes) -> bool:
+    """Whether an answer that acknowledges nothing says for certain that nothing was changed."""
+    if status in NOT_APPLIED_STATUSES:
+        return True
+    try:
+        return _REFUSAL.decode(body).applied is False
+    except (ValueError, TypeError):
+        return False
+
+
+def excerpt(body: bytes) -> str:
+    """Show the beginning of an answer in one line."""
+    text = " ".join(body[:EXCERPT_BYTES].decode("utf-8", "backslashreplace").split())
+    return repr(text + ("…" if len(body) > EXCERPT_BYTES else ""))
+
+
+def _expect(status: int, body: bytes, kind: type[T], allowed: tuple[int, ...] = (200,)) -> T:
+    if status not in allowed:
+        error = HttpRefusedError if refuses(status, body) else HttpAnswerError
+        raise error(f"status {status}: {excerpt(body)}")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (ValueError, TypeError) as error:
+        raise HttpAnswerError(
+            f"status {status}, but the body is not what the contract says ({error}): {excerpt(body)}"
+        ) from None
