@@ -6,6 +6,7 @@ Nothing is ever sent twice: each request is a POST, which the client does not re
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -134,7 +135,12 @@ def _client(address: HttpAddress, context: StoreContext) -> aiohttp.ClientSessio
     if address.token is not None:
         headers["Authorization"] = f"Bearer {address.token}"
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=context.connections_max, keepalive_timeout=KEEP_ALIVE_SECONDS),
+        connector=aiohttp.TCPConnector(
+            limit=context.connections_max,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            # Made here and not at import, so that SSL_CERT_FILE counts as it is now.
+            ssl=ssl.create_default_context() if address.is_encrypted else False,
+        ),
         # Waiting for a free connection and connecting are apart from the rest: until then nothing was sent.
         timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_SHARE * context.timeout_seconds),
         headers=headers,

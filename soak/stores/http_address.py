@@ -21,6 +21,10 @@ class HttpAddress:
     def __str__(self) -> str:
         return self.base
 
+    @property
+    def is_encrypted(self) -> bool:
+        return self.base.startswith("https:")
+
     def url(self, path: str) -> str:
         return self.base + path
 
