@@ -85,9 +85,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     sys.modules.pop("mystores", None)
 
 
-def test_the_six_built_in_stores_say_what_they_are() -> None:
+def test_the_built_in_stores_say_what_they_are() -> None:
     assert list(specs()) == [
-        "redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica",
+        "redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica", "http",
     ]  # fmt: skip
     for spec in specs().values():
         assert spec.needs
