@@ -7,6 +7,7 @@ from pathlib import Path
 
 from soak import join
 from soak.errors import UsageError
+from soak.report import series_file
 from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
 from soak.verifier.result import Result
 from soak.verifier.result import read as read_result
@@ -25,6 +26,7 @@ class DataFolder:
         self.verifier = self.path / "verifier"
         self.endpoint_file = self.verifier / "endpoint.json"
         self.evidence = self.verifier / "evidence"
+        self.series_file = self.path / series_file.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
 
@@ -55,6 +57,8 @@ class DataFolder:
         for left in (self.verifier, self.servers):
             if left.exists() and any(left.iterdir()):
                 left.rename(_unused(target / left.name))
+        if self.series_file.exists():
+            self.series_file.rename(_unused(target / self.series_file.name))
         self.forget_run()
         self.prepare()
         return target

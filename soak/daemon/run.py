@@ -39,6 +39,7 @@ from soak.daemon.joining import join_info, store_context
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
+from soak.daemon.recorder import Recorder
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
@@ -126,6 +127,7 @@ class Daemon:
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
         )
+        self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._faults_page = FaultsPage(self._token, lambda: self._http.address)
         self._http = HttpServer(self._settings.http, self._board, self._faults_page.routes())
@@ -247,6 +249,7 @@ class Daemon:
     def _launch(self) -> None:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
+        self._spawn(self._recorder.record(self._board.snapshot), "recorder")
         for child in self._children.values():
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")

@@ -14,6 +14,7 @@ from soak.verifier import drift, result
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import now_us
 from soak.verifier.follower import Follower
+from soak.verifier.measured import measure
 from soak.verifier.reporter import Reporter
 from soak.verifier.state import Lane, State
 from soak.verifier.sweeper import Sweeper
@@ -48,7 +49,7 @@ class Status:
     def gauges(self) -> Gauges:
         lanes = self._state.lanes
         return Gauges(
-            oldest_unverified_seconds={name: _oldest_seconds(lane) for name, lane in lanes.items()},
+            oldest_unverified_seconds=self._oldest_by_store(),
             last_sweep_timestamp_seconds={s.examiner.name: s.last_read_wall_seconds for s in self._sweepers},
             sessions_live={name: lane.live for name, lane in lanes.items()},
             suspicions_open=self._suspicions(),
@@ -63,6 +64,9 @@ class Status:
             unmet_clauses=drift.unmet_now(self._state),
         )
 
+    def _oldest_by_store(self) -> dict[str, float]:
+        return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
+
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
 
@@ -72,8 +76,11 @@ class Status:
         return {
             "run": state.header.run,
             "state": self.phase,
+            "at_us": now_us(),
+            "at_wall_seconds": time.time(),
             "totals": msgspec.to_builtins(result.totals_of(state)),
             "by_store": msgspec.to_builtins(result.by_store(state)),
+            "measured": msgspec.to_builtins(measure(state, self._oldest_by_store())),
             "violations_by": msgspec.to_builtins(result.violations_by(state)),
             "ledger_lag_seconds": self._follower.lag_seconds,
             "ledger_reachable": self._follower.is_reachable,
@@ -106,7 +113,7 @@ class Status:
         return warnings + drift.drift_warnings(self._state)
 
     def oldest_unverified_seconds(self) -> float:
-        return max((_oldest_seconds(lane) for lane in self._state.lanes.values()), default=0.0)
+        return max(self._oldest_by_store().values(), default=0.0)
 
     def result(self, settings: VerifierSettings, *, unread: int) -> result.Result:
         """Return the outcome of the run as it stands."""
