@@ -189,7 +189,7 @@ class Daemon:
         if beginning.resumed:
             under_test = [kind for kind in beginning.plan.embedded if kind != LEDGER]
             self._faults.restarted_with_daemon(under_test, beginning.last_alive_us)
-        self._setup = setup_of(self._configuration, beginning, await servers_told(beginning, self._testbed))
+        self._setup = setup_of(self._configuration, beginning, await servers_told(beginning, info.servers))
         remember(self._folder, beginning)
         join.publish(self._folder.path, info)
         self._info = info

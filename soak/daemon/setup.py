@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 import shlex
 
+import msgspec
+
 import soak
 from soak.configuration import Configuration
 from soak.daemon.beginning import Beginning
@@ -12,10 +14,14 @@ from soak.daemon.plan import without_secrets
 from soak.errors import SoakError
 from soak.masking import mask
 from soak.report.outcome import Setting, Setup
-from soak.testbed.bed import Testbed
+from soak.testbed.inspect import inspect
 
-_NOT_FOR_ANOTHER_RUN = frozenset({"data_dir", "seed", "http.host", "http.port", "log.level", "log.format"})
-"""Settings that say where and how it is shown, and change nothing in what happens."""
+_SAID_OTHERWISE = frozenset(
+    {"data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"}
+)
+"""Settings that change nothing in what happens, or that have flags of their own."""
+_RULES = "faults.rules"
+INSPECT_SECONDS_MAX = 5.0
 
 
 def setup_of(configuration: Configuration, beginning: Beginning, servers: dict[str, str]) -> Setup:
@@ -23,7 +29,7 @@ def setup_of(configuration: Configuration, beginning: Beginning, servers: dict[s
     given = [
         Setting(key=leaf.key, value=mask(leaf.text), origin=leaf.origin)
         for leaf in configuration.leaves()
-        if leaf.origin != "default"
+        if leaf.origin != "default" and leaf.value is not None
     ]
     return Setup(
         version=soak.__version__,
@@ -34,34 +40,33 @@ def setup_of(configuration: Configuration, beginning: Beginning, servers: dict[s
         stores=beginning.plan.names,
         servers=servers,
         settings=given,
-        reproduce=_reproduce(beginning, given),
+        reproduce=_reproduce(configuration, beginning, given),
     )
 
 
-async def servers_told(beginning: Beginning, testbed: Testbed) -> dict[str, str]:
-    """Say of each server whose it is, and which version it says it is."""
+async def servers_told(beginning: Beginning, addresses: dict[str, str]) -> dict[str, str]:
+    """Say of each server under test whose it is, and which version it says it is."""
     plan = beginning.plan
-    told = {kind: f"given, {without_secrets(address)}" for kind, address in plan.given.items()}
-    told |= dict.fromkeys(plan.embedded, f"started here ({plan.testbed})")
-    for kind in plan.embedded:
+    told = {}
+    for kind, address in sorted(addresses.items()):
+        given = plan.given.get(kind)
+        told[kind] = f"started here ({plan.testbed})" if given is None else f"given, {without_secrets(given)}"
         try:
-            version = (await testbed.telemetry(kind)).get("version")
-        except (OSError, SoakError, LookupError):
+            telemetry = (await inspect(kind, address, timeout_seconds=INSPECT_SECONDS_MAX)).telemetry
+        except (OSError, SoakError):
             continue  # it is only for the report
-        if version:
-            told[kind] += f", version {version}"
-    return dict(sorted(told.items()))
+        if version := telemetry.get("version") or telemetry.get("server_version"):
+            told[kind] = f"version {version}, {told[kind]}"
+    return told
 
 
-def _reproduce(beginning: Beginning, given: list[Setting]) -> str:
+def _reproduce(configuration: Configuration, beginning: Beginning, given: list[Setting]) -> str:
     words = ["soak", "run", "--seed", str(beginning.seed)]
     words += [word for store in beginning.plan.names for word in ("--store", store)]
     for one in given:
-        if one.key not in _NOT_FOR_ANOTHER_RUN and one.key != "stores.names" and _is_plain(one.value):
+        if one.key not in _SAID_OTHERWISE and not one.key.startswith(_RULES):
             words += ["--set", f"{one.key}={one.value}"]
+    if rules := configuration.settings.faults.rules:
+        told = [rule.model_dump(exclude_defaults=True) for rule in rules]
+        words += ["--set", f"{_RULES}={msgspec.json.encode(told).decode()}"]
     return shlex.join(words)
-
-
-def _is_plain(value: str) -> bool:
-    """Whether a value can be said on a command line; tables and lists of rules are for soak.toml."""
-    return not value.startswith(("{", "[")) and value != "-"

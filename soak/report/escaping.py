@@ -11,7 +11,7 @@ import re
 
 from soak.report.table import plain
 
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]()#+!|~@:$=^-]")
+_MARKDOWN = re.compile(r"[\\`*_\[\]#|~@:$]|(?<=www)\.")
 
 
 def visible(text: str) -> str:

@@ -33,7 +33,7 @@ def render(report: Report) -> str:
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
     root.set("time", f"{report.lasted_seconds:.3f}")
     ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def _run_suite(report: Report) -> ET.Element:

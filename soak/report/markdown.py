@@ -17,6 +17,7 @@ BYTES_MAX = 1_000_000
 LINE_CHARACTERS_MAX = 300
 REASONS_MAX = 20
 RECOVERIES_MAX = 50
+_KINDS = frozenset(kind.value for kind in Kind)
 _SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "undecided": "⏳"}
 
 
@@ -38,7 +39,8 @@ def _sections(report: Report) -> Iterable[str]:
     if result is None:
         return
     yield _stores(result)
-    yield _bullets([*totals_lines(result.totals), alarm_line(result)])
+    # All of it is our own words and numbers.
+    yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), alarm_line(result))) + "\n"
     if result.violations_by:
         yield _violations(result)
         for story in report.stories:
@@ -78,7 +80,12 @@ def _stores(result: Result) -> str:
 
 def _violations(result: Result) -> str:
     rows = [
-        (markdown(row.store), f"**{markdown(row.kind)}**", _number(row.count), _sentence(row.kind))
+        (
+            markdown(row.store),
+            f"**{row.kind.replace('_', ' ')}**" if row.kind in _KINDS else markdown(row.kind),
+            _number(row.count),
+            _sentence(row.kind),
+        )
         for row in result.violations_by
     ]
     return "### Violations\n\n" + _table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
@@ -116,7 +123,7 @@ def _after(seconds: float | None) -> str:
 
 
 def _sentence(kind: str) -> str:
-    return Kind(kind).sentence if kind in {one.value for one in Kind} else ""
+    return Kind(kind).sentence if kind in _KINDS else ""
 
 
 def _number(number: int) -> str:

@@ -14,8 +14,6 @@ import msgspec
 
 POINTS_MAX = 2_000
 STEP_SECONDS = 1.0
-FULL_SHARE = 1.25
-"""A point takes up a neighbour until it would be so much wider than the step: measuring is never quite punctual."""
 GAP_SECONDS = 1.5
 """Two points that are further apart than this have a gap between them."""
 
@@ -95,7 +93,8 @@ class Series:
             self._points.append(point)
 
     def _has_room(self, last: Point, point: Point) -> bool:
-        return point.at_wall_seconds - last.since_wall_seconds <= self.step_seconds * FULL_SHARE
+        # To the nearest: measuring is never quite punctual, and two points of a step would not fit into the next one.
+        return point.at_wall_seconds - last.since_wall_seconds <= self.step_seconds + point.seconds / 2
 
     def _coarsen(self) -> None:
         self.step_seconds *= 2
