@@ -42,7 +42,7 @@ from soak.daemon.promises import settle_promises
 from soak.daemon.recorder import Recorder
 from soak.daemon.setup import servers_told, setup_of
 from soak.daemon.stop import LeftError, StopRequest
-from soak.daemon.telling import tell_forever
+from soak.daemon.telling import Teller
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.schedule import Schedule
@@ -51,7 +51,6 @@ from soak.join import JoinInfo
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
 from soak.report.outcome import Outcome, Setup, conclude, so_far
-from soak.report.outcome import write as write_outcome
 from soak.stores import registry
 from soak.tasks import end_tasks
 from soak.testbed.lock import DataFolderLock
@@ -132,6 +131,7 @@ class Daemon:
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
         )
+        self._teller = Teller(folder, beginning.run)
         self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._faults_page = FaultsPage(self._token, lambda: self._http.address)
@@ -154,7 +154,8 @@ class Daemon:
         finally:
             await self._close()
         await self._settle(outcome)
-        self._tell(outcome)
+        if self._info is not None or self._beginning.resumed is not None:
+            self._teller.tell_last(outcome)
         return outcome
 
     async def _start(self) -> None:
@@ -257,8 +258,7 @@ class Daemon:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
-        folder, run = self._folder, self._beginning.run
-        self._spawn(tell_forever(folder.path, folder.verifier, run, self._outcome_so_far), "telling")
+        self._spawn(self._teller.tell_forever(self._outcome_so_far), "telling")
         for child in self._children.values():
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")
@@ -333,14 +333,6 @@ class Daemon:
             result=result,
             setup=self._setup,
         )
-
-    def _tell(self, outcome: Outcome) -> None:
-        """Leave the last word in the data folder, unless nothing ever began there."""
-        if self._info is not None or self._beginning.resumed is not None:
-            try:
-                write_outcome(self._folder.path, outcome)
-            except OSError as error:
-                _log.warning("the outcome cannot be written", error=error)
 
     async def _close(self) -> None:
         self._board.phase = "done"

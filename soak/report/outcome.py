@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from soak.errors import ExitCode
-from soak.testbed.state import write_whole
-from soak.verifier.result import UNDECIDED, Result, decode_file
+from soak.verifier.result import UNDECIDED, Result, decode_file, write_document
 
 FILE_NAME = "result.json"
 SCHEMA = 1
@@ -91,8 +90,7 @@ def so_far(result: Result | None, problems: list[str]) -> tuple[str, ExitCode, l
 
 def write(folder: Path, outcome: Outcome) -> None:
     """Replace the outcome in a data folder in one step. Raises OSError."""
-    content = msgspec.json.format(msgspec.json.encode(outcome), indent=2)
-    write_whole(folder / FILE_NAME, content)
+    write_document(folder / FILE_NAME, outcome)
 
 
 def read(folder: Path) -> Outcome | None:

@@ -271,12 +271,17 @@ def faults_of(state: State, clock_offset_us: int) -> list[FaultResult]:
 
 def write(folder: Path, result: Result) -> None:
     """Replace the result in one step. Raises OSError."""
-    temporary = folder / (FILE_NAME + ".part")
+    write_document(folder / FILE_NAME, result)
+
+
+def write_document(path: Path, document: msgspec.Struct) -> None:
+    """Replace a file by what a value holds, in one step and for good. Raises OSError."""
+    temporary = path.with_name(path.name + ".part")
     with temporary.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(result), indent=2))
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(folder / FILE_NAME)
+    temporary.replace(path)
 
 
 def read(folder: Path) -> Result | None:

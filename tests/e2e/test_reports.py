@@ -22,13 +22,15 @@ from soak.errors import ExitCode
 from soak.report import schema
 from soak.report.series_file import read_series
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 FAULTS = (
     *("--set", 'faults.rules=[{"fault":"crash","target":"redis","every":"4s","hold":"1s"}]'),
     *("--set", "faults.healthy_min=1s"),
 )
 ORPHAN_SECONDS_MAX = 60.0
+VERIFIED_SECONDS_MAX = 150.0
+SIDE_BY_SIDE = 2
 
 
 class Ended(NamedTuple):
@@ -45,6 +47,10 @@ class Ended(NamedTuple):
         return self.folder / "data"
 
 
+def until_verified(check: RunningCheck, count: int) -> dict[str, Any]:
+    return check.until(lambda status: total(status, "verified") >= count, VERIFIED_SECONDS_MAX)
+
+
 def run_to_its_end(folder: Path, *words: str) -> Ended:
     reports, summary = folder / "reports", folder / "summary.md"
     check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
@@ -59,7 +65,7 @@ def interrupt(folder: Path, *words: str) -> Ended:
     reports, summary = folder / "reports", folder / "summary.md"
     check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
     try:
-        check.until_verified(20)
+        until_verified(check, 20)
         check.process.send_signal(signal.SIGINT)
         told = check.wait()
         return Ended(folder, check.process.returncode, told, reports, summary)
@@ -71,7 +77,7 @@ def kill(folder: Path, *words: str) -> Ended:
     """Kill daemon, verifier and load at once, in the midst of it."""
     check = RunningCheck(folder, *BUSY, *words)
     try:
-        status = check.until_verified(50)
+        status = until_verified(check, 50)
         children = [child["pid"] for child in status["children"] if child["pid"]]
         for pid in (check.process.pid, *children):
             os.kill(pid, signal.SIGKILL)
@@ -90,7 +96,7 @@ def soaks() -> Iterator[dict[str, Ended]]:
         new_folder() as flawed,
         new_folder() as killed,
         new_folder() as doubtful,
-        ThreadPoolExecutor(4) as pool,
+        ThreadPoolExecutor(SIDE_BY_SIDE) as pool,
     ):
         flaw = ("--store", "examples.overwriting_memory:OverwritingMemory")
         ending = {
@@ -118,7 +124,7 @@ def soak(*words: str) -> subprocess.CompletedProcess[str]:
 
 def validated(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
-    jsonschema.validate(document, json.loads(schema.PATH.read_bytes()), cls=jsonschema.Draft202012Validator)
+    jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes())).validate(document)
     return document
 
 
@@ -211,8 +217,8 @@ def test_a_running_soak_can_be_reported_and_resumes_its_record_after_a_kill(tmp_
         words = ("--store", "redis-list", *BUSY, "--duration", "120s", "--set", "report.step_summary=false")
         first = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
         try:
-            first.until_verified(50)
-            wait_until(lambda: (first.data_dir / "result.json").exists())
+            until_verified(first, 50)
+            wait_until((first.data_dir / "result.json").exists)
             told = soak("report", str(first.data_dir), "--format", "json")
             document = validated(told.stdout)
             assert (document["verdict"], document["finished"]) == ("undecided", False)
@@ -225,8 +231,8 @@ def test_a_running_soak_can_be_reported_and_resumes_its_record_after_a_kill(tmp_
         before = read_series(first.data_dir / "series.jsonl", document["run"])["redis-list"]
         second = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
         try:
-            seen = total(second.until_verified(1), "verified")
-            second.until_verified(seen + 50)
+            seen = total(until_verified(second, 1), "verified")
+            until_verified(second, seen + 50)
             ended = second.end()
         finally:
             second.close()
