@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 from checking import BUSY, ROOT, RunningCheck, new_folder, processes_of, total, wait_until
+from playwright.sync_api import Browser, sync_playwright
 
 from soak.errors import ExitCode
 from soak.report import schema
@@ -31,6 +33,11 @@ FAULTS = (
 ORPHAN_SECONDS_MAX = 60.0
 VERIFIED_SECONDS_MAX = 150.0
 SIDE_BY_SIDE = 2
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-gpu"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
 
 
 class Ended(NamedTuple):
@@ -182,6 +189,41 @@ def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, 
         assert "Probable cause: " in (flawed.report_dir / name).read_text(), name
     explained = soak("explain", identity, "--data-dir", str(flawed.data_dir))
     assert explained.returncode == ExitCode.PASS, explained.stderr
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
+def test_the_page_asks_the_network_for_nothing_and_fits_into_any_window(
+    soaks: dict[str, Ended], scheme: str, width: int
+) -> None:
+    asked: list[str] = []
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: asked.append(message.text))
+        page.goto((soaks["flawed"].report_dir / "report.html").as_uri())
+        assert page.locator("h1").inner_text().endswith("violation")
+        assert page.locator("svg.chart polyline").count() > 3
+        assert page.get_by_role("img").first.get_attribute("aria-label")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) == (scheme == "dark")
+        assert page.pdf()[:5] == b"%PDF-"
+    assert len(asked) == 1
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        reason = f"{CHROMIUM} is not installed"
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
 
 
 def test_a_kill_of_everything_leaves_a_truthful_result_that_is_no_pass(soaks: dict[str, Ended], tmp_path: Path) -> None:
