@@ -28,6 +28,7 @@ _COMMANDS = {
     "flaws": "the planted bugs, and the night each tells of",
     "selftest": "plant each flaw and its correct twin: is it found?",
     "recovery-matrix": "what each configuration of a server loses in each fault",
+    "report": "how a run went, as text, JSON, JUnit, Markdown or HTML",
     "violations": "what was found, and what became of it",
     "explain": "the story of one violation",
     "replay": "reach a verdict again from its evidence alone",

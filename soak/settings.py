@@ -288,6 +288,14 @@ class LogSettings(Section):
     )
 
 
+class ReportSettings(Section):
+    """What is written down for others at the end."""
+
+    step_summary: bool = Field(
+        default=True, description="'soak check' adds its report to the summary of a GitHub Actions step."
+    )
+
+
 class SoakSettings(Section):
     """The whole tree. How it is read from flags, environment and file is in `soak.configuration`."""
 
@@ -306,6 +314,7 @@ class SoakSettings(Section):
     http: HttpSettings = HttpSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
+    report: ReportSettings = ReportSettings()
     contract: dict[str, dict[str, object]] = Field(
         default={}, description="Promises by store, in place of the default ones; preset = NAME sets several at once."
     )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
 from soak.commands.flags import DATA_DIR, SOAKING, add_flags, read_configuration
-from soak.commands.soaking import add_output_arguments, soak
+from soak.commands.soaking import add_output_arguments, append_step_summary, soak
+from soak.configuration import Configuration
 from soak.daemon.run import RunOptions
 from soak.errors import ExitCode, SoakError
 
@@ -22,6 +24,8 @@ examples:
   soak check --store redis-list --duration 60s
   soak check --store mypackage.memory:Memory --users 20 --json"""
 
+STEP_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
+"""Where GitHub Actions wants Markdown that it shows with a run."""
 DEFAULTS = {"duration": "60s", "http.port": 0}
 
 
@@ -33,15 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     if DATA_DIR.destination in vars(arguments):
-        configuration = read_configuration(arguments, command_defaults=DEFAULTS)
-        return ExitCode(soak(configuration, RunOptions(), arguments).exit_code)
+        return _check(read_configuration(arguments, command_defaults=DEFAULTS), arguments)
     # Whatever is wrong with the settings is said before a folder is made.
     read_configuration(arguments, command_defaults=DEFAULTS)
     folder = Path(tempfile.mkdtemp(prefix="soak-check-"))
     code = ExitCode.INTERNAL
     try:
         configuration = read_configuration(arguments, command_defaults=DEFAULTS, overrides={"data_dir": str(folder)})
-        code = ExitCode(soak(configuration, RunOptions(), arguments).exit_code)
+        code = _check(configuration, arguments)
     except SoakError as error:
         # It did not even begin: there is nothing in the folder to look at.
         code = ExitCode.PASS
@@ -49,6 +52,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     finally:
         _settle(folder, arguments, kept=arguments.keep or code is not ExitCode.PASS)
     return code
+
+
+def _check(configuration: Configuration, arguments: argparse.Namespace) -> ExitCode:
+    outcome = soak(configuration, RunOptions(), arguments)
+    if (path := os.environ.get(STEP_SUMMARY_VARIABLE)) and configuration.settings.report.step_summary:
+        append_step_summary(outcome, path)
+    return ExitCode(outcome.exit_code)
 
 
 def _settle(folder: Path, arguments: argparse.Namespace, *, kept: bool) -> None:

@@ -6,12 +6,19 @@ import argparse
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from soak.configuration import Configuration
 from soak.daemon.run import RunOptions, run_soak
 from soak.daemon.view import LiveView, PlainView, View
+from soak.errors import ExitCode, SoakError
+from soak.report import markdown
+from soak.report.formats import FORMATS, check_writable, parse_targets, write_reports
+from soak.report.gathered import gather
 from soak.report.outcome import Outcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
 
@@ -19,10 +26,22 @@ from soak.report.summary import print_outcome_json, print_summary, summary_conso
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     parser.add_argument("--json", action="store_true", help="print the result as JSON; all else goes to standard error")
+    parser.add_argument(
+        "--report",
+        metavar="FORMAT=PATH",
+        action="append",
+        default=[],
+        help=f"write a report at the end, however it ends: {', '.join(FORMATS)}; may be repeated",
+    )
+    parser.add_argument(
+        "--report-dir", metavar="FOLDER", type=Path, help="write reports in all formats into this folder"
+    )
 
 
 def soak(configuration: Configuration, options: RunOptions, arguments: argparse.Namespace) -> Outcome:
-    """Run a soak and tell how it ended."""
+    """Run a soak, tell how it ended, and write what reports were asked for."""
+    targets = parse_targets(arguments.report, arguments.report_dir)
+    check_writable(targets)
     view = _view(arguments)
     try:
         outcome = asyncio.run(run_soak(configuration, options, view))
@@ -37,6 +56,29 @@ def soak(configuration: Configuration, options: RunOptions, arguments: argparse.
     except BrokenPipeError:
         # Nobody reads any more; the exit code still tells the verdict.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return _reported(outcome, targets)
+
+
+def append_step_summary(outcome: Outcome, path: str) -> None:
+    """Add the report to the summary of a step in GitHub Actions; that it could not be is no reason to fail."""
+    text = markdown.render(gather(Path(outcome.data_dir), outcome))
+    try:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        sys.stderr.write(f"soak: the summary cannot be written to {path} ({error.strerror})\n")
+
+
+def _reported(outcome: Outcome, targets: Mapping[Path, str]) -> Outcome:
+    if not targets:
+        return outcome
+    try:
+        write_reports(gather(Path(outcome.data_dir), outcome), targets)
+    except SoakError as error:
+        sys.stderr.write(f"soak: {error}\n")
+        # Whoever waits for the report must not take its absence for a pass.
+        if outcome.exit_code == ExitCode.PASS:
+            return msgspec.structs.replace(outcome, exit_code=int(ExitCode.INTERNAL))
     return outcome
 
 

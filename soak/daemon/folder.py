@@ -7,8 +7,9 @@ from pathlib import Path
 
 from soak import join
 from soak.errors import UsageError
+from soak.report import outcome, series_file
 from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
-from soak.verifier.result import Result
+from soak.verifier.result import Result, read_so_far
 from soak.verifier.result import read as read_result
 
 
@@ -25,6 +26,8 @@ class DataFolder:
         self.verifier = self.path / "verifier"
         self.endpoint_file = self.verifier / "endpoint.json"
         self.evidence = self.verifier / "evidence"
+        self.outcome_file = self.path / outcome.FILE_NAME
+        self.series_file = self.path / series_file.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
 
@@ -43,6 +46,11 @@ class DataFolder:
         found = read_result(self.verifier)
         return found if found is not None and found.run == run else None
 
+    def result_so_far(self, run: str) -> Result | None:
+        """Return how this run stood when its verifier last said so."""
+        found = read_so_far(self.verifier)
+        return found if found is not None and found.run == run else None
+
     def result_run(self) -> str | None:
         """Name the run whose result lies here."""
         found = read_result(self.verifier)
@@ -55,6 +63,9 @@ class DataFolder:
         for left in (self.verifier, self.servers):
             if left.exists() and any(left.iterdir()):
                 left.rename(_unused(target / left.name))
+        for file in (self.outcome_file, self.series_file):
+            if file.exists():
+                file.rename(_unused(target / file.name))
         self.forget_run()
         self.prepare()
         return target

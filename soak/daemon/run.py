@@ -39,7 +39,10 @@ from soak.daemon.joining import join_info, store_context
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
+from soak.daemon.recorder import Recorder
+from soak.daemon.setup import servers_told, setup_of
 from soak.daemon.stop import LeftError, StopRequest
+from soak.daemon.telling import Teller
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.schedule import Schedule
@@ -47,7 +50,7 @@ from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
-from soak.report.outcome import Outcome, conclude
+from soak.report.outcome import Outcome, Setup, conclude, so_far
 from soak.stores import registry
 from soak.tasks import end_tasks
 from soak.testbed.lock import DataFolderLock
@@ -99,6 +102,7 @@ class Daemon:
         stop: StopRequest,
         view: View,
     ) -> None:
+        self._configuration = configuration
         self._settings = configuration.settings
         self._folder = folder
         self._beginning = beginning
@@ -107,6 +111,7 @@ class Daemon:
         self._failure = ExitCode.INCONCLUSIVE
         self._notes: list[str] = []
         self._info: JoinInfo | None = None
+        self._setup: Setup | None = None
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faults = FaultLog(self._say)
@@ -126,6 +131,8 @@ class Daemon:
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
         )
+        self._teller = Teller(folder, beginning.run)
+        self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._faults_page = FaultsPage(self._token, lambda: self._http.address)
         self._http = HttpServer(self._settings.http, self._board, self._faults_page.routes())
@@ -147,6 +154,8 @@ class Daemon:
         finally:
             await self._close()
         await self._settle(outcome)
+        if self._info is not None or self._beginning.resumed is not None:
+            self._teller.tell_last(outcome)
         return outcome
 
     async def _start(self) -> None:
@@ -181,6 +190,7 @@ class Daemon:
         if beginning.resumed:
             under_test = [kind for kind in beginning.plan.embedded if kind != LEDGER]
             self._faults.restarted_with_daemon(under_test, beginning.last_alive_us)
+        self._setup = setup_of(self._configuration, beginning, await servers_told(beginning, info.servers))
         remember(self._folder, beginning)
         join.publish(self._folder.path, info)
         self._info = info
@@ -247,6 +257,8 @@ class Daemon:
     def _launch(self) -> None:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
+        self._spawn(self._recorder.record(self._board.snapshot), "recorder")
+        self._spawn(self._teller.tell_forever(self._outcome_so_far), "telling")
         for child in self._children.values():
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")
@@ -297,18 +309,29 @@ class Daemon:
         return self._outcome(None)
 
     def _outcome(self, result: Result | None) -> Outcome:
-        verdict, code, reasons = conclude(result, self._board.problems, self._failure)
+        known = result if result is not None else self._folder.result_so_far(self._beginning.run)
+        # What was found stays found, also where nobody could look at the rest.
+        is_certain = result is not None or (known is not None and known.verdict == "violation")
+        verdict, code, reasons = conclude(known if is_certain else None, self._board.problems, self._failure)
+        return self._outcome_of(known, verdict, code, reasons)
+
+    def _outcome_so_far(self, result: Result | None) -> Outcome:
+        verdict, code, reasons = so_far(result, self._board.problems)
+        return self._outcome_of(result, verdict, code, reasons)
+
+    def _outcome_of(self, result: Result | None, verdict: str, code: ExitCode, reasons: list[str]) -> Outcome:
         return Outcome(
             run=self._beginning.run,
             verdict=verdict,
             exit_code=int(code),
             reasons=reasons,
             data_dir=str(self._folder.path),
-            finished=result is not None,
+            finished=result is not None and result.finished,
             child_restarts={child.name: child.restarts for child in self._children.values()},
             server_restarts={kind: server.restarts for kind, server in self._testbed.servers.items()},
             notes=list(self._notes),
             result=result,
+            setup=self._setup,
         )
 
     async def _close(self) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from soak.errors import ExitCode
-from soak.verifier.result import Result
+from soak.verifier.result import UNDECIDED, Result, decode_file, write_document
+
+FILE_NAME = "result.json"
+SCHEMA = 1
+"""Goes up when a reader of an older one could misunderstand a newer one."""
 
 _EXIT_CODES = {
     "pass": ExitCode.PASS,
@@ -14,11 +20,38 @@ _EXIT_CODES = {
 }
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a run, as the summary shows it and as `--json` prints it."""
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that is not as it is by default; passwords are masked."""
 
+    key: str
+    value: str
+    origin: str
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What was run, with what, and how to run it again."""
+
+    version: str
+    """Of soak."""
+    python: str
+    platform: str
+    seed: int
+    namespace: str
+    stores: list[str]
+    servers: dict[str, str] = {}
+    """By kind: where it is, and which version it says it is."""
+    settings: list[Setting] = []
+    reproduce: str = ""
+    """A command that begins the same run anew; passwords have to be put in."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run, or how it stands, as the summary shows it and as `--json` prints it."""
+
+    schema: int = SCHEMA
     run: str
     verdict: str
+    """`pass`, `violation`, `inconclusive`, or `undecided` while it runs."""
     exit_code: int
     reasons: list[str]
     data_dir: str
@@ -28,6 +61,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     server_restarts: dict[str, int] = {}
     notes: list[str] = []
     result: Result | None = None
+    setup: Setup | None = None
+    """None: only the verifier knew of the run."""
 
 
 def conclude(
@@ -43,3 +78,21 @@ def conclude(
     if problems:
         return "inconclusive", failure, [*problems, *reasons]
     return verdict, _EXIT_CODES[verdict], reasons
+
+
+def so_far(result: Result | None, problems: list[str]) -> tuple[str, ExitCode, list[str]]:
+    """Say how a run stands that nobody has concluded: a violation is one already, and all else is open."""
+    reasons = [*problems, *(result.reasons if result is not None else [])]
+    if result is not None and result.verdict == "violation":
+        return result.verdict, ExitCode.VIOLATION, reasons
+    return UNDECIDED, ExitCode.INCONCLUSIVE, reasons
+
+
+def write(folder: Path, outcome: Outcome) -> None:
+    """Replace the outcome in a data folder in one step. Raises OSError."""
+    write_document(folder / FILE_NAME, outcome)
+
+
+def read(folder: Path) -> Outcome | None:
+    """Return the outcome in a data folder, if there is one."""
+    return decode_file(folder / FILE_NAME, Outcome, SCHEMA)

@@ -66,7 +66,7 @@ def recorded(data_dir: Path) -> Records:
     found: list[Recorded] = []
     unreadable: dict[Path, int] = {}
     for folder in verifier_folders(data_dir):
-        records, count = _of_journal(folder)
+        records, count = of_folder(folder)
         found += records
         if count:
             unreadable[folder / JOURNAL_NAME] = count
@@ -93,7 +93,8 @@ def find(data_dir: Path, identity: str) -> Recorded:
     return next(iter(matching.values()))
 
 
-def _of_journal(folder: Path) -> tuple[list[Recorded], int]:
+def of_folder(folder: Path) -> tuple[list[Recorded], int]:
+    """Return the violations that one verifier's folder holds, and how many lines of it cannot be read."""
     found: dict[str, Recorded] = {}
     unreadable = 0
     try:

@@ -38,7 +38,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     console.print(f"\n[{colour}]{outcome.verdict}[/]  run {outcome.run}{lasted}", highlight=False)
     _print_lines(console, outcome.reasons)
     if result is not None:
-        _print_lines(console, [*_totals(result.totals), _canaries(result)])
+        _print_lines(console, [*totals_lines(result.totals), alarm_line(result)])
         console.print(_stores(result.by_store))
         if result.violations_by:
             console.print(_violations(result.violations_by))
@@ -78,7 +78,8 @@ def _lasted(result: Result) -> str:
     return f", {format_seconds(seconds)}, ended {when}"
 
 
-def _totals(totals: Totals) -> list[str]:
+def totals_lines(totals: Totals) -> list[str]:
+    """Say what was counted."""
     attempts = ", ".join(f"{outcome} {count:,}" for outcome, count in totals.attempts.items())
     doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} indeterminate"
     return [
@@ -89,7 +90,8 @@ def _totals(totals: Totals) -> list[str]:
     ]
 
 
-def _canaries(result: Result) -> str:
+def alarm_line(result: Result) -> str:
+    """Say how the alarm did when it was tested."""
     if result.canaries is None:
         return "the alarm was not tested (verifier.canary = none)"
     detected, missed = (sum(one.detected for one in result.canaries), sum(one.missed for one in result.canaries))

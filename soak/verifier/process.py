@@ -46,6 +46,10 @@ _log = structlog.get_logger()
 
 LOOP_DELAY_SECONDS = 0.5
 WAIT_FOR_END_SECONDS = 0.05
+RESULT_SECONDS = 5.0
+"""How often the result is written while it runs."""
+RESULT_AFTER_VIOLATION_SECONDS = 0.5
+"""The same where a violation was found since."""
 CHECKPOINT_COST_FACTOR = 20
 """A checkpoint may take at most a twentieth of the time between two of them."""
 
@@ -77,6 +81,8 @@ class Verifier:
         self._stop = asyncio.Event()
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
+        self._is_told = False
+        """The last word was written, and nothing may replace it."""
 
     async def prepare(self) -> None:
         """Take up the saved state, reach the ledger, and open the stores."""
@@ -196,6 +202,7 @@ class Verifier:
             *(Probe(sweeper.examiner, self._state).run() for sweeper in self._sweepers),
             self._checkpoint_forever(),
             self._measure_forever(),
+            self._tell_forever(),
         ]
 
     async def _until_end(self) -> ExitCode:
@@ -220,13 +227,33 @@ class Verifier:
         outcome = self._status.result(self._settings.verifier, unread=sum(unread))
         await self._save()
         try:
-            result.write(self._folder, outcome)
+            await asyncio.to_thread(self._write_result, outcome)
         except OSError as error:
             raise SoakError(
                 f"the result cannot be written to {self._folder} ({error}); make room and start again"
             ) from error
         _log.info("verdict", verdict=outcome.verdict, reasons=outcome.reasons)
         return Verdict(outcome.verdict).exit_code
+
+    async def _tell_forever(self) -> None:
+        """Write how it stands every few seconds and at each violation: a kill of everything leaves the truth."""
+        written_at, violations = float("-inf"), -1
+        while True:
+            found = self._state.tally.violations
+            if found != violations or time.monotonic() - written_at >= RESULT_SECONDS:
+                written_at, violations = time.monotonic(), found
+                so_far = self._status.result_so_far(self._settings.verifier)
+                try:
+                    await asyncio.to_thread(self._write_result, so_far)
+                except OSError as error:
+                    _log.warning("how it stands cannot be written", error=str(error))
+            await asyncio.sleep(RESULT_AFTER_VIOLATION_SECONDS)
+
+    def _write_result(self, outcome: result.Result) -> None:
+        with self._saving:
+            if outcome.finished or not self._is_told:
+                result.write(self._folder, outcome)
+                self._is_told = self._is_told or outcome.finished
 
     async def _checkpoint_forever(self) -> None:
         interval = self._settings.verifier.checkpoint

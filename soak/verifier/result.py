@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from soak.errors import UsageError
 from soak.verifier.state import State
 
 FILE_NAME = "result.json"
+SCHEMA = 2
+"""Goes up when a reader of an older one could misunderstand a newer one."""
 RECOVERIES_TOLD = 200
+FAULTS_TOLD = 256
+UNDECIDED = "undecided"
+"""The verdict of a run that has not ended and in which nothing was found so far: no pass."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,11 +99,38 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Operations of clients without an answer."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a run."""
+class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
+    """When one server was broken, on purpose or by itself."""
 
-    schema: int = 1
+    fault: str
+    kind: str
+    server: str
+    planned: bool
+    at_wall_seconds: float
+    ended_wall_seconds: float | None
+    """None: it is under way, or its end was not seen."""
+
+
+class ViolationHead(msgspec.Struct, frozen=True, kw_only=True):
+    """One violation in few words; `soak explain` tells the rest."""
+
+    id: str
+    store: str
+    kind: str
+    session: str
+    message: str
+    detail: str
+    cause: str
+    at_wall_seconds: float
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a run, or how it stands."""
+
+    schema: int = SCHEMA
     run: str
+    finished: bool = True
+    """The verdict is the last word. Otherwise it is `violation` or `undecided`, and never a pass."""
     verdict: str
     reasons: list[str]
     started_wall_seconds: float
@@ -113,6 +147,25 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: list[RecoveryResult] = []
     notes: list[str] = []
     """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
+    seed: int = 0
+    promises: dict[str, dict[str, str]] = {}
+    """By store, each clause of its contract in words."""
+    servers: dict[str, list[str]] = {}
+    """By store, the servers it is on."""
+    configurations: dict[str, dict[str, str]] = {}
+    """By server, how it was configured when the run began."""
+    faults: list[FaultResult] = []
+    """The latest, in the order of their beginning."""
+    violations: list[ViolationHead] = []
+    """The latest that were found, in that order."""
+
+
+class NewerResultError(UsageError):
+    """A result was written by a newer soak."""
+
+
+class _Peek(msgspec.Struct):
+    schema: int = 1
 
 
 def totals_of(state: State) -> Totals:
@@ -201,17 +254,60 @@ def violations_by(state: State) -> list[KindCount]:
     ]
 
 
+def faults_of(state: State, clock_offset_us: int) -> list[FaultResult]:
+    """Return when servers were broken, by the wall clock."""
+    return [
+        FaultResult(
+            fault=window.fault,
+            kind=window.kind,
+            server=window.target,
+            planned=window.planned,
+            at_wall_seconds=round((window.started + clock_offset_us) / 1e6, 3),
+            ended_wall_seconds=None if window.ended is None else round((window.ended + clock_offset_us) / 1e6, 3),
+        )
+        for window in list(state.faults.values())[-FAULTS_TOLD:]
+    ]
+
+
 def write(folder: Path, result: Result) -> None:
-    temporary = folder / (FILE_NAME + ".part")
+    """Replace the result in one step. Raises OSError."""
+    write_document(folder / FILE_NAME, result)
+
+
+def write_document(path: Path, document: msgspec.Struct) -> None:
+    """Replace a file by what a value holds, in one step and for good. Raises OSError."""
+    temporary = path.with_name(path.name + ".part")
     with temporary.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(result), indent=2))
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(folder / FILE_NAME)
+    temporary.replace(path)
 
 
 def read(folder: Path) -> Result | None:
+    """Return the result of the run that has ended here, if one has."""
+    found = read_so_far(folder)
+    return found if found is not None and found.finished else None
+
+
+def read_so_far(folder: Path) -> Result | None:
+    """Return the result as it stood when it was last written."""
+    return decode_file(folder / FILE_NAME, Result, SCHEMA)
+
+
+_T = TypeVar("_T")
+
+
+def decode_file(path: Path, kind: type[_T], schema_max: int) -> _T | None:
+    """Read a document with a schema number; None if there is none, or it is damaged."""
     try:
-        return msgspec.json.decode((folder / FILE_NAME).read_bytes(), type=Result)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        content = path.read_bytes()
+        schema = msgspec.json.decode(content, type=_Peek).schema
+        if schema > schema_max:
+            raise NewerResultError(
+                f"{path} was written by a newer soak (schema {schema}, this one reads up to {schema_max}); "
+                "read it with that one"
+            )
+        return msgspec.json.decode(content, type=kind)
+    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
         return None

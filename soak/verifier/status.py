@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 
 from soak.metrics import Gauges
-from soak.model.verdict import Facts, reach_verdict
+from soak.model.verdict import Facts, Verdict, reach_verdict
 from soak.settings import VerifierSettings
 from soak.verifier import drift, result
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import now_us
 from soak.verifier.follower import Follower
+from soak.verifier.journal import Violation
+from soak.verifier.measured import measure
 from soak.verifier.reporter import Reporter
+from soak.verifier.result import Result
 from soak.verifier.state import Lane, State
 from soak.verifier.sweeper import Sweeper
 
@@ -41,6 +44,7 @@ class Status:
         self.state_bytes = 0
         self.loop_delay_seconds = 0.0
         self._warning = ""
+        self._evidence_shown: tuple[int, list[str]] = (0, [])
 
     def warn(self, text: str) -> None:
         self._warning = text
@@ -48,7 +52,7 @@ class Status:
     def gauges(self) -> Gauges:
         lanes = self._state.lanes
         return Gauges(
-            oldest_unverified_seconds={name: _oldest_seconds(lane) for name, lane in lanes.items()},
+            oldest_unverified_seconds=self._oldest_by_store(),
             last_sweep_timestamp_seconds={s.examiner.name: s.last_read_wall_seconds for s in self._sweepers},
             sessions_live={name: lane.live for name, lane in lanes.items()},
             suspicions_open=self._suspicions(),
@@ -63,6 +67,9 @@ class Status:
             unmet_clauses=drift.unmet_now(self._state),
         )
 
+    def _oldest_by_store(self) -> dict[str, float]:
+        return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
+
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
 
@@ -72,8 +79,11 @@ class Status:
         return {
             "run": state.header.run,
             "state": self.phase,
+            "at_us": now_us(),
+            "at_wall_seconds": time.time(),
             "totals": msgspec.to_builtins(result.totals_of(state)),
             "by_store": msgspec.to_builtins(result.by_store(state)),
+            "measured": msgspec.to_builtins(measure(state, self._oldest_by_store())),
             "violations_by": msgspec.to_builtins(result.violations_by(state)),
             "ledger_lag_seconds": self._follower.lag_seconds,
             "ledger_reachable": self._follower.is_reachable,
@@ -106,10 +116,10 @@ class Status:
         return warnings + drift.drift_warnings(self._state)
 
     def oldest_unverified_seconds(self) -> float:
-        return max((_oldest_seconds(lane) for lane in self._state.lanes.values()), default=0.0)
+        return max(self._oldest_by_store().values(), default=0.0)
 
-    def result(self, settings: VerifierSettings, *, unread: int) -> result.Result:
-        """Return the outcome of the run as it stands."""
+    def result(self, settings: VerifierSettings, *, unread: int) -> Result:
+        """Return the outcome of the run that has ended."""
         state = self._state
         watched = [one for one in state.watched() if not one.tainted]
         totals = result.totals_of(state)
@@ -129,22 +139,59 @@ class Status:
                 **_canary_facts(state, settings),
             )
         )
-        return result.Result(
+        return self._result(verdict.value, reasons, settings, finished=True)
+
+    def result_so_far(self, settings: VerifierSettings) -> Result:
+        """Return how it stands: a violation stays one, and nothing is a pass before the end."""
+        found = self._state.tally.violations
+        verdict = Verdict.VIOLATION.value if found else result.UNDECIDED
+        reasons = [f"{found} violations of the contract"] if found else []
+        return self._result(verdict, reasons, settings, finished=False)
+
+    def _result(self, verdict: str, reasons: list[str], settings: VerifierSettings, *, finished: bool) -> Result:
+        state = self._state
+        return Result(
             run=state.header.run,
-            verdict=verdict.value,
+            finished=finished,
+            verdict=verdict,
             reasons=reasons + state.tally.fault_failures_told + [f"warning: {warning}" for warning in self.warnings()],
             started_wall_seconds=state.header.started_wall_seconds,
             ended_wall_seconds=time.time(),
-            totals=totals,
+            totals=result.totals_of(state),
             violations_by=result.violations_by(state),
             by_store=result.by_store(state),
             oldest_unverified_seconds=self.oldest_unverified_seconds(),
-            evidence=self._evidence.first(EVIDENCE_SHOWN_MAX),
+            evidence=self._first_evidence(),
             canaries=result.canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             recoveries=result.recoveries_of(state),
             notes=drift.drift_notes(state),
+            seed=state.header.seed,
+            promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
+            servers={store: list(targets) for store, targets in state.targets.items()},
+            configurations=state.header.configurations,
+            faults=result.faults_of(state, int(time.time() * 1e6) - now_us()),
+            violations=[_head(violation) for violation in self._reporter.recent],
         )
+
+    def _first_evidence(self) -> list[str]:
+        # The folder is looked through only when there is something new in it, for it may hold thousands.
+        if self._state.tally.violations != self._evidence_shown[0]:
+            self._evidence_shown = (self._state.tally.violations, self._evidence.first(EVIDENCE_SHOWN_MAX))
+        return self._evidence_shown[1]
+
+
+def _head(violation: Violation) -> result.ViolationHead:
+    return result.ViolationHead(
+        id=violation.id,
+        store=violation.store,
+        kind=violation.kind,
+        session=violation.session,
+        message=violation.message,
+        detail=violation.detail,
+        cause=violation.cause,
+        at_wall_seconds=violation.at_wall_seconds,
+    )
 
 
 def _oldest_seconds(lane: Lane) -> float:

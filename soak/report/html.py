@@ -1,0 +1,167 @@
+"""A run as one page of HTML: no script, no network, light or dark, on a screen or on paper."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from soak.duration import format_seconds
+from soak.masking import mask
+from soak.model.kinds import Kind
+from soak.report.chart import Band, Frame, Line, Mark, draw
+from soak.report.escaping import visible
+from soak.report.gathered import Report
+from soak.report.moment import clock
+from soak.report.series import Point, Series, series_of
+from soak.report.summary import alarm_line
+from soak.verifier.result import FaultResult, Result
+
+CHART_POINTS_MAX = 480
+FAULTS_SHOWN_MAX = 100
+RECOVERIES_SHOWN_MAX = 100
+_SENTENCES = {
+    "pass": "Everything that was acknowledged and read back is as it was written.",
+    "violation": "The memory broke its contract.",
+    "inconclusive": "Nothing wrong was found, but too little was shown to call it a pass.",
+    "undecided": "Nothing wrong was found so far. The run gave no verdict.",
+}
+
+
+class StoreCharts(NamedTuple):
+    """The charts of one store."""
+
+    store: str
+    rates: Markup
+    latencies: Markup
+    violations: Markup | None
+
+
+def render(report: Report) -> str:
+    """Return the page."""
+    result = report.result
+    return _template().render(
+        report=report,
+        outcome=report.outcome,
+        result=result,
+        setup=report.outcome.setup,
+        sentence=_SENTENCES.get(report.outcome.verdict, ""),
+        alarm=alarm_line(result) if result is not None else "",
+        charts=_charts(report, result) if result is not None else [],
+        faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
+        recoveries=_worst(result) if result is not None else [],
+        sentences={kind.value: kind.sentence for kind in Kind},
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("soak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    environment.filters |= {
+        "clock": clock,
+        "span": format_seconds,
+        "after": lambda seconds: "-" if seconds is None else format_seconds(seconds),
+        "number": lambda number: f"{number:,}",
+        "time": lambda wall_seconds: time.strftime("%H:%M:%S", time.localtime(wall_seconds)),
+    }
+    return environment.get_template("report.html.j2")
+
+
+def _finalize(value: Any) -> Any:
+    # Whatever a store or a setting says: nothing of it is invisible, and no password is shown.
+    return visible(mask(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _worst(result: Result) -> list[Any]:
+    worst = sorted(result.recoveries, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN_MAX]
+    return sorted(worst, key=lambda row: row.at_wall_seconds)
+
+
+def _charts(report: Report, result: Result) -> list[StoreCharts]:
+    return [
+        _of_store(report, result, store, series_of(report.series[store].points, CHART_POINTS_MAX))
+        for store in report.stores
+        if store in report.series and len(report.series[store]) > 1
+    ]
+
+
+def _of_store(report: Report, result: Result, store: str, series: Series) -> StoreCharts:
+    since, until = series.points[0].since_wall_seconds, series.points[-1].at_wall_seconds
+    bands = [
+        Band(fault.at_wall_seconds, _end_of(fault, until), f"{fault.kind} of {fault.server}")
+        for fault in result.faults
+        if fault.server in result.servers.get(store, []) and _end_of(fault, until) >= since
+    ]
+    marks = [
+        Mark(story.record.violation.at_wall_seconds, f"{story.record.violation.kind} {story.record.violation.message}")
+        for story in report.stories
+        if story.record.violation.store == store
+    ]
+    rates = draw(
+        Frame("operations per second", since, until, lambda value: f"{value:g}/s"),
+        [
+            Line("appends acknowledged", "a", _stretches(series, "acknowledged_rate"), fills=True),
+            Line("reads", "b", _stretches(series, "read_rate")),
+            Line("messages verified", "c", _stretches(series, "verified_rate")),
+            Line("errors", "e", _stretches(series, "error_rate")),
+        ],
+        bands,
+        marks,
+    )
+    latencies = draw(
+        Frame("time to answer", since, until, _duration, is_log=True),
+        [
+            Line("append, worst of a hundred", "a thick", _stretches(series, "append_p99_seconds")),
+            Line("append, median", "a dashed", _stretches(series, "append_p50_seconds")),
+            Line("read, worst of a hundred", "b thick", _stretches(series, "read_p99_seconds")),
+            Line("read, median", "b dashed", _stretches(series, "read_p50_seconds")),
+        ],
+        bands,
+        marks,
+    )
+    return StoreCharts(store, rates, latencies, _violations(series, since, until, bands))
+
+
+def _violations(series: Series, since: float, until: float, bands: list[Band]) -> Markup | None:
+    if not series.points[-1].violations:
+        return None
+    frame = Frame("violations so far", since, until, lambda value: f"{value:g}")
+    return draw(frame, [Line("violations", "e", _stretches(series, "violations"), fills=True)], bands)
+
+
+def _end_of(fault: FaultResult, until: float) -> float:
+    return until if fault.ended_wall_seconds is None else fault.ended_wall_seconds
+
+
+def _stretches(series: Series, name: str) -> list[list[tuple[float, float]]]:
+    """Return the dots of one quantity; where there was nothing to measure a line is broken, too."""
+    found: list[list[tuple[float, float]]] = []
+    for stretch in series.stretches():
+        found.append([])
+        for point in stretch:
+            value = getattr(point, name)
+            if value is None:
+                found.append([])
+            else:
+                found[-1].append((_middle(point), float(value)))
+    return [dots for dots in found if dots]
+
+
+def _middle(point: Point) -> float:
+    return point.at_wall_seconds - point.seconds / 2
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1000:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

@@ -1,0 +1,135 @@
+"""A run as JUnit XML, for machines that show tests: a case for each way a memory can be wrong, on each store.
+
+A case fails with the stories of its violations. A run that has shown too little, or has not ended, is an error in a
+case of its own: no machine may take it for green.
+"""
+
+from __future__ import annotations
+
+import time
+from xml.etree import ElementTree as ET
+
+from soak.model.kinds import Kind
+from soak.report.escaping import one_line, visible
+from soak.report.gathered import Report, Story
+from soak.report.summary import alarm_line, totals_lines
+from soak.verifier.result import Result, StoreResult
+
+STORIES_PER_CASE_MAX = 3
+MESSAGE_CHARACTERS_MAX = 500
+CONCLUSIVE = "the run is conclusive"
+
+
+def render(report: Report) -> str:
+    """Return the document."""
+    root = ET.Element("testsuites", name=f"soak {report.outcome.run}")
+    suites = [_run_suite(report)]
+    if report.result is not None:
+        suites += [_store_suite(report, report.result, store) for store in report.result.by_store]
+    for number, suite in enumerate(suites):
+        suite.set("id", str(number))
+        root.append(suite)
+    for count in ("tests", "failures", "errors", "skipped"):
+        root.set(count, str(sum(int(suite.get(count, "0")) for suite in suites)))
+    root.set("time", f"{report.lasted_seconds:.3f}")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _run_suite(report: Report) -> ET.Element:
+    outcome, result, setup = report.outcome, report.result, report.outcome.setup
+    suite = _suite(report, "soak")
+    _properties(
+        suite,
+        {
+            "run": outcome.run,
+            "verdict": outcome.verdict,
+            "state": report.state,
+            "seed": str(setup.seed if setup is not None else result.seed if result is not None else ""),
+            "version": setup.version if setup is not None else "",
+            "stores": ", ".join(report.stores),
+            **({} if result is None else _totals(result)),
+            "reproduce": setup.reproduce if setup is not None else "",
+        },
+    )
+    case = ET.SubElement(suite, "testcase", classname="soak", name=CONCLUSIVE, time=f"{report.lasted_seconds:.3f}")
+    if outcome.verdict not in {"pass", "violation"} or report.state != "finished":
+        reasons = outcome.reasons or [f"the run has given no verdict: it is {report.state}"]
+        kind = outcome.verdict if report.state == "finished" else report.state
+        error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
+        error.text = visible("\n".join(reasons))
+    if result is not None:
+        told = [*totals_lines(result.totals), alarm_line(result), *result.notes]
+        ET.SubElement(suite, "system-out").text = visible("\n".join(told))
+    return _counted(suite)
+
+
+def _store_suite(report: Report, result: Result, store: StoreResult) -> ET.Element:
+    suite = _suite(report, store.store)
+    numbers = {
+        "acknowledged": store.acknowledged,
+        "verified": store.verified,
+        "forgotten": store.released,
+        "violations": store.violations,
+        "tolerated": store.tolerated,
+    }
+    _properties(suite, {name: str(number) for name, number in numbers.items()} | result.promises.get(store.store, {}))
+    counts = {one.kind: one.count for one in result.violations_by if one.store == store.store}
+    for kind in Kind:
+        case = ET.SubElement(suite, "testcase", classname=f"soak.{visible(store.store)}", name=kind.value, time="0")
+        if count := counts.get(kind.value, 0):
+            stories = [
+                story
+                for story in report.stories
+                if (story.record.violation.store, story.record.violation.kind) == (store.store, kind.value)
+            ]
+            _fail(case, kind, count, stories[:STORIES_PER_CASE_MAX])
+    return _counted(suite)
+
+
+def _fail(case: ET.Element, kind: Kind, count: int, stories: list[Story]) -> None:
+    message = f"{count:,} times {kind.value}: {kind.sentence}"
+    failure = ET.SubElement(case, "failure", message=_message(message), type=kind.value)
+    texts = [story.text for story in stories]
+    if count > len(stories):
+        texts.append(f"… and {count - len(stories):,} more; 'soak violations' lists them")
+    failure.text = "\n" + visible("\n\n".join(texts)) + "\n"
+
+
+def _suite(report: Report, name: str) -> ET.Element:
+    started = report.result.started_wall_seconds if report.result is not None else report.written_wall_seconds
+    return ET.Element(
+        "testsuite",
+        name=visible(name),
+        timestamp=time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(started)),
+        hostname="localhost",
+        time=f"{report.lasted_seconds:.3f}",
+    )
+
+
+def _totals(result: Result) -> dict[str, str]:
+    totals = result.totals
+    numbers = {
+        "acknowledged": totals.acknowledged,
+        "verified": totals.verified,
+        "violations": totals.violations,
+        "tolerated": totals.tolerated,
+    }
+    return {name: str(number) for name, number in numbers.items()}
+
+
+def _properties(suite: ET.Element, values: dict[str, str]) -> None:
+    properties = ET.SubElement(suite, "properties")
+    for name, value in values.items():
+        ET.SubElement(properties, "property", name=visible(name), value=_message(value))
+
+
+def _counted(suite: ET.Element) -> ET.Element:
+    for count, tag in (("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")):
+        suite.set(count, str(len(suite.findall(tag))))
+    suite.set("skipped", "0")
+    return suite
+
+
+def _message(text: str) -> str:
+    return one_line(text, MESSAGE_CHARACTERS_MAX)

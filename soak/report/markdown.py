@@ -1,0 +1,141 @@
+"""A run as Markdown, for the summary of a pull request: the verdict first, the stories folded away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from soak.duration import format_seconds
+from soak.model.kinds import Kind
+from soak.report.escaping import markdown, one_line, preformatted
+from soak.report.gathered import Report, Story
+from soak.report.moment import clock
+from soak.report.summary import alarm_line, totals_lines
+from soak.verifier.result import RecoveryResult, Result
+
+BYTES_MAX = 1_000_000
+"""GitHub takes a summary of 1 MiB, and drops a larger one altogether."""
+LINE_CHARACTERS_MAX = 300
+REASONS_MAX = 20
+RECOVERIES_MAX = 50
+_KINDS = frozenset(kind.value for kind in Kind)
+_SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "undecided": "⏳"}
+
+
+def render(report: Report) -> str:
+    """Return the document; what there is no room for is left out, and that is said."""
+    text = ""
+    for section in _sections(report):
+        if len((text + section).encode()) > BYTES_MAX - 200:
+            return text + "\n_There is more than fits here; `soak report --format html` has it._\n"
+        text += section
+    return text
+
+
+def _sections(report: Report) -> Iterable[str]:
+    outcome, result = report.outcome, report.result
+    yield f"## {_SIGNS.get(outcome.verdict, '')} soak: {outcome.verdict}\n\n"
+    yield _headline(report) + "\n\n"
+    yield _bullets(outcome.reasons[:REASONS_MAX])
+    if result is None:
+        return
+    yield _stores(result)
+    # All of it is our own words and numbers.
+    yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), alarm_line(result))) + "\n"
+    if result.violations_by:
+        yield _violations(result)
+        for story in report.stories:
+            yield _story(story)
+        left = result.totals.violations - len(report.stories)
+        if left > 0 and report.stories:
+            yield f"… and {left:,} more.\n\n"
+    if result.recoveries:
+        yield _recoveries(result.recoveries)
+    yield _bullets([*result.notes, *outcome.notes])
+    if outcome.setup is not None:
+        yield f"Again: {markdown(outcome.setup.reproduce)}\n"
+
+
+def _headline(report: Report) -> str:
+    parts = [f"Run {markdown(report.outcome.run)}"]
+    if report.result is not None:
+        parts.append(f"{format_seconds(report.lasted_seconds)} until {clock(report.ended_wall_seconds)}")
+    if report.state != "finished":
+        parts.append(f"**{report.state}**: this is how it stood")
+    if report.outcome.setup is not None:
+        parts += [f"seed {report.outcome.setup.seed}", f"soak {report.outcome.setup.version}"]
+    return ", ".join(parts) + "."
+
+
+def _stores(result: Result) -> str:
+    heads = ("store", "acknowledged", "verified", "forgotten", "violations", "tolerated")
+    rows = [
+        (
+            markdown(row.store),
+            *map(_number, (row.acknowledged, row.verified, row.released, row.violations, row.tolerated)),
+        )
+        for row in result.by_store
+    ]
+    return _table(heads, rows)
+
+
+def _violations(result: Result) -> str:
+    rows = [
+        (
+            markdown(row.store),
+            f"**{row.kind.replace('_', ' ')}**" if row.kind in _KINDS else markdown(row.kind),
+            _number(row.count),
+            _sentence(row.kind),
+        )
+        for row in result.violations_by
+    ]
+    return "### Violations\n\n" + _table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
+
+
+def _story(story: Story) -> str:
+    violation = story.record.violation
+    head = f"{violation.kind} {violation.message} on {violation.store}: {violation.detail} ({violation.cause})"
+    summary = markdown(one_line(head, LINE_CHARACTERS_MAX))
+    return f"<details><summary>{summary}</summary>\n\n<pre>\n{preformatted(story.text)}\n</pre>\n\n</details>\n\n"
+
+
+def _recoveries(recoveries: list[RecoveryResult]) -> str:
+    shown = sorted(recoveries, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_MAX]
+    rows = [
+        (
+            markdown(f"{row.kind} of {row.server}"),
+            markdown(row.store),
+            f"{'✅' if row.kept else '❌'} {'at least ' if row.is_at_least else ''}{row.point_seconds:.3g}s",
+            "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds),
+            _number(row.tolerated),
+            _number(row.lost),
+            _after(row.read_seconds),
+            _after(row.write_seconds),
+        )
+        for row in sorted(shown, key=lambda row: row.at_wall_seconds)
+    ]
+    heads = ("fault", "store", "recovery point", "promised", "tolerated", "lost", "read after", "write after")
+    left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
+    return "### Recoveries\n\n" + left + _table(heads, rows, numbers=(2, 3, 4, 5, 6, 7))
+
+
+def _after(seconds: float | None) -> str:
+    return "-" if seconds is None else format_seconds(seconds)
+
+
+def _sentence(kind: str) -> str:
+    return Kind(kind).sentence if kind in _KINDS else ""
+
+
+def _number(number: int) -> str:
+    return f"{number:,}"
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "".join(f"- {markdown(one_line(line, LINE_CHARACTERS_MAX))}\n" for line in lines) + ("\n" if lines else "")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] | None = None) -> str:
+    right = set(range(1, len(heads))) if numbers is None else set(numbers)
+    marks = ["---:" if column in right else "---" for column in range(len(heads))]
+    lines = [heads, marks, *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"

@@ -1,0 +1,286 @@
+"""Reports of real soaks: the same in every format, however the soak ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from checking import BUSY, ROOT, RunningCheck, new_folder, processes_of, total, wait_until
+from playwright.sync_api import Browser, sync_playwright
+
+from soak.errors import ExitCode
+from soak.report import schema
+from soak.report.series_file import read_series
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+FAULTS = (
+    *("--set", 'faults.rules=[{"fault":"crash","target":"redis","every":"4s","hold":"1s"}]'),
+    *("--set", "faults.healthy_min=1s"),
+)
+ORPHAN_SECONDS_MAX = 60.0
+VERIFIED_SECONDS_MAX = 150.0
+SIDE_BY_SIDE = 2
+CHROMIUM = Path("/usr/bin/chromium")
+CHROMIUM_FLAGS = [
+    *("--no-sandbox", "--disable-gpu"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+class Ended(NamedTuple):
+    """A soak that is over, and what was reported of it."""
+
+    folder: Path
+    exit_code: int
+    told: dict[str, Any]
+    report_dir: Path
+    summary: Path
+
+    @property
+    def data_dir(self) -> Path:
+        return self.folder / "data"
+
+
+def until_verified(check: RunningCheck, count: int) -> dict[str, Any]:
+    return check.until(lambda status: total(status, "verified") >= count, VERIFIED_SECONDS_MAX)
+
+
+def run_to_its_end(folder: Path, *words: str) -> Ended:
+    reports, summary = folder / "reports", folder / "summary.md"
+    check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
+    try:
+        told = check.wait()
+        return Ended(folder, check.process.returncode, told, reports, summary)
+    finally:
+        check.close()
+
+
+def interrupt(folder: Path, *words: str) -> Ended:
+    reports, summary = folder / "reports", folder / "summary.md"
+    check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
+    try:
+        until_verified(check, 20)
+        check.process.send_signal(signal.SIGINT)
+        told = check.wait()
+        return Ended(folder, check.process.returncode, told, reports, summary)
+    finally:
+        check.close()
+
+
+def kill(folder: Path, *words: str) -> Ended:
+    """Kill daemon, verifier and load at once, in the midst of it."""
+    check = RunningCheck(folder, *BUSY, *words)
+    try:
+        status = until_verified(check, 50)
+        children = [child["pid"] for child in status["children"] if child["pid"]]
+        for pid in (check.process.pid, *children):
+            os.kill(pid, signal.SIGKILL)
+        check.process.wait()
+        wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
+        return Ended(folder, check.process.returncode, status, folder / "none", folder / "none")
+    finally:
+        check.close()
+
+
+@pytest.fixture(scope="module")
+def soaks() -> Iterator[dict[str, Ended]]:
+    """Several soaks side by side, for each has to wait more than to work."""
+    with (
+        new_folder() as clean,
+        new_folder() as flawed,
+        new_folder() as killed,
+        new_folder() as doubtful,
+        ThreadPoolExecutor(SIDE_BY_SIDE) as pool,
+    ):
+        flaw = ("--store", "examples.overwriting_memory:OverwritingMemory")
+        ending = {
+            "clean": pool.submit(run_to_its_end, clean, "--store", "redis-list", "--duration", "10s", *FAULTS),
+            "flawed": pool.submit(run_to_its_end, flawed, *flaw, "--duration", "8s"),
+            "killed": pool.submit(kill, killed, "--store", "redis-list", "--duration", "120s"),
+            "doubtful": pool.submit(
+                interrupt, doubtful, "--store", "redis-list", "--set", "verifier.minimum_verified=100000000"
+            ),
+        }
+        yield {name: one.result() for name, one in ending.items()}
+
+
+def soak(*words: str) -> subprocess.CompletedProcess[str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
+    return subprocess.run(
+        [sys.executable, "-m", "soak", *words],
+        env={**plain, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def validated(text: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(text)
+    jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes())).validate(document)
+    return document
+
+
+def check_same_numbers(folder: Path, document: dict[str, Any]) -> None:
+    """Check that what the JSON says of each store stands in the other formats, too."""
+    xml = ET.fromstring((folder / "junit.xml").read_text())  # noqa: S314  our own
+    markdown, page = (folder / "report.md").read_text(), (folder / "report.html").read_text()
+    assert f"soak: {document['verdict']}\n" in markdown
+    assert f'<header class="card verdict {document["verdict"]}">' in page
+    for row in document["result"]["by_store"]:
+        numbers = [row[name] for name in ("acknowledged", "verified", "released", "violations", "tolerated")]
+        suite = next(suite for suite in xml if suite.get("name") == row["store"])
+        names = ("acknowledged", "verified", "forgotten", "violations", "tolerated")
+        values = {one.attrib["name"]: one.attrib["value"] for one in suite.iter("property")}
+        assert [int(values[name]) for name in names] == numbers
+        cells = [f"{number:,}" for number in numbers]
+        assert f" | {' | '.join(cells)} |" in markdown
+        shown = re.findall(r'<td class="n[^"]*">([\d,]+)</td>', page)
+        assert cells in [shown[at : at + 5] for at in range(len(shown))]
+    failing = {
+        (case.attrib["classname"], case.attrib["name"])
+        for case in xml.iter("testcase")
+        if case.find("failure") is not None
+    }
+    assert failing == {(f"soak.{one['store']}", one["kind"]) for one in document["result"]["violations_by"]}
+
+
+def test_a_clean_soak_with_a_fault_is_green_and_shows_the_fault(soaks: dict[str, Ended]) -> None:
+    clean = soaks["clean"]
+    assert (clean.exit_code, clean.told["verdict"]) == (ExitCode.PASS, "pass"), clean.told
+    document = validated((clean.report_dir / "report.json").read_text())
+    assert document == clean.told == validated((clean.data_dir / "result.json").read_text())
+    check_same_numbers(clean.report_dir, document)
+    assert document["result"]["faults"]
+    assert document["result"]["recoveries"]
+    page = (clean.report_dir / "report.html").read_text()
+    assert page.count('class="fault"') > len(document["result"]["faults"])
+    assert "crash of redis" in (clean.report_dir / "report.md").read_text()
+    xml = ET.fromstring((clean.report_dir / "junit.xml").read_text())  # noqa: S314  our own
+    assert (xml.attrib["failures"], xml.attrib["errors"]) == ("0", "0")
+    assert clean.summary.read_text().startswith((clean.report_dir / "report.md").read_text())
+    points = read_series(clean.data_dir / "series.jsonl", document["run"])["redis-list"].points
+    written = sum(point.acknowledged_rate * point.seconds for point in points)
+    assert 0 < written <= document["result"]["totals"]["acknowledged"] * 1.01
+
+
+def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, Ended]) -> None:
+    flawed = soaks["flawed"]
+    assert (flawed.exit_code, flawed.told["verdict"]) == (ExitCode.VIOLATION, "violation")
+    document = validated((flawed.report_dir / "report.json").read_text())
+    check_same_numbers(flawed.report_dir, document)
+    identity = document["result"]["violations"][0]["id"]
+    for name in ("junit.xml", "report.md", "report.html"):
+        assert "What happened" in (flawed.report_dir / name).read_text(), name
+        assert "Probable cause: " in (flawed.report_dir / name).read_text(), name
+    explained = soak("explain", identity, "--data-dir", str(flawed.data_dir))
+    assert explained.returncode == ExitCode.PASS, explained.stderr
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
+def test_the_page_asks_the_network_for_nothing_and_fits_into_any_window(
+    soaks: dict[str, Ended], scheme: str, width: int
+) -> None:
+    asked: list[str] = []
+    with browser() as chromium:
+        page = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("console", lambda message: asked.append(message.text))
+        page.goto((soaks["flawed"].report_dir / "report.html").as_uri())
+        assert page.locator("h1").inner_text().endswith("violation")
+        assert page.locator("svg.chart polyline").count() > 3
+        assert page.get_by_role("img").first.get_attribute("aria-label")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) == (scheme == "dark")
+        assert page.pdf()[:5] == b"%PDF-"
+    assert len(asked) == 1
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        reason = f"{CHROMIUM} is not installed"
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+def test_a_kill_of_everything_leaves_a_truthful_result_that_is_no_pass(soaks: dict[str, Ended], tmp_path: Path) -> None:
+    killed = soaks["killed"]
+    document = validated((killed.data_dir / "result.json").read_text())
+    assert (document["verdict"], document["finished"]) == ("undecided", False)
+    told = soak("report", str(killed.data_dir), "--output-dir", str(tmp_path), "--exit-code")
+    assert told.returncode == ExitCode.INCONCLUSIVE, told.stderr
+    reported = validated((tmp_path / "report.json").read_text())
+    check_same_numbers(tmp_path, reported)
+    assert reported["result"]["totals"]["acknowledged"] > 0
+    xml = ET.fromstring((tmp_path / "junit.xml").read_text())  # noqa: S314  our own
+    assert xml.attrib["errors"] == "1"
+    assert "cut off" in (tmp_path / "report.html").read_text()
+    terminal = soak("report", str(killed.data_dir))
+    assert terminal.returncode == ExitCode.PASS
+    assert "undecided  run" in terminal.stdout
+    assert "cut off" in terminal.stdout
+
+
+def test_an_interrupted_soak_that_has_shown_too_little_is_reported_and_is_not_green(soaks: dict[str, Ended]) -> None:
+    doubtful = soaks["doubtful"]
+    assert (doubtful.exit_code, doubtful.told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive")
+    document = validated((doubtful.report_dir / "report.json").read_text())
+    check_same_numbers(doubtful.report_dir, document)
+    xml = ET.fromstring((doubtful.report_dir / "junit.xml").read_text())  # noqa: S314  our own
+    assert (xml.attrib["failures"], xml.attrib["errors"]) == ("0", "1")
+    assert "messages were verified" in doubtful.summary.read_text()
+
+
+def test_a_running_soak_can_be_reported_and_resumes_its_record_after_a_kill(tmp_path: Path) -> None:
+    with new_folder() as folder:
+        words = ("--store", "redis-list", *BUSY, "--duration", "120s", "--set", "report.step_summary=false")
+        first = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+        try:
+            until_verified(first, 50)
+            wait_until((first.data_dir / "result.json").exists)
+            told = soak("report", str(first.data_dir), "--format", "json")
+            document = validated(told.stdout)
+            assert (document["verdict"], document["finished"]) == ("undecided", False)
+            assert "it is running" in soak("report", str(first.data_dir)).stdout
+            first.process.kill()
+            first.process.wait()
+            wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
+        finally:
+            first.close()
+        before = read_series(first.data_dir / "series.jsonl", document["run"])["redis-list"]
+        second = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
+        try:
+            seen = total(until_verified(second, 1), "verified")
+            until_verified(second, seen + 50)
+            ended = second.end()
+        finally:
+            second.close()
+        after = read_series(first.data_dir / "series.jsonl", document["run"])["redis-list"]
+        assert (ended["run"], ended["verdict"]) == (document["run"], "pass"), second.output
+        assert after.points[0] == before.points[0]
+        assert len(after) > len(before)
+        assert len(after.stretches()) > 1, "while nobody measured there is a gap"
+        assert not (tmp_path / "summary.md").exists()

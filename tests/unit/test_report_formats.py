@@ -1,0 +1,519 @@
+"""A report says the same in every format, whatever the words it has to repeat."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import msgspec
+import pytest
+
+from soak import cli
+from soak.errors import ExitCode
+from soak.model.kinds import Kind
+from soak.report import gathered, markdown, outcome, schema
+from soak.report.chart import Band, Frame, Line, Mark, draw, nice_step
+from soak.report.escaping import markdown as escaped
+from soak.report.formats import FORMATS
+from soak.report.gathered import Report, Story, gather, pick
+from soak.report.outcome import Outcome, Setting, Setup
+from soak.report.recorded import Recorded
+from soak.report.series import Point, series_of
+from soak.verifier import result as results
+from soak.verifier.journal import Violation, encode_lines, violation_id
+from soak.verifier.result import (
+    CanaryResult,
+    FaultResult,
+    KindCount,
+    RecoveryResult,
+    Result,
+    StoreResult,
+    Totals,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOSTILE = (
+    "</pre></details><script>alert(1)</script> | `x` ]]> **b** [l](http://e.example) @all #1 &amp; \x00\x08\x1b[2J"
+    " \u202egnp.exe \ud800 'q\" <!-- \n## h\r\n| a | b |\n\ufffe"
+)
+
+
+def violation(seq: int, *, store: str = "redis-list", kind: str = "lost", text: str = "it is gone") -> Violation:
+    return Violation(
+        id=violation_id("r1", store.encode("ascii", "backslashreplace").decode(), "s1", kind, f"s1/0/{seq}"),
+        run="r1",
+        kind=kind,
+        store=store,
+        session="s1",
+        message=f"s1/0/{seq}",
+        writer=0,
+        seq=seq,
+        detail=text,
+        at_wall_seconds=1_800_000_000.0 + seq,
+    )
+
+
+def result(*, violations: int = 0, finished: bool = True, store: str = "redis-list", **values: Any) -> Result:
+    verdict = "violation" if violations else "pass" if finished else "undecided"
+    return msgspec.structs.replace(
+        Result(
+            run="r1",
+            finished=finished,
+            verdict=verdict,
+            reasons=[f"{violations} violations of the contract"] if violations else [],
+            started_wall_seconds=1_800_000_000.0,
+            ended_wall_seconds=1_800_000_090.0,
+            totals=Totals(
+                attempts={"ok": 4321, "failed": 5, "unknown": 6},
+                acknowledged=4321,
+                verified=3987,
+                released=334 - violations,
+                violations=violations,
+                tolerated=7,
+                unverifiable=0,
+                indeterminate=6,
+                reads=1000,
+                messages_read=9000,
+                sessions=44,
+            ),
+            violations_by=[KindCount(store=store, kind="lost", count=violations)] if violations else [],
+            by_store=[
+                StoreResult(
+                    store=store,
+                    acknowledged=4321,
+                    verified=3987,
+                    released=334 - violations,
+                    violations=violations,
+                    tolerated=7,
+                )
+            ],
+            oldest_unverified_seconds=0.0,
+            evidence=[],
+            canaries=[CanaryResult(store=store, detected=2, missed=0, early=0, last_detected_wall_seconds=1.0)],
+            contracts={store: "derived from redis"},
+            promises={store: {"durability": "nothing lost"}},
+            servers={store: ["redis"]},
+            configurations={"redis": {"appendonly": "yes"}},
+            faults=[
+                FaultResult(
+                    fault="f1",
+                    kind="crash",
+                    server="redis",
+                    planned=True,
+                    at_wall_seconds=1_800_000_030.0,
+                    ended_wall_seconds=1_800_000_034.0,
+                )
+            ],
+            recoveries=[
+                RecoveryResult(
+                    fault="f1",
+                    kind="crash",
+                    server="redis",
+                    store=store,
+                    planned=True,
+                    at_wall_seconds=1_800_000_030.0,
+                    promised_seconds=2.0,
+                    point_seconds=1.5,
+                    is_at_least=False,
+                    tolerated=7,
+                    lost=0,
+                    kept=True,
+                    read_seconds=4.25,
+                )
+            ],
+        ),
+        **values,
+    )
+
+
+def report(
+    found: Result | None, *, state: str = "finished", stories: list[Story] | None = None, **values: Any
+) -> Report:
+    told = Outcome(
+        run="r1",
+        verdict=found.verdict if found is not None else "inconclusive",
+        exit_code=0,
+        reasons=found.reasons if found is not None else ["left before it began"],
+        data_dir="/data",
+        finished=found is not None and found.finished,
+        result=found,
+        setup=Setup(
+            version="9.9.9",
+            python="3.11",
+            platform="Linux",
+            seed=77,
+            namespace="soak_r1",
+            stores=["redis-list"],
+            settings=[Setting(key="load.users", value="5", origin="--users")],
+            reproduce="soak run --seed 77",
+        ),
+    )
+    points = [
+        Point(
+            at_wall_seconds=1_800_000_000.0 + second,
+            acknowledged_rate=10.0 + second % 7,
+            read_rate=5.0,
+            error_rate=0.0,
+            append_p50_seconds=0.001,
+            append_p99_seconds=0.02,
+            read_p50_seconds=None,
+            read_p99_seconds=None,
+            verified_rate=9.0,
+            violations=0,
+            unverified_seconds=0.5,
+        )
+        for second in (*range(20), *range(60, 90))
+    ]
+    return Report(
+        outcome=msgspec.structs.replace(told, **values),
+        state=state,
+        stories=stories or [],
+        series={one.store: series_of(points) for one in found.by_store} if found is not None else {},
+        written_wall_seconds=1_800_000_100.0,
+    )
+
+
+def story(record: Violation, text: str = "the story") -> Story:
+    return Story(record=Recorded(violation=record, folder=None, state="open"), text=text)  # type: ignore[arg-type]
+
+
+def hostile() -> Report:
+    found = result(
+        violations=3,
+        store=HOSTILE,
+        reasons=[HOSTILE],
+        notes=[HOSTILE],
+        configurations={HOSTILE: {HOSTILE: HOSTILE}},
+        promises={HOSTILE: {HOSTILE: HOSTILE}},
+    )
+    stories = [story(violation(seq, store=HOSTILE, text=HOSTILE), text=f"{HOSTILE}\n{HOSTILE}") for seq in (1, 2)]
+    return report(found, stories=stories, notes=[HOSTILE])
+
+
+class Elements(HTMLParser):
+    """Every element of a page, and what stands in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in {"meta", "br", "line", "circle", "polyline", "polygon"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+
+def page(text: str) -> Elements:
+    elements = Elements()
+    elements.feed(text)
+    elements.close()
+    assert not elements.open
+    return elements
+
+
+# -- hostile words --
+
+
+def test_hostile_words_stay_words_in_html() -> None:
+    text = FORMATS["html"](hostile())
+    found = page(text)
+    assert set(found.tags).isdisjoint({"script", "a", "img", "iframe", "link"})
+    assert not any(name.startswith("on") or name in {"href", "src"} for name, _ in found.attributes)
+    assert "<script>alert(1)</script>" in found.text, "it is there to be read"
+    assert text.encode()
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_nothing_that_cannot_be_seen_or_moves_a_cursor_is_in_any_format(name: str) -> None:
+    text = FORMATS[name](hostile()) if name != "json" else ""
+    assert not [char for char in text if not char.isprintable() and char != "\n"]
+
+
+def test_hostile_words_stay_words_in_junit() -> None:
+    root = ET.fromstring(FORMATS["junit"](hostile()))  # noqa: S314  our own
+    failure = root.find("testsuite/testcase/failure")
+    assert failure is not None
+    assert failure.text is not None
+    assert "</pre></details><script>alert(1)</script>" in failure.text
+    assert "\\x00\\x08\\x1b[2J" in failure.text
+    assert check_junit(FORMATS["junit"](hostile()))
+
+
+def test_hostile_words_stay_words_in_markdown() -> None:
+    text = FORMATS["markdown"](hostile())
+    assert "<script" not in text
+    assert text.count("<details>") == text.count("</details>") == 2
+    assert text.count("<pre>") == text.count("</pre>") == 2
+    outside = re.sub(r"<pre>.*?</pre>", "", text, flags=re.DOTALL)
+    rows = [line for line in outside.splitlines() if line.startswith("|")]
+    assert {row.count("|") for row in rows} <= {7, 5, 9}, "no cell has become two"
+    assert not any(line.startswith("## h") for line in outside.splitlines())
+    assert "http://" not in outside
+    assert "@all" not in outside
+
+
+def test_hostile_words_survive_json() -> None:
+    clean = msgspec.structs.replace(hostile().outcome, reasons=[HOSTILE.replace("\ud800", "")])
+    encoded = json.loads(msgspec.json.encode(msgspec.structs.replace(clean, result=None, notes=[])))
+    assert encoded["reasons"] == [HOSTILE.replace("\ud800", "")]
+
+
+def test_markdown_of_plain_words_reads_as_they_do() -> None:
+    assert escaped("redis-list") == "<code>redis-list</code>"
+    assert html.unescape(escaped(r"a|b`c*d_e[f]<g>&h\i@j #k :l: &#65; &#x27;")) == (
+        r"<code>a|b`c*d_e[f]<g>&h\i@j #k :l: &#65; &#x27;</code>"
+    )
+
+
+# -- the same in all formats --
+
+
+def numbers_in(text: str) -> set[int]:
+    return {int(number.replace(",", "")) for number in re.findall(r"\b\d[\d,]*\b", text)}
+
+
+def test_all_formats_tell_the_same_numbers() -> None:
+    made = report(result(violations=160), stories=[story(violation(1))])
+    told = {name: render(made) for name, render in FORMATS.items()}
+    assert json.loads(told["json"])["result"]["totals"]["acknowledged"] == 4321
+    for name, text in told.items():
+        assert {4321, 3987, 174, 160, 7} <= numbers_in(page(text).text if name == "html" else text), name
+        assert "violation" in text
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+def test_a_run_of_which_nothing_is_known_can_be_reported(name: str) -> None:
+    text = FORMATS[name](report(None))
+    assert "left before it began" in text
+
+
+@pytest.mark.parametrize("state", ["running", "cut off"])
+def test_a_run_that_has_not_ended_is_never_shown_as_a_pass(state: str) -> None:
+    made = report(result(finished=False), state=state)
+    for name, render in FORMATS.items():
+        text = render(made)
+        assert "undecided" in text, name
+        assert not re.search(r"[>:\"] ?pass\b", text), name
+    assert check_junit(FORMATS["junit"](made)).get("errors") == "1"
+
+
+# -- JUnit --
+
+
+def check_junit(text: str) -> ET.Element:
+    """Check what the usual schema of JUnit files asks for, and return the root."""
+    root = ET.fromstring(text)  # noqa: S314  our own
+    assert root.tag == "testsuites"
+    order = ["properties", "testcase", "system-out", "system-err"]
+    for suite in root:
+        assert suite.tag == "testsuite"
+        assert {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname"} <= set(suite.attrib)
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
+        float(suite.attrib["time"])
+        tags = [order.index(child.tag) for child in suite]
+        assert tags == sorted(tags)
+        assert suite.attrib["tests"] == str(len(suite.findall("testcase")))
+        assert suite.attrib["failures"] == str(len(suite.findall("testcase/failure")))
+        assert suite.attrib["errors"] == str(len(suite.findall("testcase/error")))
+        names = [(case.attrib["classname"], case.attrib["name"]) for case in suite.findall("testcase")]
+        assert len(names) == len(set(names))
+        for case in suite.findall("testcase"):
+            assert all(child.tag in {"failure", "error", "skipped"} for child in case)
+            assert all({"message", "type"} <= set(child.attrib) for child in case)
+    for count in ("tests", "failures", "errors"):
+        assert root.attrib[count] == str(sum(int(suite.attrib[count]) for suite in root))
+    return root
+
+
+def test_junit_has_a_case_for_each_kind_on_each_store_and_only_what_was_found_fails() -> None:
+    made = report(result(violations=160), stories=[story(violation(1), "a story of its own")])
+    root = check_junit(FORMATS["junit"](made))
+    cases = root.findall("testsuite[@name='redis-list']/testcase")
+    assert [case.get("name") for case in cases] == [kind.value for kind in Kind]
+    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["lost"]
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert "160 times lost" in failure.attrib["message"]
+    assert "a story of its own" in (failure.text or "")
+    assert root.find(".//property[@name='seed']").attrib["value"] == "77"  # type: ignore[union-attr]
+    assert root.attrib["errors"] == "0"
+
+
+def test_junit_of_a_pass_is_green_and_of_an_inconclusive_run_is_not() -> None:
+    green = check_junit(FORMATS["junit"](report(result())))
+    assert (green.attrib["failures"], green.attrib["errors"]) == ("0", "0")
+    doubtful = check_junit(FORMATS["junit"](report(result(verdict="inconclusive", reasons=["too few"]))))
+    assert (doubtful.attrib["failures"], doubtful.attrib["errors"]) == ("0", "1")
+    assert doubtful.find(".//error").attrib["message"] == "too few"  # type: ignore[union-attr]
+
+
+# -- bounds --
+
+
+def test_markdown_stays_within_what_github_takes() -> None:
+    stories = [story(violation(seq), "x" * 100_000) for seq in range(40)]
+    text = markdown.render(report(result(violations=40), stories=stories))
+    assert len(text.encode()) < 1024 * 1024
+    assert text.count("<details>") == text.count("</details>") > 3
+    assert "There is more than fits here" in text
+
+
+def test_of_many_violations_each_kind_on_each_store_is_told_of() -> None:
+    many = [violation(seq) for seq in range(1000)]
+    rare = violation(2000, store="postgres", kind="stale")
+    records = [Recorded(violation=one, folder=None, state="open") for one in (*many, rare)]  # type: ignore[arg-type]
+    chosen = pick(records, 5)
+    assert len(chosen) == 5
+    assert chosen[-1].violation == rare
+    assert [one.violation.seq for one in chosen[:4]] == [0, 1, 2, 3]
+
+
+# -- charts --
+
+
+def test_a_chart_says_in_words_what_it_shows_and_draws_nothing_across_a_gap() -> None:
+    line = Line("appends", "a", [[(0.0, 1.0), (1.0, 2.0)], [(8.0, 3.0), (9.0, 40.0)]])
+    svg = str(
+        draw(Frame("per second", 0, 10, lambda value: f"{value:g}/s"), [line], [Band(2, 4, "crash")], [Mark(5, "m")])
+    )
+    root = ET.fromstring(svg)  # noqa: S314  our own
+    assert len(root.findall("polyline")) == 2
+    assert len(root.findall("rect")) == 1
+    assert root.attrib["role"] == "img"
+    assert "appends: mostly 3/s, at most 40/s; 1 faults" in root.attrib["aria-label"]
+    assert [text.text for text in root.findall("text[@class='up']")] == ["0/s", "10/s", "20/s", "30/s", "40/s"]
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-9, 1e9])
+@pytest.mark.parametrize("is_log", [False, True])
+def test_a_chart_of_extremes_stays_within_its_frame(value: float, is_log: bool) -> None:
+    line = Line("a", "a", [[(0.0, value), (1e9, value)]])
+    svg = str(draw(Frame("t", 0.0, 1e9, str, is_log), [line], [Band(-5, 2e9, "f")], [Mark(5e9, "m")]))
+    dots = re.findall(r'polyline class="a" points="([^"]+)"', svg)[0]
+    assert all(0 <= float(x) <= 960 and 0 <= float(y) <= 230 for x, y in (dot.split(",") for dot in dots.split()))
+
+
+@pytest.mark.parametrize(("rough", "step"), [(0, 1), (0.3, 0.5), (1, 1), (1.1, 2), (6, 10), (2200, 5000)])
+def test_steps_of_an_axis_are_round(rough: float, step: float) -> None:
+    assert nice_step(rough) == pytest.approx(step)
+
+
+# -- on disk --
+
+
+def test_the_schema_that_is_committed_is_the_one_of_this_version() -> None:
+    assert schema.PATH.read_bytes() == schema.encoded(), "python -m soak.report.schema writes it anew"
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(schema.PATH.read_bytes()))
+
+
+@pytest.mark.parametrize("found", [None, result(), result(violations=3), result(finished=False)])
+def test_what_is_written_is_valid_by_the_schema(found: Result | None) -> None:
+    document = json.loads(FORMATS["json"](report(found)))
+    validator = jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes()))
+    validator.validate(document)
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**document, "verdict": 5})
+
+
+def test_a_result_of_a_newer_soak_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "result.json").write_text(json.dumps({"schema": outcome.SCHEMA + 1, "whatever": True}))
+    assert cli.main(["report", str(tmp_path)]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "newer soak" in told
+
+
+def test_a_folder_without_a_run_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(tmp_path)]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "no run on record" in told
+    assert cli.main(["report", "--data-dir", str(tmp_path), "r404"]) == ExitCode.USAGE
+    assert "neither a folder nor a run" in capsys.readouterr().err
+
+
+def folder_of(path: Path, found: Result, told: Outcome | None = None) -> Path:
+    (path / "verifier").mkdir(parents=True)
+    results.write(path / "verifier", found)
+    if told is not None:
+        outcome.write(path, told)
+    return path
+
+
+def test_what_the_verifier_said_last_counts_where_the_daemon_was_killed_before_it_could_repeat_it(
+    tmp_path: Path,
+) -> None:
+    before, after = result(finished=False), result(violations=2, finished=False, ended_wall_seconds=1_800_000_095.0)
+    found = gather(folder_of(tmp_path / "a", after, report(before).outcome))
+    assert (found.outcome.verdict, found.outcome.exit_code, found.state) == ("violation", 1, "cut off")
+    ended = gather(folder_of(tmp_path / "b", result(), report(before).outcome))
+    assert (ended.outcome.verdict, ended.state) == ("pass", "finished")
+    troubled = report(before, reasons=["the load died too often"]).outcome
+    doubtful = gather(folder_of(tmp_path / "c", result(), troubled))
+    assert (doubtful.outcome.verdict, doubtful.outcome.exit_code) == ("inconclusive", ExitCode.INCONCLUSIVE)
+
+
+def test_a_verifier_alone_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = folder_of(tmp_path / "run", result(violations=1))
+    (folder / "verifier" / "journal.jsonl").write_bytes(encode_lines([violation(1)]))
+    assert cli.main(["report", str(folder), "--exit-code"]) == ExitCode.VIOLATION
+    assert "violation  run r1" in capsys.readouterr().out
+    assert len(gather(folder).stories) == 1
+
+
+def test_a_run_that_was_put_aside_is_found_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder_of(tmp_path / gathered.RUNS_NAME / "r1", result())
+    assert cli.main(["report", "r1", "--data-dir", str(tmp_path), "--format", "json"]) == ExitCode.PASS
+    assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
+
+
+def test_an_unfinished_result_is_no_result_to_those_who_wait_for_the_last_word(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "run", result(finished=False))
+    assert results.read(folder / "verifier") is None
+    assert results.read_so_far(folder / "verifier") is not None
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--format", "pdf"], "--format pdf: choose from"),
+        (["--format", "json", "--format", "html"], "name one with --output-dir"),
+    ],
+)
+def test_wrong_formats_are_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert cli.main(["report", str(tmp_path), *words]) == ExitCode.USAGE
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--report", "html"], ["--report", "pdf=x"], ["--report", "html=/proc/none/x.html"]])
+def test_a_report_that_cannot_be_written_is_said_before_anything_runs(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["check", "--store", "redis-list", *words]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("\n") == 1
