@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import until_serving
-from soak.testbed.power_cut import DiskTrouble, PowerSupply
+from soak.testbed.power_cut import Disk, DiskTrouble, PowerSupply
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ class DiskFault(Fault):
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
-        if reason is None and not isinstance(bed.servers[target].power, PowerSupply):
+        power = bed.servers[target].power if reason is None else None
+        if isinstance(power, Disk):
+            return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
+        if reason is None and not isinstance(power, PowerSupply):
             why = bed.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
         return reason
