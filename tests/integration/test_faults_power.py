@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from soak.testbed import LocalTestbed
+    from soak.testbed import Testbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -76,7 +76,7 @@ class Broken(NamedTuple):
     lost: list[Acknowledged]
 
 
-async def broken_while_writing(bed: LocalTestbed, target: str, name: str) -> Broken:
+async def broken_while_writing(bed: Testbed, target: str, name: str) -> Broken:
     """Break a server in the middle of writes; returns which of those it had acknowledged it has lost."""
     write, read = _ways(target)
     url = bed.servers[target].url
@@ -160,6 +160,7 @@ async def test_postgres_that_does_not_sync_loses_everything_since_it_started(tmp
         server = bed.servers["postgres"]
         await sql(server.url, "create table session (writer int, number int)")
         cut = await server.cut_power()
+        assert cut is not None
         assert cut.blocks_restored > 0
         await server.start_again()
         assert await sql(server.url, "select to_regclass('session') is null")

@@ -24,6 +24,7 @@ import docker.utils
 from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed import process
 from soak.testbed.docker.engine import FAILURES, one_line
 from soak.testbed.docker.ownership import SERVER_LABEL
 from soak.testbed.ports import HOST
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20
 PROCESSES_MAX = 1_024
+PAUSE_TRIES_MAX = 5
 _ASK_SECONDS = 0.2
 _POLL_SECONDS = 0.02
 _KILL_SECONDS_MAX = 10.0
@@ -160,7 +162,7 @@ class ContainerVessel:
         await self._do("killed", self._kill)
 
     async def freeze(self) -> None:
-        await self._do("paused", self._container.pause)
+        await self._do("paused", self._pause)
 
     async def thaw(self) -> None:
         await self._do("resumed", self._container.unpause)
@@ -169,6 +171,11 @@ class ContainerVessel:
         await self._do("wiped", self._wipe)
 
     async def cut_power(self) -> CutPower | None:
+        await self._do("looked at", self._look)
+        if self._pid is not None:
+            # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
+            # the engine's own way to pause fails now and then where a container is at its limit.
+            await process.freeze_tree(self._pid)
         await self._do("cut off from its power", self._cut_power)
         return None
 
@@ -278,6 +285,15 @@ class ContainerVessel:
             self._container.stop(timeout=seconds)
             self._remove(self._container)
 
+    def _pause(self) -> None:
+        # Where a container is at its limit the kernel does not always freeze it at the first try.
+        for _ in range(PAUSE_TRIES_MAX - 1):
+            with contextlib.suppress(docker.errors.APIError):
+                self._container.pause()
+                return
+            time.sleep(_ASK_SECONDS)
+        self._container.pause()
+
     def _kill(self) -> None:
         if self._container is None:
             return
@@ -294,12 +310,6 @@ class ContainerVessel:
         disk = self.power
         if not isinstance(disk, Disk):
             raise TypeError("asked although it has no disk of its own")
-        self._look()
-        if self._container is None:
-            return
-        if self._container.status == "running":
-            # It stands still first: a server that saw its disk fail would say so, and not just be gone.
-            self._container.pause()
         try:
             if self._pid is not None:
                 disk.cut(self._data_from_outside())

@@ -122,13 +122,17 @@ def abandoned() -> list[Loop]:
 
 def release_abandoned() -> int:
     """Unmount and detach what killed owners left; returns how many devices that were. Their images stay."""
+    if os.geteuid() != 0 or not any(loops()):
+        return 0
     released = 0
-    for loop in abandoned() if os.geteuid() == 0 else ():
-        for mounted in mounts_of(loop.number):
-            kill_strays_below(mounted.point)
-            unmount(mounted.point, at_any_price=True)
-        detach(loop.device)
-        released += 1
+    # One at a time: a device that another has just released may be somebody's by now.
+    with _alone():
+        for loop in abandoned():
+            for mounted in mounts_of(loop.number):
+                kill_strays_below(mounted.point)
+                unmount(mounted.point, at_any_price=True)
+            detach(loop.device)
+            released += 1
     return released
 
 
@@ -167,6 +171,17 @@ def run(program: str, *words: object) -> str:
         return ""
     said = " ".join(done.stderr.decode("utf-8", "replace").split())
     return said or f"{program}: exit status {done.returncode}"
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    MOUNTS.mkdir(exist_ok=True)
+    descriptor = os.open(MOUNTS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_abandoned(loop: Loop) -> bool:
