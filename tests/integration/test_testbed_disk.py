@@ -224,10 +224,10 @@ async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_to
         await bed.stop()
 
 
-def append_zeros(found: object) -> None:
+def append_zeros(found: object, below: str = "data") -> None:
     """Leave what a file system leaves that had noted a file's new length, and not yet what is there."""
     assert isinstance(found, Disk)
-    (path,) = (found.mount() / "data" / "appendonlydir").glob("*.incr.aof")
+    (path,) = (found.mount() / below / "appendonlydir").glob("*.incr.aof")
     with path.open("ab") as file:
         file.write(b"\0" * 3_000)
 
