@@ -76,7 +76,9 @@ class Broken(NamedTuple):
     lost: list[Acknowledged]
 
 
-async def broken_while_writing(bed: Testbed, target: str, name: str) -> Broken:
+async def broken_while_writing(
+    bed: Testbed, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
+) -> Broken:
     """Break a server in the middle of writes; returns which of those it had acknowledged it has lost."""
     write, read = _ways(target)
     url = bed.servers[target].url
@@ -89,6 +91,8 @@ async def broken_while_writing(bed: Testbed, target: str, name: str) -> Broken:
     acknowledged: list[Acknowledged] = []
     writing = [asyncio.create_task(write(url, writer, acknowledged)) for writer in range(WRITERS)]
     await asyncio.sleep(WRITING_SECONDS)
+    if first is not None:
+        await first()
     await ALL[name].inject(bed, target)
     await asyncio.gather(*writing)
     await ALL[name].heal(bed, target)

@@ -31,6 +31,7 @@ POWER_CUT = ALL["power_cut"]
 BY_FILE_SYSTEM: dict[str, Any] = {"power_cuts": True, "power_cut_by": "filesystem", "disk_size": "256m"}
 SIZE = 64 * 2**20
 ROUNDS_MAX = 4
+NEIGHBOUR_ROUNDS_MAX = 12
 
 OWNER = """
 import asyncio, sys
@@ -195,6 +196,40 @@ async def test_a_crash_alone_loses_nothing_and_a_wiped_volume_everything(folder:
         await ALL["wiped_volume"].heal(bed, "redis")
         async with client_of(bed.servers["redis"].url) as client:
             assert await client.keys() == []
+
+
+async def test_a_neighbours_sync_before_the_cut_leaves_zeros_that_the_server_refuses_and_it_comes_back_repaired(
+    folder: Path,
+) -> None:
+    """Show what production knows: the journal has the new length of the file, and nothing has its new bytes."""
+    events: list[ServerEvent] = []
+    bed = LocalTestbed(folder, on_event=events.append, **BY_FILE_SYSTEM)
+    try:
+        url = (await bed.start(["redis"]))["redis"]
+        async with client_of(url) as client:
+            await client.set("kept", "yes")
+        await until_synced(url)
+        for _ in range(NEIGHBOUR_ROUNDS_MAX):
+            await broken_while_writing(bed, "redis", "power_cut", first=lambda: sync_beside(bed))
+            async with client_of(url) as client:
+                assert await client.get("kept") == "yes"
+            if events:
+                break
+        assert [event.what for event in events] == ["repaired"]
+        assert "refused to start after the power cut" in events[0].detail
+    finally:
+        await bed.stop()
+
+
+async def sync_beside(bed: LocalTestbed) -> None:
+    """Let somebody else sync a file of theirs on the same disk, the server standing still."""
+    server = bed.servers["redis"]
+    await server.pause()
+    assert isinstance(server.power, Disk)
+    with (server.power.mount_point / "neighbour").open("ab") as file:
+        file.write(b"x")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_told(folder: Path) -> None:
