@@ -7,8 +7,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import until_serving
+from soak.testbed.postgres import PostgresServer
 from soak.testbed.power_cut import Disk, DiskTrouble, PowerSupply
 from soak.testbed.redis import RedisServer
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from soak.testbed.bed import Testbed
 
 RELENT_SECONDS_MAX = 2.5
+RELENT_RECOVERY_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
 
 
@@ -53,10 +56,25 @@ class DiskFault(Fault):
         if not isinstance(supply, PowerSupply) or supply.trouble == self.mended(supply.trouble):
             return
         supply.misbehave(self.mended(supply.trouble))
-        await until_serving(bed, target)
         server = bed.servers[target]
+        if isinstance(server, PostgresServer):
+            await _out_of_recovery(bed, server)
+        await until_serving(bed, target)
         if isinstance(server, RedisServer):
             await _until_writable(server)
+
+
+async def _out_of_recovery(bed: Testbed, server: PostgresServer) -> None:
+    """Restart a server that has not come back by itself, as an operator does.
+
+    PostgreSQL 18 hangs where its recovery fails by the same fault that made it crash: its first process has lost the
+    one that recovers, starts no other, does not end, and answers for ever that the system is in recovery mode.
+    """
+    try:
+        await until_serving(bed, server.kind, RELENT_RECOVERY_SECONDS_MAX)
+    except ServerUnreachableError:
+        await server.kill()
+        await server.start_again()
 
 
 async def _until_writable(server: RedisServer) -> None:
