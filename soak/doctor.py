@@ -22,6 +22,7 @@ from soak.settings import SoakSettings
 from soak.testbed import account, binaries
 from soak.testbed.ports import free_port, is_free
 from soak.testbed.power_cut.compiling import COMPILERS
+from soak.testbed.power_cut.disk import no_disks
 
 DISK_BYTES_MIN = 1_000_000_000
 OPEN_FILES_MIN = 1_024
@@ -194,6 +195,14 @@ def _optional() -> Iterator[Finding]:
         version = _version(path) if path else None
         shown = f"{path} {version or ''}".strip() if path else "not found"
         yield Finding(name=name, present=path is not None, needed=False, found=shown, meaning=meaning)
+    reason = no_disks()
+    yield Finding(
+        name="own file systems",
+        present=reason is None,
+        needed=False,
+        found=reason or "root, loop devices and mkfs.ext4",
+        meaning="no power cuts in Docker, and none by file system (testbed.power_cut = filesystem)",
+    )
     library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
     yield Finding(
         name="libfaketime",

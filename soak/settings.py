@@ -156,6 +156,12 @@ class TestbedSettings(Section):
     cpus: float = Field(default=1.0, gt=0, le=1024, description="Processors of each container.")
     proxied: bool = Field(default=False, description="Put a proxy before each started server, for network faults.")
     power_cuts: bool = Field(default=False, description="Let started servers run so that their power can be cut.")
+    power_cut: Literal["auto", "shim", "filesystem"] = Field(
+        default="auto", description="How: a shim under processes, or a file system of each server's own (needs root)."
+    )
+    disk: str = Field(
+        default="4g", pattern=r"^[1-9][0-9]*[mg]$", description="Largest size of such a file system, such as 512m."
+    )
     allow_faults: list[str] = Field(default=[], description="Faults that may happen to servers that were given.")
     restart_command: str | None = Field(
         default=None, description="Restarts a given server; {server} stands for its kind. Run without a shell."

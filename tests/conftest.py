@@ -16,6 +16,7 @@ import pytest
 
 from soak.errors import ServerUnreachableError
 from soak.testbed import LocalTestbed
+from soak.testbed.power_cut import no_disks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -160,6 +161,15 @@ def images(engine: Any) -> Iterator[Images]:
     found = Images(engine)
     yield found
     found.remove()
+
+
+@pytest.fixture(scope="session")
+def own_disks() -> None:
+    """Skip where no server can have a disk of its own."""
+    if (reason := no_disks()) is not None:
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`soak clean`: remove what a run left on servers that go on without it."""
+"""`soak clean`: remove what a run left on servers that go on without it, or what killed soaks left here."""
 
 from __future__ import annotations
 
@@ -12,22 +12,32 @@ from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
+from soak.testbed.leftovers import remove_leftovers
 
 DESCRIPTION = (
     "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
-    "one that found a violation leaves its data for you to look at."
+    "one that found a violation leaves its data for you to look at. With --leftovers: end and remove what soaks that\n"
+    "were killed left on this machine (containers, mounts, loop devices). Data folders stay, so they can be resumed."
 )
-EPILOG = "example: soak clean --namespace soak_r1a2b3c4d --store redis-list --redis redis://staging:6379/3"
+EPILOG = """\
+examples:
+  soak clean --namespace soak_r1a2b3c4d --store redis-list --redis redis://staging:6379/3
+  soak clean --leftovers"""
 
 _TIMEOUT = Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--leftovers", action="store_true", help="remove what killed soaks left on this machine")
     add_flags(parser, (NAMESPACE, STORE, *SERVERS, _TIMEOUT))
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     configuration = read_configuration(arguments)
+    if arguments.leftovers:
+        for line in remove_leftovers():
+            sys.stdout.write(f"{line}\n")
+        return ExitCode.PASS
     settings = configuration.settings
     if settings.stores.namespace is None or configuration.origin("stores.names") is None:
         raise UsageError("say what to remove: --namespace and --store, as the summary of the run named them")

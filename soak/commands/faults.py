@@ -21,6 +21,7 @@ from soak.faults.presets import RECIPES, Possible
 from soak.report.table import print_json, print_table
 from soak.testbed.bed import LEDGER
 from soak.testbed.local import LocalTestbed
+from soak.testbed.power_cut import PowerCutWay
 
 DESCRIPTION = (
     "List every fault with what it does and the servers it can happen to. Whether it can happen is asked of the soak\n"
@@ -54,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         sys.stderr.write("no soak runs in this data folder; servers are started for a moment to see what is possible\n")
         with tempfile.TemporaryDirectory(prefix="soak-faults-") as folder:
             Path(folder).chmod(0o755)  # so that a PostgreSQL that runs as another user gets in
-            faults = listing(asyncio.run(_try_out(Path(folder))))
+            faults = listing(asyncio.run(_try_out(Path(folder), configuration.settings.testbed.power_cut)))
     if arguments.json:
         print_json(msgspec.json.encode(faults))
         return ExitCode.PASS
@@ -65,9 +66,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS
 
 
-async def _try_out(folder: Path) -> Possible:
+async def _try_out(folder: Path, power_cut_by: PowerCutWay) -> Possible:
     """Ask each fault on servers that are started for it, with all that faults may need."""
-    bed = LocalTestbed(folder, proxied=True, power_cuts=True)
+    bed = LocalTestbed(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
     try:
         await bed.start(TRIED)
         return what_is_possible(bed, Plan(specs=(), given={}, embedded=(LEDGER, *TRIED)))

@@ -14,7 +14,7 @@ import msgspec
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
 from soak.matrix import configurations, table
-from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, REDISES, CellPlan, plan_cells
+from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, POWER_CUTS, REDISES, CellPlan, plan_cells
 from soak.matrix.result import CellResult, exit_code_of
 from soak.matrix.side_by_side import SIDE_BY_SIDE, make_cells
 from soak.report.progress import Progress
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--postgres", choices=POSTGRESES, default=POSTGRESES[0], help="which PostgreSQL (default: 18)")
     add("--redis-image", metavar="IMAGE", help="in Docker: another image than the official one")
     add("--postgres-image", metavar="IMAGE", help="likewise")
+    add("--power-cut", choices=POWER_CUTS, default=POWER_CUTS[0], help="how the power is cut (default: auto)")
     add("--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"cells side by side ({SIDE_BY_SIDE} unless given)")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -98,6 +99,7 @@ def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
         postgres=arguments.postgres,
         redis_image=arguments.redis_image,
         postgres_image=arguments.postgres_image,
+        power_cut=arguments.power_cut,
         preset=arguments.contract,
     )
     return plan_cells(arguments.config, arguments.fault, like)

@@ -37,12 +37,22 @@ def make_testbed(
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
+        power_cut_by=wanted.power_cut,
+        disk_size=wanted.disk,
         on_event=on_event,
     )
     docker = wanted.kind == "docker" and any(kind != LEDGER for kind in plan.embedded)
     if not plan.given and not docker:
         return local
-    own = _docker(settings, folder, on_event, proxied=proxied or wanted.proxied) if docker else local
+    own: Testbed = local
+    if docker:
+        own = _docker(
+            settings,
+            folder,
+            on_event,
+            proxied=proxied or wanted.proxied,
+            power_cuts=power_cuts or wanted.power_cuts,
+        )
     given = _given(settings, plan, folder)
     return CombinedTestbed(
         {
@@ -52,7 +62,9 @@ def make_testbed(
     )
 
 
-def _docker(settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool) -> Testbed:
+def _docker(
+    settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool, power_cuts: bool
+) -> Testbed:
     # Imported only where it is used: the client of Docker is a heavy one.
     from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
 
@@ -65,6 +77,9 @@ def _docker(settings: SoakSettings, folder: Path, on_event: EventListener, *, pr
         memory=settings.testbed.memory,
         cpus=settings.testbed.cpus,
         proxied=proxied,
+        power_cuts=power_cuts,
+        power_cut_by=settings.testbed.power_cut,
+        disk_size=settings.testbed.disk,
         on_event=on_event,
     )
 

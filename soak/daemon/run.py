@@ -62,6 +62,7 @@ TOKEN_BYTES = 32
 FIRST_MESSAGE_SECONDS_MAX = 30.0
 FIRST_MESSAGE_POLL_SECONDS = 0.25
 SERVERS_STOP_SECONDS_MAX = 30.0
+NOTES_MAX = 20
 
 _log = log.get_logger("soak.daemon")
 
@@ -458,6 +459,11 @@ class Daemon:
             self._stop.ask(f"server {event.kind} is lost")
             return
         self._say(f"server {event.kind} {event.what}: {event.detail}")
+        if event.what == "repaired":
+            # Unavailability, and no loss by itself; but nobody may take it for a server that comes back.
+            if len(self._notes) < NOTES_MAX:
+                self._notes.append(event.detail)
+            return
         if event.kind == LEDGER:
             return  # no window: the ledger is not under test, and its absence excuses nothing
         if event.what == "died":

@@ -33,9 +33,9 @@ async def heal_surely(fault: Fault, bed: Testbed, target: str) -> None:
     Notes(bed.servers[target]).end(fault.name)
 
 
-async def until_serving(bed: Testbed, target: str) -> None:
+async def until_serving(bed: Testbed, target: str, seconds: float = SERVING_SECONDS_MAX) -> None:
     """Wait until a server answers that may have died of a fault, and is brought back by its supervisor or here."""
-    deadline = time.monotonic() + SERVING_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     while True:
         await bed.servers[target].start_again()  # nothing where somebody watches over it
         try:

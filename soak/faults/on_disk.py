@@ -7,15 +7,18 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import until_serving
-from soak.testbed.power_cut import DiskTrouble, PowerSupply
+from soak.testbed.postgres import PostgresServer
+from soak.testbed.power_cut import Disk, DiskTrouble, PowerSupply
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:
     from soak.testbed.bed import Testbed
 
 RELENT_SECONDS_MAX = 2.5
+RELENT_RECOVERY_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
 
 
@@ -26,7 +29,10 @@ class DiskFault(Fault):
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
-        if reason is None and not isinstance(bed.servers[target].power, PowerSupply):
+        power = bed.servers[target].power if reason is None else None
+        if isinstance(power, Disk):
+            return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
+        if reason is None and not isinstance(power, PowerSupply):
             why = bed.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
         return reason
@@ -50,10 +56,25 @@ class DiskFault(Fault):
         if not isinstance(supply, PowerSupply) or supply.trouble == self.mended(supply.trouble):
             return
         supply.misbehave(self.mended(supply.trouble))
-        await until_serving(bed, target)
         server = bed.servers[target]
+        if isinstance(server, PostgresServer):
+            await _out_of_recovery(bed, server)
+        await until_serving(bed, target)
         if isinstance(server, RedisServer):
             await _until_writable(server)
+
+
+async def _out_of_recovery(bed: Testbed, server: PostgresServer) -> None:
+    """Restart a server that has not come back by itself, as an operator does.
+
+    PostgreSQL 18 hangs where its recovery fails by the same fault that made it crash: its first process has lost the
+    one that recovers, starts no other, does not end, and answers for ever that the system is in recovery mode.
+    """
+    try:
+        await until_serving(bed, server.kind, RELENT_RECOVERY_SECONDS_MAX)
+    except ServerUnreachableError:
+        await server.kill()
+        await server.start_again()
 
 
 async def _until_writable(server: RedisServer) -> None:

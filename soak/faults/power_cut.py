@@ -21,7 +21,7 @@ class PowerCut(Fault):
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is None and bed.servers[target].power is None:
-            return bed.no_power_cuts
+            return bed.no_power_cuts or bed.servers[target].vessel.no_power_cut
         return reason
 
     async def inject(self, bed: Testbed, target: str) -> None:

@@ -24,7 +24,6 @@ LEFT_TO_RULES = {
     "eviction": "only a contract that allows eviction excuses what it takes",
     "failover": _ONCE,
     "upgrade": _ONCE,
-    "fsync_error": "a PostgreSQL may stay in recovery after it",
 }
 """What ends a run by itself, or can be done only once, and so happens only where a rule names it."""
 

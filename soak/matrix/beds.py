@@ -29,6 +29,8 @@ def make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_even
             postgres_image=plan.postgres_image,
             redis_options=redis_options,
             postgres_options=postgres_options,
+            power_cuts=plan.fault == "power_cut",
+            power_cut_by=plan.power_cut,
             on_event=on_event,
         )
     return LocalTestbed(
@@ -37,7 +39,8 @@ def make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_even
         postgres_version=int(plan.postgres),
         redis_options=redis_options,
         postgres_options=postgres_options,
-        # Only where it is needed: it costs a compilation.
+        # Only where it is needed: it costs a compilation, or a file system.
         power_cuts=plan.fault == "power_cut",
+        power_cut_by=plan.power_cut,
         on_event=on_event,
     )

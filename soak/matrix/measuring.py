@@ -57,7 +57,8 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
     configuration = configurations.ALL[plan.configuration]
     fault = catalogue.ALL[plan.fault]
     author = Author("m" + secrets.token_hex(4), secrets.randbits(63))
-    async with _serving(plan, configuration, folder) as (bed, context):
+    repairs: list[str] = []
+    async with _serving(plan, configuration, folder, repairs) as (bed, context):
         reason = fault.unavailable(bed, configuration.server)
         if reason is not None:
             raise FaultUnavailableError(reason)
@@ -74,15 +75,23 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
         origin=promise.origin,
         measured=judge(broken.attempts, read, broken.window, promise.contract),
         recovery_seconds=(broken.recovered - broken.window.started) / 1e6,
+        repairs=repairs,
     )
 
 
 @contextlib.asynccontextmanager
 async def _serving(
-    plan: CellPlan, configuration: Configuration, folder: Path
+    plan: CellPlan, configuration: Configuration, folder: Path, repairs: list[str]
 ) -> AsyncIterator[tuple[Testbed, StoreContext]]:
     deaths: list[ServerEvent] = []
-    bed = make_bed(plan, configuration, folder, deaths.append)
+
+    def take_note(event: ServerEvent) -> None:
+        if event.what == "repaired":
+            repairs.append(event.detail)
+        else:
+            deaths.append(event)
+
+    bed = make_bed(plan, configuration, folder, take_note)
     try:
         urls = await bed.start([configuration.server])
         yield (

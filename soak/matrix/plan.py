@@ -12,6 +12,7 @@ from soak.contracts.presets import PRESETS
 from soak.errors import UsageError
 from soak.faults import catalogue
 from soak.matrix import configurations
+from soak.testbed.power_cut import PowerCutWay
 
 FAULTS = ("restart", "crash", "shutdown_nosave", "power_cut")
 """The faults a server has to recover its data from, the mildest first."""
@@ -19,6 +20,7 @@ FAULTS = ("restart", "crash", "shutdown_nosave", "power_cut")
 BedName = Literal["local", "docker"]
 RedisName = Literal["valkey", "6.2"]
 PostgresName = Literal["18", "16"]
+POWER_CUTS: tuple[PowerCutWay, ...] = get_args(PowerCutWay)
 BEDS: tuple[BedName, ...] = get_args(BedName)
 REDISES: tuple[RedisName, ...] = get_args(RedisName)
 POSTGRESES: tuple[PostgresName, ...] = get_args(PostgresName)
@@ -37,6 +39,7 @@ class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
     redis_image: str | None = None
     """In Docker, another image than the official one."""
     postgres_image: str | None = None
+    power_cut: PowerCutWay = "auto"
     preset: str | None = None
     """Hold it to this contract instead of the one its server gives as configured."""
 

@@ -36,6 +36,8 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
     """None: the cell could not be made."""
     recovery_seconds: float = 0.0
     """From the fault to the first write and read that succeeded."""
+    repairs: list[str] = []
+    """What had to be done about its data by hand before it started again, if anything."""
     not_made: str = ""
     """Why the cell could not be made."""
     is_unreachable: bool = False
@@ -77,6 +79,7 @@ def worst_of(results: Sequence[CellResult]) -> CellResult:
     return msgspec.structs.replace(
         worst,
         recovery_seconds=max(result.recovery_seconds for result in results),
+        repairs=[repair for result in results for repair in result.repairs],
         repeats=len(results),
         seconds=sum(result.seconds for result in results),
     )

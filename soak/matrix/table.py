@@ -20,6 +20,7 @@ def report_lines(results: Sequence[CellResult], seconds: float) -> list[str]:
         *table_lines(HEADS, [_row(result) for result in results]),
         "",
         *_and_blank(complaints(results)),
+        *_and_blank(repairs(results)),
         *_and_blank([f"{name}: {origin}" for name, origin in _origins(results).items()]),
         summary(results, seconds),
     ]
@@ -34,6 +35,7 @@ def markdown_lines(results: Sequence[CellResult], seconds: float) -> list[str]:
         *(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows),
         "",
         *_and_blank([f"- {line}" for line in complaints(results)]),
+        *_and_blank([f"- {line}" for line in repairs(results)]),
         *_and_blank([f"- `{name}`: {origin}" for name, origin in _origins(results).items()]),
         summary(results, seconds),
     ]
@@ -51,6 +53,15 @@ def as_json(results: Sequence[CellResult], seconds: float) -> dict[str, object]:
 def complaints(results: Sequence[CellResult]) -> list[str]:
     """Say what is wrong with each cell that is not inside."""
     return [f"{one.configuration}, {one.fault}: {reason}" for one in results for reason in one.reasons]
+
+
+def repairs(results: Sequence[CellResult]) -> list[str]:
+    """Say which servers did not come back by themselves, and how often, with the first story of each."""
+    return [
+        f"{one.configuration}, {one.fault}: in {len(one.repairs)} of {one.repeats} {one.repairs[0]}"
+        for one in results
+        if one.repairs
+    ]
 
 
 def summary(results: Sequence[CellResult], seconds: float) -> str:

@@ -16,6 +16,7 @@ from soak.testbed.bed import FOLDER_NAME, KINDS, LEDGER, POSTGRES, BedKind
 from soak.testbed.own import OwnTestbed
 from soak.testbed.postgres import PostgresReplica, PostgresServer
 from soak.testbed.postgres_process import PostgresProcess, ReplicaProcess
+from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, size_bytes
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
 from soak.testbed.versions import VALKEY, ServerVersion
@@ -23,6 +24,7 @@ from soak.testbed.versions import VALKEY, ServerVersion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from soak.testbed.power_cut import Disk, PowerCutWay
     from soak.testbed.server import EventListener, Server
 
 PIDS_NAME = "pids.json"
@@ -60,13 +62,16 @@ class LocalTestbed(OwnTestbed):
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
         power_cuts: bool = False,
+        power_cut_by: PowerCutWay = "auto",
+        disk_size: str = SIZE_DEFAULT,
         on_event: EventListener | None = None,
     ) -> None:
         """Choose the servers.
 
         The options replace settings of the servers under test, never of the ledger. Where they are proxied,
         clients are given the address of a proxy in front of each, and network faults become possible. For power
-        cuts they run under a shim that knows what was synced; where there can be none, `no_power_cuts` says why.
+        cuts they run under a shim that knows what was synced, or each on a disk of its own; where there can be
+        none, `no_power_cuts` says why.
         """
         super().__init__(
             # Resolved, because strays are found by their working folder, and that is always a resolved path.
@@ -81,6 +86,8 @@ class LocalTestbed(OwnTestbed):
         self._version = postgres_version
         self._power_cuts = power_cuts
         self.no_power_cuts: str | None = None if power_cuts else "the testbed was started without power cuts"
+        self._by_file_system = power_cuts and power_cut_by == "filesystem"
+        self._disks = Disks(self._folder, size=size_bytes(disk_size))
         self._away: Away | None = None
 
     async def _enter(self) -> None:
@@ -88,6 +95,7 @@ class LocalTestbed(OwnTestbed):
         self._record()
 
     async def _leave(self) -> None:
+        await self._disks.close()
         if self._away is not None:
             self._away.bring_back()
             self._away = None
@@ -97,10 +105,33 @@ class LocalTestbed(OwnTestbed):
         self._record()
 
     async def _prepare(self, kind: str) -> Server:
+        if kind == LEDGER:
+            return await super()._prepare(kind)
+        disk = await self._disk_of(kind)
         server = await super()._prepare(kind)
-        if self._power_cuts and kind != LEDGER:
+        if disk is not None:
+            server.vessel.power = disk
+        elif self._power_cuts and not self._by_file_system:
             await self._supply_power_to(server)
         return server
+
+    async def _disk_of(self, kind: str) -> Disk | None:
+        """Return a disk of its own for a server that has or should have one."""
+        if not self._disks.has(kind):
+            if not self._by_file_system:
+                return None
+            if (reason := no_disks() or self._has_data_elsewhere(kind)) is not None:
+                self.no_power_cuts = reason
+                return None
+        return await self._disks.take(kind, account.unprivileged() if kind != "redis" else None)
+
+    def _has_data_elsewhere(self, kind: str) -> str | None:
+        if any((root / kind / "data").exists() for root in self._roots()):
+            return f"the data of {kind} was begun without a disk of its own; choose another data folder"
+        return None
+
+    def _roots(self) -> list[Path]:
+        return [self._folder, *([Path(self._state.away)] if self._state.away else [])]
 
     async def _end_leftovers(self) -> None:
         try:
@@ -118,8 +149,11 @@ class LocalTestbed(OwnTestbed):
             for server in pids.servers.values()
             if process.is_same_process(server.pid, server.created_seconds)
         ]
-        roots = [self._folder, *([Path(self._state.away)] if self._state.away else [])]
-        await process.end_strays(known, [root / kind / "data" for root in roots for kind in KINDS])
+        folders = [root / kind / "data" for root in self._roots() for kind in KINDS]
+        points = [mounted.point for loop in power_cut.abandoned() for mounted in power_cut.mounts_of(loop.number)]
+        await process.end_strays(known, [*folders, *(point / "data" for point in points)])
+        # Those of other folders, too: nobody may ever come back to them.
+        await asyncio.to_thread(power_cut.release_abandoned)
 
     def _make(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         if kind in (LEDGER, "redis"):
@@ -137,6 +171,7 @@ class LocalTestbed(OwnTestbed):
             options=options,
             version=self._redis_version if under_test else VALKEY,
             binary=self._redis_binary if under_test else None,
+            home=self._disks.mount_point(kind),
         )
         return RedisServer(kind, pinned, vessel, fresh=fresh)
 
@@ -196,7 +231,9 @@ class LocalTestbed(OwnTestbed):
         if self._away is None:
             self._away = Away(self._folder, user, self._state, self._save)
         home.mkdir(mode=0o755, exist_ok=True)
-        if not user.reaches(home):
+        if (disk := self._disks.mount_point(kind)) is not None:
+            home = disk
+        elif not user.reaches(home):
             home = self._away.home(kind)
         if not user.reaches(programs / "bin"):
             programs = self._away.programs(programs)

@@ -118,6 +118,7 @@ class OwnTestbed(abc.ABC):
     async def _start_all(self, kinds: list[str]) -> None:
         for kind in kinds:
             self._servers[kind] = await self._prepare(kind)
+            self._servers[kind].tell(self._on_event)
         results = await asyncio.gather(*(self._servers[kind].start() for kind in kinds), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -88,16 +88,21 @@ async def end(process: subprocess.Popen[bytes], polite: signal.Signals, seconds:
 
 
 async def freeze(process: subprocess.Popen[bytes]) -> set[psutil.Process]:
-    """Stop a process we started and all its children in their tracks; returns them.
+    """Stop a process we started and all its children in their tracks; returns them."""
+    return await freeze_tree(process.pid)
+
+
+async def freeze_tree(pid: int) -> set[psutil.Process]:
+    """Stop a process of ours, here or in a container, and all its children in their tracks; returns them.
 
     The parent first, so that it neither starts further children nor reacts to what happens to these.
     """
     frozen: set[psutil.Process] = set()
     for _ in range(_FREEZE_ROUNDS_MAX):
-        found = _with_children([process.pid]) - frozen
+        found = _with_children([pid]) - frozen
         if not found:
             break
-        for member in sorted(found, key=lambda one: one.pid != process.pid):
+        for member in sorted(found, key=lambda one: one.pid != pid):
             _send(member, signal.SIGSTOP)
         # A system call under way, such as a write, is finished before the process stands still.
         await _until_none(found, _moves, _FREEZE_SECONDS_MAX)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from soak.testbed import process
 from soak.testbed.ports import is_free
+from soak.testbed.power_cut import Disk, PowerSupply
 from soak.testbed.vessel import PortTakenError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.power_cut import CutPower
     from soak.testbed.state import Pinned
 
 LOG_BYTES_MAX = 8 * 2**20
@@ -41,7 +42,7 @@ class ProcessVessel(abc.ABC):
         self.folder = folder
         self.pinned = pinned
         self.log_path = folder / "server.log"
-        self.power: PowerSupply | None = None
+        self.power: PowerSupply | Disk | None = None
         self.environment: Mapping[str, str] = {}
         """What the process finds in its environment besides the usual."""
         self._on_spawn = on_spawn
@@ -80,11 +81,13 @@ class ProcessVessel(abc.ABC):
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         await self._end_strays()
+        if isinstance(self.power, Disk):
+            await asyncio.to_thread(self.power.mount)
         await self.prepare()
         if not is_free(self.pinned.port):
             raise PortTakenError(self.title, self.pinned.port)
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        if self.power is not None:
+        if isinstance(self.power, PowerSupply):
             self.environment = await asyncio.to_thread(self.power.turn_on)
         self._process = self.spawn()
         self._on_spawn()
@@ -98,8 +101,10 @@ class ProcessVessel(abc.ABC):
         return f"pid {self._process.pid} {_how(self._process.returncode)}"
 
     def what_is_wrong(self) -> str | None:
-        if self.power is not None and not self.power.is_on:
+        if isinstance(self.power, PowerSupply) and not self.power.is_on:
             return "runs without its power supply, for the shim was not loaded"
+        if isinstance(self.power, Disk) and not self.power.holds(self.working_folder):
+            return f"does not run on its disk {self.power.image}"
         return None
 
     async def end(self, seconds: float) -> None:
@@ -121,6 +126,8 @@ class ProcessVessel(abc.ABC):
             process.thaw(self._process)
 
     async def wipe(self) -> None:
+        if isinstance(self.power, Disk):
+            await asyncio.to_thread(self.power.mount)
         if self.working_folder.exists():
             # In one step, so that nobody ever starts on a part of it.
             doomed = self.working_folder.with_name("data.wiped")
@@ -128,11 +135,21 @@ class ProcessVessel(abc.ABC):
             self.working_folder.rename(doomed)
             await asyncio.to_thread(shutil.rmtree, doomed)
 
-    async def cut_power(self) -> CutPower:
-        if self.power is None:
+    async def cut_power(self) -> CutPower | None:
+        power = self.power
+        if power is None:
             raise TypeError("asked although there is no power supply")
-        await self.kill()
-        return await asyncio.to_thread(self.power.cut)
+        if isinstance(power, PowerSupply):
+            await self.kill()
+            return await asyncio.to_thread(power.cut)
+        # It stands still first: a server that saw its disk fail would say so, and not just be gone.
+        await self.freeze()
+        try:
+            await asyncio.to_thread(power.cut, power.mount_point)
+        finally:
+            await self.kill()
+        await asyncio.to_thread(power.unmount)
+        return None
 
     async def last_words(self, lines_max: int = 3) -> str:
         return process.last_words(self.log_path, self._log_start, lines_max)

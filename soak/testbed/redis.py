@@ -15,11 +15,13 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
 from soak.errors import ServerUnreachableError
+from soak.testbed.aof_tail import cut_zeros_off
 from soak.testbed.exchange import RedisExchange
 from soak.testbed.ports import HOST
+from soak.testbed.power_cut import Disk
 from soak.testbed.redis_settings import is_logged
 from soak.testbed.server import STOP_SECONDS_MAX, Server
-from soak.testbed.vessel import StillLoadingError
+from soak.testbed.vessel import PortTakenError, StillLoadingError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -133,6 +135,30 @@ class RedisServer(Server):
                     )
             # One that refused, for its disk is full or it does not answer, has crashed.
             await self._crash()
+
+    async def _launch(self) -> None:
+        disk = self.power
+        try:
+            await super()._launch()
+        except PortTakenError:
+            raise
+        except ServerUnreachableError as error:
+            if not isinstance(disk, Disk) or not disk.was_cut:
+                raise
+            await self._repair_log(disk, error)
+            await super()._launch()
+
+    async def _repair_log(self, disk: Disk, refusal: ServerUnreachableError) -> None:
+        """Do what an operator does for a server that refuses its append-only file after a power cut, and say so."""
+        path, zeros = await asyncio.to_thread(lambda: cut_zeros_off(disk.mount()))
+        if not zeros:
+            raise refusal
+        told = (
+            f"{self.title} refused to start after the power cut, for the last {zeros} bytes of {path.name} were zeros; "
+            f"they were cut off, as 'check-aof --fix' does. In production it stays down until somebody does that"
+        )
+        if self._on_event is not None:
+            await self._tell(self._on_event, "repaired", told)
 
     async def _until_ended(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS_MAX

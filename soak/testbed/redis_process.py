@@ -40,11 +40,12 @@ class RedisProcess(ProcessVessel):
         options: Mapping[str, str],
         version: ServerVersion,
         binary: Path | None = None,
+        home: Path | None = None,
     ) -> None:
         chosen = version if pinned.version is None else redis_version(pinned.version)
         super().__init__(f"{chosen.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
         self._kind = kind
-        self._data = folder / "data"
+        self._data = (home or folder) / "data"
         self._choose(chosen, binary if pinned.version is None else None)
 
     @property

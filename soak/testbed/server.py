@@ -16,13 +16,14 @@ import msgspec
 from soak.errors import ServerUnreachableError, UsageError
 from soak.tasks import end_tasks
 from soak.testbed.ports import free_port
+from soak.testbed.power_cut import Disk, PowerSupply
 from soak.testbed.vessel import PortTakenError, StillLoadingError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from soak.testbed.exchange import PostgresExchange, RedisExchange
-    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.power_cut import CutPower
     from soak.testbed.proxy import Proxy
     from soak.testbed.state import Pinned
     from soak.testbed.vessel import Vessel
@@ -58,7 +59,7 @@ class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     what: str
-    """`died`, `restarted` or `gave_up`."""
+    """`died`, `restarted` or `gave_up`; or `repaired`: it refused to start until something was done about its data."""
     at_us: int
     """CLOCK_MONOTONIC, microseconds."""
     detail: str
@@ -124,8 +125,8 @@ class Server(abc.ABC):
         return self.vessel.log_path
 
     @property
-    def power(self) -> PowerSupply | None:
-        """What knows what was synced, where a process runs for power cuts."""
+    def power(self) -> PowerSupply | Disk | None:
+        """What can be cut, where it runs for power cuts."""
         return self.vessel.power
 
     @property
@@ -175,6 +176,10 @@ class Server(abc.ABC):
                 return
         raise ServerUnreachableError(f"{self.title} found {FRESH_PORTS_MAX} free ports taken by others; start it again")
 
+    def tell(self, on_event: EventListener) -> None:
+        """Tell what happens to it, also before it is watched."""
+        self._on_event = on_event
+
     def watch(self, on_event: EventListener) -> None:
         """Start the server again whenever it dies, from now until `stop`; planned deaths are left alone."""
         self._on_event = on_event
@@ -191,7 +196,7 @@ class Server(abc.ABC):
             self._check("killed")
             await self._crash()
 
-    async def cut_power(self) -> CutPower:
+    async def cut_power(self) -> CutPower | None:
         """Crash the server and lose what it has not synced; it stays down until `start_again`."""
         async with self._planned:
             if self.vessel.no_power_cut is not None:
@@ -274,6 +279,8 @@ class Server(abc.ABC):
         except BaseException:
             await self.vessel.end(_ABORT_SECONDS_MAX)
             raise
+        if isinstance(self.power, Disk):
+            self.power.came_back()
         self.state = ServerState.RUNNING
 
     async def _until_ready(self) -> None:
@@ -331,7 +338,8 @@ class Server(abc.ABC):
         return f"{how}; last logged: {await self.vessel.last_words(lines_max=1) or 'nothing'}"
 
     async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
-        self._mourned = what != "restarted"
+        if what != "repaired":
+            self._mourned = what != "restarted"
         event = ServerEvent(kind=self.kind, what=what, at_us=time.monotonic_ns() // 1000, detail=detail)
         try:
             answer = on_event(event)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from soak.errors import UsageError
 from soak.testbed.lock import FILE_NAME, DataFolderLock
+from soak.testbed.power_cut import release_abandoned
 from soak.testbed.process import kill_strays_below
 
 UNLOCKED_SECONDS_MIN = 60.0
@@ -35,6 +36,7 @@ class TemporaryFolder:
 
 
 def _remove_abandoned(prefix: str) -> None:
+    release_abandoned()  # while their images are there: so much is known about them
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         try:
             is_ours = folder.stat().st_uid == os.getuid()

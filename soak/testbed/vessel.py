@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
 
 
 class PortTakenError(ServerUnreachableError):
@@ -40,8 +40,8 @@ class Vessel(Protocol):
     """Settings of the server that replace ours, from the next launch on."""
     ready_seconds_max: float
     """For a first answer after the launch, unless the server says that it is still loading."""
-    power: PowerSupply | None
-    """What knows what was synced, where a process runs for power cuts."""
+    power: PowerSupply | Disk | None
+    """What can be cut: a shim under a process that knows what was synced, or a disk of the server's own."""
 
     @property
     def working_folder(self) -> Path:
@@ -86,8 +86,8 @@ class Vessel(Protocol):
     async def wipe(self) -> None:
         """Remove all data; it is not running."""
 
-    async def cut_power(self) -> CutPower:
-        """End all its processes at one moment and lose what they had not synced."""
+    async def cut_power(self) -> CutPower | None:
+        """End all its processes at one moment and lose what they had not synced; None where nobody counts that."""
 
     async def last_words(self, lines_max: int = 3) -> str:
         """Return the last lines it logged since its last start, as one line."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from soak.testbed import LocalTestbed
+    from soak.testbed import Testbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -76,7 +76,9 @@ class Broken(NamedTuple):
     lost: list[Acknowledged]
 
 
-async def broken_while_writing(bed: LocalTestbed, target: str, name: str) -> Broken:
+async def broken_while_writing(
+    bed: Testbed, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
+) -> Broken:
     """Break a server in the middle of writes; returns which of those it had acknowledged it has lost."""
     write, read = _ways(target)
     url = bed.servers[target].url
@@ -89,6 +91,8 @@ async def broken_while_writing(bed: LocalTestbed, target: str, name: str) -> Bro
     acknowledged: list[Acknowledged] = []
     writing = [asyncio.create_task(write(url, writer, acknowledged)) for writer in range(WRITERS)]
     await asyncio.sleep(WRITING_SECONDS)
+    if first is not None:
+        await first()
     await ALL[name].inject(bed, target)
     await asyncio.gather(*writing)
     await ALL[name].heal(bed, target)
@@ -160,6 +164,7 @@ async def test_postgres_that_does_not_sync_loses_everything_since_it_started(tmp
         server = bed.servers["postgres"]
         await sql(server.url, "create table session (writer int, number int)")
         cut = await server.cut_power()
+        assert cut is not None
         assert cut.blocks_restored > 0
         await server.start_again()
         assert await sql(server.url, "select to_regclass('session') is null")

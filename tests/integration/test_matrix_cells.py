@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -15,6 +16,9 @@ from soak.matrix.measuring import measure
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, Verdict
 from soak.testbed import power_cut
+
+if TYPE_CHECKING:
+    from conftest import Images
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -117,6 +121,30 @@ async def test_a_server_that_is_weaker_than_what_is_declared_is_found_out(tmp_pa
     assert measured(result).beyond > 0
     assert result.verdict is Verdict.BEYOND
     assert "promised is: nothing lost" in result.reasons[0]
+
+
+@pytest.mark.usefixtures("own_disks")
+async def test_a_power_cut_by_file_system_takes_the_unsynced_tail_and_nothing_that_was_synced(tmp_path: Path) -> None:
+    held: dict[str, str] = {"preset": "redis-always", "power_cut": "filesystem"}
+    for number in range(TRIES_MAX):
+        result = await measure(plan("aof-everysec", "power_cut", **held), tmp_path / str(number))
+        if measured(result).lost:  # hardly ever not: then the sync and the cut met
+            break
+    assert result.verdict is Verdict.BEYOND
+    assert "promised is: nothing lost" in result.reasons[0]
+    kept = await measure(plan("aof-always", "power_cut", **held), tmp_path / "always")
+    assert (measured(kept).lost, kept.verdict) == (0, Verdict.INSIDE)
+
+
+@pytest.mark.usefixtures("own_disks")
+async def test_in_docker_a_crash_spares_the_page_cache_and_a_power_cut_does_not(tmp_path: Path, images: Images) -> None:
+    def docker(fault: str) -> CellPlan:
+        return plan("aof-no", fault, testbed="docker", redis_image=images["valkey-9"])
+
+    assert measured(await measure(docker("crash"), tmp_path / "crash")).lost == 0
+    result = await measure(docker("power_cut"), tmp_path / "cut")
+    assert measured(result).lost == measured(result).acknowledged
+    assert result.verdict is Verdict.INSIDE
 
 
 async def test_the_promise_is_the_servers_own_and_not_the_names(

@@ -6,14 +6,17 @@ import asyncio
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import docker.errors
+
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed.bed import FOLDER_NAME, LEDGER, POSTGRES, BedKind
 from soak.testbed.docker import ownership
 from soak.testbed.docker.container import ContainerVessel, Place
-from soak.testbed.docker.engine import FAILURES, connect, one_line
+from soak.testbed.docker.engine import FAILURES, connect, no_disks_in, one_line
 from soak.testbed.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
 from soak.testbed.docker.servers import ContainedPostgres, ContainedRedis, ContainedReplica
 from soak.testbed.own import OwnTestbed
+from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, release_abandoned, size_bytes
 from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
 from soak.testbed.versions import VALKEY, ServerVersion
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from soak.testbed.power_cut import Disk, PowerCutWay
     from soak.testbed.server import EventListener, Server
     from soak.testbed.state import Pinned
 
@@ -47,9 +51,16 @@ class DockerTestbed(OwnTestbed):
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
+        power_cuts: bool = False,
+        power_cut_by: PowerCutWay = "auto",
+        disk_size: str = SIZE_DEFAULT,
         on_event: EventListener | None = None,
     ) -> None:
-        """Choose the servers; an image of one's own takes the place of the official one of that version."""
+        """Choose the servers; an image of one's own takes the place of the official one of that version.
+
+        For power cuts each has a disk of its own here, which the engine mounts for it; where there can be none,
+        `no_power_cuts` says why.
+        """
         self._data_dir = data_dir.resolve()
         super().__init__(
             self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER,
@@ -58,10 +69,14 @@ class DockerTestbed(OwnTestbed):
             proxied=proxied,
             on_event=on_event,
         )
-        self.no_power_cuts: str | None = (
-            "the disk of a container is the Docker engine's, which goes on; "
-            "take servers from packages (testbed.kind = local) for power cuts"
-        )
+        self._power_cuts = power_cuts
+        self._disks = Disks(self._folder, size=size_bytes(disk_size))
+        self.no_power_cuts: str | None = None if power_cuts else "the testbed was started without power cuts"
+        if power_cuts and power_cut_by == "shim":
+            self.no_power_cuts = (
+                "the shim is for servers from packages, not for what runs in a container; "
+                "set testbed.power_cut = filesystem, or testbed.kind = local"
+            )
         self._redis_version = redis_version
         self._postgres_version = postgres_version
         self._redis_image = redis_image or redis_version.image
@@ -73,6 +88,7 @@ class DockerTestbed(OwnTestbed):
     async def discard(self) -> None:
         if (identity := self._state.identity) is not None:
             await asyncio.to_thread(_remove_volumes, identity)
+        await self._disks.close()
         await super().discard()
 
     async def _enter(self) -> None:
@@ -89,6 +105,9 @@ class DockerTestbed(OwnTestbed):
         try:
             self._check_no_other_owner(client, identity)
             ownership.remove_leftovers(client)
+            release_abandoned()  # what no engine has mounted any more
+            if self._power_cuts and self.no_power_cuts is None:
+                self.no_power_cuts = no_disks() or no_disks_in(client)
             place = Place(
                 client=client,
                 prefix=f"soak-{identity}",
@@ -110,7 +129,26 @@ class DockerTestbed(OwnTestbed):
                     f"{self._data_dir}; stop it first or choose another folder with --data-dir"
                 )
 
+    async def _prepare(self, kind: str) -> Server:
+        disk = await self._disk_of(kind) if kind != LEDGER else None
+        server = await super()._prepare(kind)
+        server.vessel.power = disk
+        return server
+
+    async def _disk_of(self, kind: str) -> Disk | None:
+        """Return a disk of its own for a server that has or should have one."""
+        if not self._disks.has(kind):
+            if not self._power_cuts or self.no_power_cuts is not None:
+                return None
+            if await asyncio.to_thread(_has_volume, self._where(), kind):
+                self.no_power_cuts = (
+                    f"the data of {kind} was begun in a volume of the Docker engine; choose another data folder"
+                )
+                return None
+        return await self._disks.take(kind, None)
+
     async def _leave(self) -> None:
+        await self._disks.close()
         place, self._place = self._place, None
         if place is not None:
             await asyncio.to_thread(_give_up, place)
@@ -141,6 +179,14 @@ class DockerTestbed(OwnTestbed):
         if self._place is None:
             raise TypeError("asked before the testbed was opened")
         return self._place
+
+
+def _has_volume(place: Place, kind: str) -> bool:
+    try:
+        place.client.volumes.get(place.name(kind))
+    except docker.errors.NotFound:
+        return False
+    return True
 
 
 def _give_up(place: Place) -> None:

@@ -2,6 +2,10 @@
 
 A container is made anew for each start and removed when the server has ended, so that nothing of it is left lying
 about; what must last is in the volume. Calls of the engine block, and so are made in threads, one at a time.
+
+For power cuts the data is on a disk of ours, which the engine mounts as that volume: from a loop device that goes with
+its last mount, so that nothing of it is left when the container is gone, whoever is there to see it. The volume then
+holds nothing by itself and is made anew, too.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import io
 import tarfile
 import threading
 import time
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import docker.errors
@@ -20,14 +24,16 @@ import docker.utils
 from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed import process
 from soak.testbed.docker.engine import FAILURES, one_line
 from soak.testbed.docker.ownership import SERVER_LABEL
 from soak.testbed.ports import HOST
+from soak.testbed.power_cut import Disk
+from soak.testbed.power_cut.disk import FILE_SYSTEM, MOUNT_OPTIONS
 from soak.testbed.vessel import PortTakenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from soak.testbed.docker.recipes import Recipe
     from soak.testbed.power_cut import CutPower, PowerSupply
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20
 PROCESSES_MAX = 1_024
+PAUSE_TRIES_MAX = 5
 _ASK_SECONDS = 0.2
 _POLL_SECONDS = 0.02
 _KILL_SECONDS_MAX = 10.0
@@ -80,7 +87,7 @@ class ContainerVessel:
         self.folder = folder
         self.pinned = pinned
         self.log_path = folder / "server.log"
-        self.power: PowerSupply | None = None
+        self.power: PowerSupply | Disk | None = None
         self._kind = kind
         self._recipe = recipe
         self._place = place
@@ -106,7 +113,9 @@ class ContainerVessel:
 
     @property
     def no_power_cut(self) -> str | None:
-        return "its volume is on the disk of the Docker engine, which goes on"
+        if isinstance(self.power, Disk):
+            return None
+        return "its volume is on the disk of the Docker engine, which goes on; start it with power cuts"
 
     def refuses(self, what: str) -> str | None:
         del what
@@ -141,6 +150,9 @@ class ContainerVessel:
         return self._ended
 
     def what_is_wrong(self) -> str | None:
+        disk = self.power
+        if isinstance(disk, Disk) and self._pid is not None and not disk.holds(self._data_from_outside()):
+            return f"does not run on its disk {disk.image}: the Docker engine does not see what is mounted here"
         return None
 
     async def end(self, seconds: float) -> None:
@@ -150,16 +162,22 @@ class ContainerVessel:
         await self._do("killed", self._kill)
 
     async def freeze(self) -> None:
-        await self._do("paused", self._container.pause)
+        await self._do("paused", self._pause)
 
     async def thaw(self) -> None:
         await self._do("resumed", self._container.unpause)
 
     async def wipe(self) -> None:
-        await self._do("wiped", self._remove_volume)
+        await self._do("wiped", self._wipe)
 
-    async def cut_power(self) -> CutPower:
-        raise UsageError(f"the power of {self.title} cannot be cut: {self.no_power_cut}")
+    async def cut_power(self) -> CutPower | None:
+        await self._do("looked at", self._look)
+        if self._pid is not None:
+            # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
+            # the engine's own way to pause fails now and then where a container is at its limit.
+            await process.freeze_tree(self._pid)
+        await self._do("cut off from its power", self._cut_power)
+        return None
 
     @property
     def memory_bytes(self) -> int:
@@ -192,16 +210,27 @@ class ContainerVessel:
 
     def _launch(self) -> None:
         self._remove_old()
-        self._place.client.volumes.create(self._name, labels={**self._place.labels, SERVER_LABEL: self._kind})
-        container = self._create()
-        self._container, self._ended = container, None
         try:
-            container.put_archive("/", _archive(self._recipe.files(self.options)))
-            container.start()
-            self._look()
-        except BaseException:
-            self._remove(container)
-            raise
+            self._place.client.volumes.create(
+                self._name, labels={**self._place.labels, SERVER_LABEL: self._kind}, driver_opts=self._volume_options()
+            )
+            container = self._create()
+            self._container, self._ended = container, None
+            try:
+                container.put_archive("/", _archive(self._recipe.files(self.options)))
+                container.start()
+                self._look()
+            except BaseException:
+                self._remove(container)
+                raise
+        finally:
+            if isinstance(self.power, Disk):
+                self.power.let_go()
+
+    def _volume_options(self) -> dict[str, str]:
+        if not isinstance(self.power, Disk):
+            return {}
+        return {"type": FILE_SYSTEM, "device": str(self.power.attach()), "o": ",".join(MOUNT_OPTIONS)}
 
     def _create(self) -> Any:
         recipe, place = self._recipe, self._place
@@ -256,6 +285,15 @@ class ContainerVessel:
             self._container.stop(timeout=seconds)
             self._remove(self._container)
 
+    def _pause(self) -> None:
+        # Where a container is at its limit the kernel does not always freeze it at the first try.
+        for _ in range(PAUSE_TRIES_MAX - 1):
+            with contextlib.suppress(docker.errors.APIError):
+                self._container.pause()
+                return
+            time.sleep(_ASK_SECONDS)
+        self._container.pause()
+
     def _kill(self) -> None:
         if self._container is None:
             return
@@ -268,10 +306,26 @@ class ContainerVessel:
         if self._container is not None:
             self._remove(self._container)
 
+    def _cut_power(self) -> None:
+        disk = self.power
+        if not isinstance(disk, Disk):
+            raise TypeError("asked although it has no disk of its own")
+        try:
+            if self._pid is not None:
+                disk.cut(self._data_from_outside())
+        finally:
+            self._kill()
+
+    def _data_from_outside(self) -> Path:
+        """Return the folder of its volume as a process inside sees it, wherever the engine has mounted that."""
+        return Path(f"/proc/{self._pid}/root{self._recipe.mount}")
+
     def _remove(self, container: Any) -> None:
         self._keep_log()
         container.remove(force=True, v=True)
         self._container, self._pid = None, None
+        if isinstance(self.power, Disk):
+            self._remove_volume()
 
     def _remove_old(self) -> None:
         if self._container is not None:
@@ -279,6 +333,14 @@ class ContainerVessel:
         # One that an interrupted start left.
         with contextlib.suppress(docker.errors.NotFound):
             self._place.client.containers.get(self._name).remove(force=True, v=True)
+        if isinstance(self.power, Disk):
+            self._remove_volume()
+
+    def _wipe(self) -> None:
+        if isinstance(self.power, Disk):
+            self.power.empty()
+        else:
+            self._remove_volume()
 
     def _remove_volume(self) -> None:
         with contextlib.suppress(docker.errors.NotFound):

@@ -55,6 +55,19 @@ def check_engine_listens() -> None:
         probe.connect(address.removeprefix("unix://"))
 
 
+def no_disks_in(client: Any) -> str | None:
+    """Return why this engine cannot mount disks of this machine; None if it can."""
+    address = os.environ.get("DOCKER_HOST") or _SOCKET
+    if not address.startswith("unix://"):
+        return f"no power cuts by file system: the Docker engine is at {address}, and its disks are not here"
+    told = client.info()
+    if told.get("Name") != os.uname().nodename:
+        return f"no power cuts by file system: the Docker engine is on {told.get('Name')}, and its disks are not here"
+    if any("rootless" in str(option) for option in told.get("SecurityOptions") or ()):
+        return "no power cuts by file system: a rootless Docker engine may not mount one; take one that runs as root"
+    return None
+
+
 def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:_LINE_CHARACTERS_MAX]
 

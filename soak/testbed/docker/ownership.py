@@ -51,18 +51,23 @@ def of(identity: str) -> dict[str, str]:
     return {"label": f"{IDENTITY_LABEL}={identity}"}
 
 
-def remove_leftovers(client: Any) -> None:
-    """Remove what processes of this machine that are gone left behind."""
+def remove_leftovers(client: Any) -> int:
+    """Remove what processes of this machine that are gone left behind; returns how many things that were."""
+    removed = 0
     here = {"label": f"{HOST_LABEL}={os.uname().nodename}"}
     for container in client.containers.list(all=True, filters=here, ignore_removed=True):
         if not _is_alive(container.labels.get(OWNER_LABEL, "")):
             remove_container(container, politely=_is_wanted(container.labels))
+            removed += 1
     for network in client.networks.list(filters=here):
         if not _is_alive((network.attrs.get("Labels") or {}).get(OWNER_LABEL, "")):
             remove(network)
+            removed += 1
     for volume in client.volumes.list(filters=here):
         if not _is_wanted(volume.attrs.get("Labels") or {}):
             remove(volume)
+            removed += 1
+    return removed
 
 
 def remove_container(container: Any, *, politely: bool) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from soak.testbed.external.command import OperatorCommand
-    from soak.testbed.power_cut import CutPower, PowerSupply
+    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
     from soak.testbed.state import Pinned
 
 ASK_SECONDS_MAX = 5.0
@@ -56,7 +56,7 @@ class ForeignVessel:
         self.folder = folder
         self.log_path = folder / f"{kind}.log"
         """What the operator's command said."""
-        self.power: PowerSupply | None = None
+        self.power: PowerSupply | Disk | None = None
         self._kind = kind
         self._allowance = allowance
 
@@ -107,7 +107,7 @@ class ForeignVessel:
     async def wipe(self) -> None:
         raise self._refusal("wiped")
 
-    async def cut_power(self) -> CutPower:
+    async def cut_power(self) -> CutPower | None:
         raise self._refusal("cut off")
 
     async def last_words(self, lines_max: int = 3) -> str:
