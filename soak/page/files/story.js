@@ -38,9 +38,11 @@ export async function openStory(id) {
 }
 
 function show(id, content) {
-  const close = h("button", { type: "button", class: "close", "aria-label": "Close", click: () => dialog.close() }, "✕");
-  dialog.replaceChildren(h("div", { class: "story" }, close, content instanceof HTMLElement && content.matches("article") ? content
-    : h("article", {}, h("h2", { id: "story-title" }, `Violation ${id}`), content)));
+  // The button stays when the story arrives, and with it the focus.
+  const article = content.matches("article") ? content : h("article", {}, h("h2", { id: "story-title" }, `Violation ${id}`), content);
+  const before = dialog.querySelector("article");
+  if (before) before.replaceWith(article);
+  else dialog.append(h("div", { class: "story" }, h("button", { type: "button", class: "close", "aria-label": "Close", click: () => dialog.close() }, "✕"), article));
   if (!dialog.open) {
     dialog.showModal();
     dialog.scrollTop = 0;

@@ -1,0 +1,75 @@
+"""A real browser for tests, that notices whatever a page complains about and whom it asks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SECONDS_MAX = 60.0
+
+
+@contextlib.contextmanager
+def browsing() -> Iterator[Any]:
+    """Start Chromium. For one module at a time: while it runs, no event loop of a test can."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail("chromium is not installed, and SOAK_REQUIRE_ALL is set")
+        pytest.skip("chromium is not installed")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  most tests need no browser
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Window:
+    """A page that is open, with all that went wrong in it."""
+
+    def __init__(self, browser: Any, **options: Any) -> None:
+        self._context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.page = self._context.new_page()
+        self.page.set_default_timeout(SECONDS_MAX * 1000)
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda told: told.type == "error" and self.complaints.append(told.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def text(self, selector: str) -> str:
+        found: str = self.page.locator(selector).inner_text()
+        return found
+
+    def until(self, holds: Callable[[], object], seconds: float = SECONDS_MAX) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"it did not happen in time:\n{self.page.locator('body').inner_text()}"
+            self.page.wait_for_timeout(100)  # which lets the browser's events in
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@contextlib.contextmanager
+def window(browser: Any, **options: Any) -> Iterator[Window]:
+    opened = Window(browser, **options)
+    try:
+        yield opened
+    finally:
+        opened.close()
