@@ -46,7 +46,7 @@ def check() -> Iterator[RunningCheck]:
 @pytest.fixture
 def shown(browser: Any, check: RunningCheck) -> Iterator[Window]:
     with window(browser) as opened:
-        opened.page.goto(address(check))
+        opened.go(address(check))
         opened.page.locator("[data-violation]").first.wait_for()
         yield opened
 
@@ -159,7 +159,7 @@ def test_it_can_be_used_by_keyboard_alone(shown: Window) -> None:
 def test_everybody_can_read_it(browser: Any, check: RunningCheck, scheme: str) -> None:
     with window(browser, color_scheme=scheme, reduced_motion="reduce") as opened:
         page = opened.page
-        page.goto(address(check))
+        opened.go(address(check))
         page.locator("[data-violation]").first.wait_for()
         ground = page.evaluate("() => getComputedStyle(document.documentElement).backgroundColor")
         assert (sum(map(int, ground[4:-1].split(","))) < 384) == (scheme == "dark")
@@ -198,7 +198,7 @@ def test_the_checks_of_legibility_find_what_is_wrong(shown: Window) -> None:
 def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, check: RunningCheck) -> None:
     with window(browser, **PHONE) as opened:
         page = opened.page
-        page.goto(address(check))
+        opened.go(address(check))
         page.locator("[data-violation]").first.wait_for()
         opened.until(lambda: page.locator("figure").count() == 4)
         assert overflow_pixels(page) == 0
@@ -224,7 +224,7 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
     link = soak(check, "page").strip()
     with window(browser) as opened:
         page = opened.page
-        page.goto(link)
+        opened.go(link)
         inject = page.get_by_role("button", name="Break it …")
         inject.wait_for()
         assert "code" not in page.url
@@ -245,7 +245,7 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
         opened.until(lambda: shaded.count() == 4)
         assert opened.complaints == []
     with window(browser) as second:
-        second.page.goto(link)
+        second.go(link)
         second.until(lambda: "was used before" in second.text("#answer"))
         assert "may look, but not act" in second.text("#actions")
 
@@ -262,7 +262,7 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
     thread.start()
     try:
         with window(browser) as opened:
-            opened.page.goto(f"http://127.0.0.1:{server.server_port}/")  # a 501 of its own, and another origin
+            opened.go(f"http://127.0.0.1:{server.server_port}/")  # a 501 of its own, and another origin
             told = opened.page.evaluate(CROSS_SITE, [address(check), token])
     finally:
         server.shutdown()
@@ -294,7 +294,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
             with window(browser) as opened:
                 page = opened.page
                 word = page.locator("#verdict")
-                page.goto(address(first))
+                opened.go(address(first))
                 opened.until(lambda: word.get_attribute("data-word") == "clean")
                 assert "Clean so far" in opened.text("#headline")
                 first.process.send_signal(signal.SIGKILL)
@@ -307,7 +307,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 second = RunningCheck(folder, *words)
                 opened.until(lambda: word.get_attribute("data-word") == "clean")
                 assert not page.locator("#lost").is_visible()
-                page.goto(soak(second, "page").strip())
+                opened.go(soak(second, "page").strip())
                 page.get_by_role("button", name="Stop and give the verdict").click()
                 page.locator("#question").get_by_role("button", name="Stop and give the verdict").click()
                 opened.until(lambda: "draining" in opened.text("#run"))

@@ -1,5 +1,6 @@
 // What may be done from here: break a server for a while, or stop. Each is asked about before it is done.
 
+import { get, post } from "/page/asking.js";
 import { byId, draw, forget, h } from "/page/dom.js";
 import { capital, lasting, parseLasting, spaced } from "/page/words.js";
 
@@ -13,14 +14,15 @@ let last = null;
 
 const token = () => sessionStorage.getItem(KEPT_AS) ?? "";
 
-async function ask(method, path, body) {
-  const headers = { "X-Soak-Token": token() };
-  if (method === "POST") headers["Content-Type"] = "application/json";
-  const response = await fetch(path, { method, headers, body: method === "POST" ? JSON.stringify(body ?? {}) : undefined });
-  const answer = await response.json();
-  if (response.status === 401 && path !== "/session") await refreshSession();
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
+const proof = () => ({ "X-Soak-Token": token() });
+
+async function act(path, body = {}) {
+  try {
+    return await post(path, body, proof());
+  } catch (error) {
+    if (error.status === 401) await refreshSession(); // the daemon is another one by now
+    throw error;
+  }
 }
 
 const tell = (text) => { byId("answer").textContent = text; };
@@ -37,7 +39,7 @@ async function takeCode() {
   const code = location.hash.slice(CODE.length);
   history.replaceState(null, "", location.pathname);
   try {
-    sessionStorage.setItem(KEPT_AS, (await ask("POST", "/session", { code })).token);
+    sessionStorage.setItem(KEPT_AS, (await post("/session", { code }, {})).token);
     tell("");
   } catch (error) {
     tell(`${capital(error.message)}.`);
@@ -47,8 +49,8 @@ async function takeCode() {
 
 export async function refreshSession() {
   try {
-    Object.assign(session, await ask("GET", "/session"));
-    faults = await (await fetch("/faults")).json();
+    Object.assign(session, await get("/session", proof()));
+    faults = await get("/faults");
   } catch {
     return; // asked again when the connection is back
   }
@@ -137,7 +139,7 @@ async function inject() {
   if (!isSure) return;
   tell(`${capital(what)} is under way …`);
   try {
-    await ask("POST", "/faults", { fault, target, hold_seconds: seconds });
+    await act("/faults", { fault, target, hold_seconds: seconds });
     tell(`${capital(what)} is healed. What it took is measured and shown under Faults.`);
   } catch (error) {
     tell(`${capital(what)}: ${error.message}.`);
@@ -149,7 +151,7 @@ function stopping() {
     const isSure = await confirm("Stop the soak?", "The load ends, everything is verified once more, and the verdict is given. The daemon ends with it.", "Stop and give the verdict");
     if (!isSure) return;
     try {
-      await ask("POST", "/stop");
+      await act("/stop");
       tell("Stopping: the load ends, and everything is verified once more.");
     } catch (error) {
       tell(`It does not stop: ${error.message}.`);

@@ -1,5 +1,6 @@
 // Small charts of rates and latency, one pair a store, with the times of faults behind them.
 
+import { get } from "/page/asking.js";
 import { byId, h } from "/page/dom.js";
 import { clock, lasting, plural, rate } from "/page/words.js";
 import { collectFaults } from "/page/faults.js";
@@ -48,7 +49,7 @@ export function startCharts() {
 export async function fetchSeries() {
   isAsked = true;
   try {
-    const told = await (await fetch("/series")).json();
+    const told = await get("/series");
     series.clear();
     for (const [store, rows] of Object.entries(told.stores)) series.set(store, rows.map((row) => named(told.fields, row)));
     drawAll();

@@ -1,5 +1,6 @@
 // The story of one violation, as `soak explain` tells it, in a dialog that has an address of its own.
 
+import { get } from "/page/asking.js";
 import { badge, byId, h } from "/page/dom.js";
 import { clock, clockMs, spaced } from "/page/words.js";
 
@@ -27,9 +28,7 @@ export async function openStory(id) {
   show(id, h("p", { class: "quiet" }, "Reading the evidence …"));
   let answer;
   try {
-    const response = await fetch(`/violations/${encodeURIComponent(id)}`);
-    answer = await response.json();
-    if (!response.ok) throw new Error(answer.error);
+    answer = await get(`/violations/${encodeURIComponent(id)}`);
   } catch (error) {
     if (asked === id) show(id, h("p", { role: "alert" }, `The story cannot be told: ${error.message}`));
     return;

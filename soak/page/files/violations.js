@@ -1,5 +1,6 @@
 // The list of violations: the newest first, as the daemon keeps them, asked for again whenever it has changed.
 
+import { get } from "/page/asking.js";
 import { badge, byId, draw, forget, h, table } from "/page/dom.js";
 import { clock, count, plural, spaced } from "/page/words.js";
 import { openStory } from "/page/story.js";
@@ -39,16 +40,16 @@ export function showViolations(state) {
   if (state.found_version !== shownVersion) fill();
 }
 
+const chosen = () => new URLSearchParams(Object.entries(filters).map(([name, select]) => [name, select.value])).toString();
+
 async function fill() {
   if (isAsking || Date.now() - askedAt < ASK_MS_MIN) return;
   isAsking = true;
   askedAt = Date.now();
-  const wanted = new URLSearchParams(Object.entries(filters).map(([name, select]) => [name, select.value]));
+  const wanted = chosen();
   try {
-    const answer = await fetch(`/violations?${wanted}`);
-    if (!answer.ok) return;
-    const told = await answer.json();
-    if (wanted.toString() !== new URLSearchParams(Object.entries(filters).map(([name, select]) => [name, select.value])).toString()) return;
+    const told = await get(`/violations?${wanted}`);
+    if (wanted !== chosen()) return; // something else was chosen meanwhile; the next state asks for it
     shownVersion = told.version;
     list(told.violations);
   } catch {

@@ -19,6 +19,8 @@ ARGUMENTS = (
     "--disable-sync",
 )
 SECONDS_MAX = 60.0
+INTERRUPTED = "ERR_NETWORK_CHANGED"
+"""Chromium drops what is under way whenever a network interface comes or goes, such as that of a container."""
 
 
 @contextlib.contextmanager
@@ -48,9 +50,33 @@ class Window:
         self.page.set_default_timeout(SECONDS_MAX * 1000)
         self.complaints: list[str] = []
         self.asked: list[str] = []
-        self.page.on("console", lambda told: told.type == "error" and self.complaints.append(told.text))
+        self._interruptions = 0
+        self.page.on("console", self._on_console)
+        self.page.on("requestfailed", self._on_failure)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def go(self, address: str) -> None:
+        """Open an address, as soon as somebody listens there."""
+
+        def is_there() -> bool:
+            self._interruptions = 0
+            try:
+                self.page.goto(address)
+            except Exception as error:
+                if "ERR_CONNECTION_REFUSED" not in str(error) and INTERRUPTED not in str(error):
+                    raise
+                return False
+            return not self._interruptions
+
+        self.until(is_there)
+
+    def _on_console(self, told: Any) -> None:
+        if told.type == "error" and INTERRUPTED not in told.text and "ERR_CONNECTION_REFUSED" not in told.text:
+            self.complaints.append(told.text)
+
+    def _on_failure(self, request: Any) -> None:
+        self._interruptions += INTERRUPTED in (request.failure or "")
 
     def text(self, selector: str) -> str:
         found: str = self.page.locator(selector).inner_text()
