@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -64,11 +66,12 @@ class Window:
             try:
                 self.page.goto(address)
             except Exception as error:
-                if "ERR_CONNECTION_REFUSED" not in str(error) and INTERRUPTED not in str(error):
+                if INTERRUPTED not in str(error) and "interrupted by another navigation" not in str(error):
                     raise
                 return False
             return not self._interruptions
 
+        self.until(lambda: listens(address))
         self.until(is_there)
 
     def _on_console(self, told: Any) -> None:
@@ -90,6 +93,14 @@ class Window:
 
     def close(self) -> None:
         self._context.close()
+
+
+def listens(address: str) -> bool:
+    """Whether anybody takes connections there: a browser that finds nobody shows a page of its own instead."""
+    parts = urllib.parse.urlsplit(address)
+    with contextlib.suppress(OSError), socket.create_connection((parts.hostname, parts.port), timeout=5):
+        return True
+    return False
 
 
 @contextlib.contextmanager

@@ -106,9 +106,9 @@ HOSTILE = "<img src=x onerror=\"document.body.dataset.owned='yes'\"><script>docu
 
 
 class Hostile(OneInAThousand):
-    """Puts one message in fifty away under a name, and with a text, that a careless page would run."""
+    """Puts one message in a hundred and fifty away under a name, and with a text, that a careless page would run."""
 
-    every: ClassVar[int] = 50
+    every: ClassVar[int] = 150
 
     async def append(self, session: str, message: Message) -> None:
         type(self).appended += 1

@@ -100,11 +100,10 @@ def test_a_violation_has_its_story_one_click_away_and_says_what_soak_explain_say
     page = shown.page
     page.locator("#filter-kind").select_option("leaked")
     shown.until(lambda: "leaked" in shown.text("#violations-list") and "lost" not in shown.text("#violations-list"))
-    chosen = page.locator("[data-violation]").first
-    identity = str(chosen.get_attribute("data-violation"))
-    chosen.click()
+    page.locator("[data-violation]").first.click()
     dialog = page.locator("#story")
     dialog.get_by_role("heading", name="What to do next").wait_for()
+    identity = page.url.partition("#violation=")[2]
     told = json.loads(soak(check, "explain", identity, "--json"))
     story = dialog.inner_text()
     assert f"Probable cause: {told['probable_cause']['cause']}" in story
@@ -152,7 +151,10 @@ def test_it_can_be_used_by_keyboard_alone(shown: Window) -> None:
     assert page.evaluate("() => document.activeElement.closest('dialog')?.id") == "story"
     page.keyboard.press("Escape")
     shown.until(lambda: not page.locator("#story").is_visible())
-    assert page.evaluate("() => document.activeElement.dataset.violation") == reached
+    # Back in the list, on the same one unless so many were found meanwhile that it is no longer shown.
+    is_shown = page.locator(f'[data-violation="{reached}"]').count() == 1
+    focused = page.evaluate("() => document.activeElement.dataset.violation")
+    assert focused == reached if is_shown else focused
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -30,7 +30,9 @@ export function draw(container, data, build) {
   container.replaceChildren(...[build(data)].flat(3).filter(Boolean));
   for (const one of container.querySelectorAll("details")) if (open.has(one.dataset.key)) one.open = true;
   container.querySelectorAll(".scroll").forEach((one, index) => { one.scrollLeft = places[index] || 0; });
-  if (focused) container.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  if (!focused) return;
+  const same = container.querySelector(`[data-key="${CSS.escape(focused)}"]`) ?? container.querySelector("[data-key]");
+  same?.focus({ preventScroll: true });
 }
 
 /** Draw it again the next time, whatever it shows. */

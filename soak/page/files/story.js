@@ -11,7 +11,7 @@ let asked = "";
 export function startStories() {
   dialog.addEventListener("close", () => {
     if (location.hash.startsWith(PREFIX)) history.replaceState(null, "", location.pathname);
-    const opener = document.querySelector(`[data-violation="${CSS.escape(asked)}"]`);
+    const opener = document.querySelector(`[data-violation="${CSS.escape(asked)}"]`) ?? document.querySelector("[data-violation]");
     opener?.focus();
   });
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
