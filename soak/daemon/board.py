@@ -97,6 +97,8 @@ class StatusBoard:
             not_ready=self._not_ready(servers),
             warnings=[*self.problems, *map(str, (status or {}).get("warnings", []))],
             verifier=status,
+            problems=list(self.problems),
+            active_seconds=beginning.active_seconds + time.monotonic() - self._began,
         )
 
     async def _fresh_verifier_status(self) -> dict[str, Any] | None:

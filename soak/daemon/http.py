@@ -1,8 +1,9 @@
-"""What the daemon answers over HTTP: /metrics, /healthz, /readyz and /status."""
+"""What the daemon answers over HTTP: /metrics, /healthz, /readyz, /status, and the pages it is given."""
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from soak.daemon.metrics import CONTENT_TYPE, DaemonMetrics
+from soak.daemon.permission import error, is_literal
 from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
 from soak.settings import HttpSettings
@@ -42,9 +44,9 @@ class HttpServer:
         site = web.TCPSite(self._runner, host, port, reuse_address=True)
         try:
             await site.start()
-        except OSError as error:
+        except OSError as problem:
             await self._runner.cleanup()
-            raise _cannot_listen(host, port, error) from None
+            raise _cannot_listen(host, port, problem) from None
         bound = self._runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.address = f"http://{shown}:{bound[1]}"
@@ -53,9 +55,8 @@ class HttpServer:
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application()
+        application = web.Application(middlewares=[refuse_names] if is_loopback(self._settings.host) else [])
         pages: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
-            "/": _index,
             "/metrics": self._metrics_page,
             "/healthz": _healthz,
             "/readyz": self._readyz,
@@ -78,9 +79,21 @@ class HttpServer:
         return _json(await self._source.snapshot())
 
 
-async def _index(_request: web.Request) -> web.Response:
-    pages = ("/status", "/metrics", "/healthz", "/readyz", "/faults")
-    return web.Response(text="soak is running; see\n" + "".join(f"  {page}\n" for page in pages))
+@web.middleware
+async def refuse_names(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer only under an address: a name that a stranger has pointed at this machine would let his page read us."""
+    if not is_literal(request.host):
+        return error(403, "ask under the address 127.0.0.1, or localhost")
+    return await handler(request)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 async def _healthz(_request: web.Request) -> web.Response:
@@ -91,8 +104,8 @@ def _json(value: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
 
 
-def _cannot_listen(host: str, port: int, error: OSError) -> UsageError:
-    if error.errno == errno.EADDRINUSE:
+def _cannot_listen(host: str, port: int, problem: OSError) -> UsageError:
+    if problem.errno == errno.EADDRINUSE:
         return UsageError(f"port {port} on {host} is taken; choose another with --port (0: any free one)")
-    reason = error.strerror or str(error)
+    reason = problem.strerror or str(problem)
     return UsageError(f"cannot listen on {host} port {port} ({reason}); choose others with --host and --port")

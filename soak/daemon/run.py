@@ -36,11 +36,13 @@ from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
 from soak.daemon.joining import join_info, store_context
+from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
 from soak.daemon.recorder import Recorder
 from soak.daemon.setup import servers_told, setup_of
+from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
 from soak.daemon.view import View
@@ -50,6 +52,7 @@ from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
+from soak.page.standing import Measure
 from soak.report.outcome import Outcome, Setup, conclude, so_far
 from soak.stores import registry
 from soak.tasks import end_tasks
@@ -135,8 +138,11 @@ class Daemon:
         self._teller = Teller(folder, beginning.run)
         self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
-        self._faults_page = FaultsPage(self._token, lambda: self._http.address)
-        self._http = HttpServer(self._settings.http, self._board, self._faults_page.routes())
+        self._permission = Permission(self._token)
+        self._faults_page = FaultsPage(self._permission)
+        self._page = self._make_page()
+        routes = [*self._faults_page.routes(), *self._page.routes()]
+        self._http = HttpServer(self._settings.http, self._board, routes)
 
     # The course of a run ------------------------------------------------------------------------------------
 
@@ -152,6 +158,7 @@ class Daemon:
                 outcome = await self._stop.unless_urgent(self._drain())
             except LeftError:
                 outcome = self._left()
+            self._page.end(outcome)
         finally:
             await self._close()
         await self._settle(outcome)
@@ -166,7 +173,8 @@ class Daemon:
             self._say(note)
         stores = ", ".join(beginning.plan.names)
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
-        self._say(f"status at {self._http.address}/status, metrics at {self._http.address}/metrics")
+        self._say(f"page {self._http.address}/, metrics at {self._http.address}/metrics")
+        self._view.offer(f"with buttons that act, once: {self._http.address}/#code={self._permission.new_code()}")
         self._spawn(self._refresh(), "refresh")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
@@ -391,6 +399,21 @@ class Daemon:
             for name, command in commands.items()
         ]
 
+    def _make_page(self) -> StatusPage:
+        verifier = self._settings.verifier
+        return StatusPage(
+            self._folder,
+            self._permission,
+            Measure(
+                minimum_verified=verifier.minimum_verified,
+                unverified_seconds_max=verifier.unverified_age_max,
+                tests_alarm=bool(verifier.canary),
+            ),
+            self._recorder,
+            stop=self._stop.ask,
+            why_no_faults=lambda: "" if self._faults_page.hand is not None else self._faults_page.refusal,
+        )
+
     def _has_result(self) -> bool:
         return self._folder.result(self._beginning.run) is not None
 
@@ -424,6 +447,7 @@ class Daemon:
         while True:
             snapshot = await self._board.snapshot()
             self._view.show(snapshot)
+            await self._page.show(snapshot)
             abort = reason_to_abort(snapshot, self._settings.faults) if snapshot.phase == "running" else None
             if abort is not None and not self._stop.requested.is_set():
                 self._note_problem(abort.reason if abort.is_problem else None)

@@ -54,6 +54,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Faults that were planned or asked for, the latest last."""
     fault_next: NextFault | None = None
     """What the schedule does next; none: nothing."""
+    problems: list[str] = []
+    """Those of the warnings that will make the run inconclusive."""
+    active_seconds: float = 0.0
+    """How long the run has been under way, all its daemons taken together."""
 
     def total(self, *path: str) -> float:
         """Return one of the verifier's totals; 0 while it is not known."""

@@ -28,6 +28,9 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """Tell that something happened."""
 
+    def offer(self, text: str) -> None:
+        """Tell the person at the terminal what nobody else may read; where there is none, tell nobody."""
+
     def show(self, snapshot: Snapshot) -> None:
         """Tell how it is; called about every second."""
 
@@ -47,6 +50,9 @@ class PlainView:
         # Whoever read it may have left (`soak run | head`); the soak goes on all the same.
         with contextlib.suppress(OSError, ValueError):
             print(f"{time.strftime('%H:%M:%S')} {mask(text)}", file=self._stream, flush=True)
+
+    def offer(self, text: str) -> None:
+        """Say nothing: lines are kept in files and shown in logs."""
 
     def show(self, snapshot: Snapshot) -> None:
         self._rates.note(snapshot)
@@ -72,6 +78,9 @@ class LiveView:
     def say(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the terminal may be gone
             self._live.console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {escape(mask(text))}", highlight=False)
+
+    def offer(self, text: str) -> None:
+        self.say(text)
 
     def show(self, snapshot: Snapshot) -> None:
         self._rates.note(snapshot)
@@ -131,7 +140,7 @@ def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
         ("faults", _faults(snapshot)),
         ("children", "  ".join(children)),
         ("servers", "  ".join(servers)),
-        ("page", f"{snapshot.http_address}/status"),
+        ("page", f"{snapshot.http_address}/"),
     ]
 
 

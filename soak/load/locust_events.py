@@ -26,6 +26,7 @@ from soak.load import options as locust_options
 from soak.load.embedded import EmbeddedFailedError, EmbeddedSoak, die_with_parent
 from soak.load.joining import find_run, wait_for_run
 from soak.load.leaving import Signals, Watch, leave
+from soak.load.locust_page import MemoryPage
 from soak.load.locust_stats import prune_for_ever
 from soak.load.plan import Plan
 from soak.load.running import FAREWELL_SECONDS_MAX, RunningLoad
@@ -117,6 +118,10 @@ class LocustProcess:
             info = self._find_or_start()
             locust_options.chosen_stores(self._options, info.header.stores)
         self._listen(events)
+        if environment.web_ui is not None:
+            page = MemoryPage(environment.web_ui, self._data_dir)
+            page.install()
+            gevent.spawn(page.watch_for_ever)
         for forever in (self._watch_load, self._watch_run, lambda: prune_for_ever(self._runner)):
             gevent.spawn(forever).link_exception(self._on_greenlet_death)
         # The hub has not run since the imports began and its clock still stands there: --run-time would end too early.

@@ -52,10 +52,10 @@ def tell(record: Recorded, file: EvidenceFile | None, console: Console) -> None:
     if file is None:
         _line(console, "It has no evidence file: there were as many as allowed already, or the disk would not take it.")
         return
-    story = _about(record, file)
+    story = about(record, file)
     if file.case is not None:
         _heading(console, "What happened")
-        console.print(_moments(timeline(file.case, _place(record)), story.get("clock_offset_us", 0)))
+        console.print(_moments(timeline(file.case, place_of(record)), story.get("clock_offset_us", 0)))
     _bytes(console, story)
     _neighbours(console, story)
     _telemetry(console, story, file.case)
@@ -64,9 +64,9 @@ def tell(record: Recorded, file: EvidenceFile | None, console: Console) -> None:
     _next(console, record, file)
 
 
-def _about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
+def about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
     """Return the story of this violation, where the file tells it of the first of several found together."""
-    case, place = file.case, _place(record)
+    case, place = file.case, place_of(record)
     if record.violation.id == file.story.get("id") or case is None or place is None:
         return file.story
     author = Author(case.run, case.seed)
@@ -77,7 +77,8 @@ def _about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
     return {**file.story, **shown_in(items, at, place, case.session, author)}
 
 
-def _place(record: Recorded) -> tuple[int, int] | None:
+def place_of(record: Recorded) -> tuple[int, int] | None:
+    """Return where the message stands among those of its writer, if it is known whose it is."""
     writer, seq = record.violation.writer, record.violation.seq
     return None if writer is None or seq is None else (writer, seq)
 
@@ -136,11 +137,11 @@ def _bytes(console: Console, story: dict[str, Any]) -> None:
     expected, stored = story.get("expected"), story.get("stored")
     if expected:
         _heading(console, "What was written")
-        _line(console, f"{expected['role']}: {_shown(expected['content'])}")
+        _line(console, f"{expected['role']}: {shown(expected['content'])}")
     if stored:
         _heading(console, f"What stands at position {stored['position']} of the read")
         if "content" in stored:
-            _line(console, f"{_shown(stored['role'])}: {_shown(stored['content'])}")
+            _line(console, f"{shown(stored['role'])}: {shown(stored['content'])}")
         raw = bytes.fromhex(stored.get("raw_hex", ""))
         per_line = HEX_BYTES_PER_LINE if console.width >= HEX_LINE_CHARACTERS else HEX_BYTES_PER_LINE // 2
         for line in hex_lines(raw[:HEX_BYTES_MAX], per_line):
@@ -159,7 +160,7 @@ def hex_lines(raw: bytes, per_line: int) -> list[str]:
     return lines
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Show a text on one line, in bounded room, with what cannot be seen written out."""
     cut = text[:CONTENT_CHARACTERS_MAX]
     return plain(cut) + (f" … ({len(text):,} characters)" if len(text) > len(cut) else "")
@@ -175,7 +176,7 @@ def _neighbours(console: Console, story: dict[str, Any]) -> None:
         (
             str(one["position"]),
             Text(
-                f"{one['name'] or 'no message'}  {_shown(one['content'] or '')[:80]}",
+                f"{one['name'] or 'no message'}  {shown(one['content'] or '')[:80]}",
                 style="bold" if one["position"] == here else "",
             ),
         )
@@ -185,7 +186,13 @@ def _neighbours(console: Console, story: dict[str, Any]) -> None:
 
 
 def _telemetry(console: Console, story: dict[str, Any], case: Case | None) -> None:
-    """Show what the servers said of themselves around it, where it changed."""
+    if rows := telemetry_rows(story, case):
+        _heading(console, "What changed in what the servers say of themselves")
+        console.print(_grid(rows))
+
+
+def telemetry_rows(story: dict[str, Any], case: Case | None) -> list[tuple[str, Text]]:
+    """Return what the servers said of themselves around it, where it changed."""
     rows: list[tuple[str, Text]] = []
     for fault in story.get("faults") or []:
         before, after = fault.get("telemetry_before") or {}, fault.get("telemetry_after") or {}
@@ -194,9 +201,7 @@ def _telemetry(console: Console, story: dict[str, Any], case: Case | None) -> No
                 changed = f"{key} {before.get(key, '-')} → {after.get(key, '-')}"
                 rows.append((f"{fault['target']}, {fault['kind']}", Text(changed)))
     rows += _sampled(case.samples if case is not None else [])
-    if rows:
-        _heading(console, "What changed in what the servers say of themselves")
-        console.print(_grid(rows[:TELEMETRY_SHOWN_MAX]))
+    return rows[:TELEMETRY_SHOWN_MAX]
 
 
 def _sampled(samples: list[ServerSample]) -> list[tuple[str, Text]]:
@@ -280,9 +285,9 @@ def as_dict(record: Recorded, file: EvidenceFile | None) -> dict[str, object]:
     answer = record.as_dict()
     if file is None:
         return answer
-    story = {key: value for key, value in _about(record, file).items() if key not in {"id", "seal", "case_missing"}}
+    story = {key: value for key, value in about(record, file).items() if key not in {"id", "seal", "case_missing"}}
     offset = story.get("clock_offset_us", 0)
-    moments = timeline(file.case, _place(record)) if file.case is not None else []
+    moments = timeline(file.case, place_of(record)) if file.case is not None else []
     return {
         **story,
         **answer,

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from soak.model.message import Message, Stored, decode_history
+from soak.model.message import Message, Stored, checksum, decode_history
 from soak.stores.protocol import StoreContext
 
 DROPS_VARIABLE = "FLAWED_STORES_DROPS"
@@ -100,3 +100,22 @@ class OneInTwoHundred(OneInAThousand):
     """The same in a hurry, where a test has to count many drops."""
 
     every: ClassVar[int] = 200
+
+
+HOSTILE = "<img src=x onerror=\"document.body.dataset.owned='yes'\"><script>document.body.dataset.owned='yes'</script>"
+
+
+class Hostile(OneInAThousand):
+    """Puts one message in a hundred and fifty away under a name, and with a text, that a careless page would run."""
+
+    every: ClassVar[int] = 150
+
+    async def append(self, session: str, message: Message) -> None:
+        type(self).appended += 1
+        kept = self._spoiled(message) if self.appended % self.every == 0 else message
+        await self._redis.rpush(self._key(session), kept.to_bytes())
+
+    @staticmethod
+    def _spoiled(message: Message) -> Message:
+        spoiled = msgspec.structs.replace(message, session=HOSTILE, content=HOSTILE)
+        return msgspec.structs.replace(spoiled, checksum=checksum(spoiled))

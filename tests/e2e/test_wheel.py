@@ -43,6 +43,8 @@ def test_a_wheel_holds_every_module_and_can_soak_from_any_folder(installed: Path
     assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "soak").rglob("*.py")} | {
         "soak/locustfiles/sessions.py"
     }
+    page = Path("soak/page/files")
+    assert {path.name for path in (installed / page).iterdir()} == {path.name for path in (ROOT / page).iterdir()}
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}

@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 from test_daemon_pieces import Source, a_snapshot
 
-from soak.daemon.by_hand import PATH, TOKEN_HEADER, FaultsPage
+from soak.daemon.by_hand import PATH, FaultsPage
 from soak.daemon.http import HttpServer
+from soak.daemon.permission import TOKEN_HEADER, Permission
 from soak.errors import ServerUnreachableError
 from soak.faults.window import Injected
 from soak.settings import HttpSettings
@@ -38,7 +39,7 @@ class Hand:
 @contextlib.asynccontextmanager
 async def page() -> AsyncIterator[tuple[HttpServer, FaultsPage, Hand]]:
     hand = Hand()
-    faults = FaultsPage(TOKEN, lambda: server.address)
+    faults = FaultsPage(Permission(TOKEN))
     faults.hand = hand
     faults.possible = {"redis": {"crash": None, "outage": "there is no proxy"}}
     server = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None), faults.routes())
@@ -73,6 +74,10 @@ async def test_whoever_has_the_token_is_served() -> None:
         ({"X_Soak_Token": "ä" * 16}, 401),
         ({"Origin": "https://example.org"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Host": "rebound.example.org"}, 403),
         ({"Content_Type": "text/plain"}, 415),
     ],
 )

@@ -37,7 +37,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     "command",
     [
         *("run", "check", "verify", "stores", "flaws", "selftest", "doctor", "config", "clean"),
-        *("violations", "explain", "replay", "export", "recovery-matrix"),
+        *("violations", "explain", "replay", "export", "recovery-matrix", "page"),
     ],
 )
 def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:

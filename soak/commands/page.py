@@ -1,0 +1,43 @@
+"""`soak page`: a link to the status page of a soak that runs, which may act."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+import msgspec
+
+from soak import join
+from soak.commands.flags import DATA_DIR, add_flags, read_configuration
+from soak.daemon.daemon_client import ask
+from soak.daemon.status_page import CODES_PATH, Code
+from soak.errors import ExitCode, ServerUnreachableError, UsageError
+
+DESCRIPTION = (
+    "Print a link to the status page of the soak that runs in the data folder. A page that is opened by it, on this\n"
+    "machine, may break servers and stop the soak. It is good once, and for ten minutes."
+)
+EPILOG = """\
+examples:
+  soak page
+  xdg-open "$(soak page)"                        open it in a browser"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser, (DATA_DIR,))
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    data_dir = read_configuration(arguments).settings.data_dir
+    info = join.find(data_dir)
+    if info is None:
+        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    answer = asyncio.run(ask(info, "POST", CODES_PATH, {}))
+    if answer.status != 200:
+        raise ServerUnreachableError(f"the soak at {info.http_address} gives no link: {answer.body.decode()}")
+    code = msgspec.json.decode(answer.body, type=Code).code
+    # A server that listens everywhere is reached here by the address of this machine.
+    address = info.http_address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    sys.stdout.write(f"{address}/#code={code}\n")
+    return ExitCode.PASS

@@ -1,0 +1,96 @@
+"""The violations that the page lists: the journal of the run, followed as it grows.
+
+The newest of each kind on each store are kept, so that a flood of one kind does not wash the others away. All of them
+are in the journal, which `soak violations` reads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from soak.report.recorded import Recorded
+from soak.verifier.evidence import JOURNAL_NAME
+from soak.verifier.journal import Change, Violation, decode_line
+
+KEPT_OF_A_KIND_MAX = 200
+READ_BYTES_MAX = 2**20
+"""Taken in at once; what is beyond it waits for the next time."""
+LISTED_MAX = 200
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which violations to list; an empty word stands for all."""
+
+    store: str = ""
+    kind: str = ""
+    state: str = ""
+
+    def fits(self, record: Recorded) -> bool:
+        violation = record.violation
+        return (
+            self.store in {"", violation.store}
+            and self.kind in {"", violation.kind}
+            and self.state in {"", record.state}
+        )
+
+
+class Found:
+    """Follows the journal of one run."""
+
+    def __init__(self, verifier_folder: Path) -> None:
+        self.version = 0
+        """Grows with every change, so that whoever lists knows when to list again."""
+        self._folder = verifier_folder
+        self._offset = 0
+        self._records: dict[str, Recorded] = {}
+        self._of_kind: dict[tuple[str, str], deque[str]] = {}
+
+    def take_in(self) -> None:
+        """Read what was written since the last time."""
+        try:
+            with (self._folder / JOURNAL_NAME).open("rb") as file:
+                if file.seek(0, 2) < self._offset:
+                    self._begin_again()
+                file.seek(self._offset)
+                text = file.read(READ_BYTES_MAX)
+        except OSError:
+            return  # it is not there before the first violation; what is wrong with a disk is told elsewhere
+        whole = text.rfind(b"\n") + 1
+        for line in text[:whole].splitlines():
+            self._take(line)
+        self._offset += whole
+
+    def newest(self, wanted: Wanted) -> list[Recorded]:
+        """List what is wanted, the newest first."""
+        fitting = [record for record in reversed(self._records.values()) if wanted.fits(record)]
+        return fitting[:LISTED_MAX]
+
+    def get(self, identity: str) -> Recorded | None:
+        return self._records.get(identity)
+
+    def _take(self, text: bytes) -> None:
+        line = decode_line(text)
+        if isinstance(line, Violation) and line.id not in self._records:
+            self._keep(Recorded(violation=line, folder=self._folder, state="healed" if line.healed else "open"))
+        elif isinstance(line, Change) and (record := self._records.get(line.id)) is not None:
+            record.state = "healed" if line.event == "healed" else "open"
+            record.changed_wall_seconds = line.at_wall_seconds
+            self.version += 1
+
+    def _keep(self, record: Recorded) -> None:
+        violation = record.violation
+        kept = self._of_kind.setdefault((violation.store, violation.kind), deque())
+        if len(kept) == KEPT_OF_A_KIND_MAX:
+            del self._records[kept.popleft()]
+        kept.append(violation.id)
+        self._records[violation.id] = record
+        self.version += 1
+
+    def _begin_again(self) -> None:
+        self._offset = 0
+        self._records.clear()
+        self._of_kind.clear()
+        self.version += 1

@@ -1,0 +1,260 @@
+"""The status page over HTTP: its files, the state as it changes, violations and their stories, what may be done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+import soak
+from soak import log
+from soak.daemon.audience import Audience, frame_of
+from soak.daemon.charted import Measurements, charted
+from soak.daemon.folder import DataFolder
+from soak.daemon.found import Found, Wanted
+from soak.daemon.permission import SAME_SITE, Permission, error, stranger
+from soak.daemon.snapshot import Snapshot
+from soak.errors import UsageError
+from soak.page.assets import HEADERS, INDEX, read_assets
+from soak.page.standing import Measure, stands
+from soak.report.chapters import Story, story_of
+from soak.report.outcome import Outcome
+from soak.report.recorded import Recorded, find
+from soak.verifier import evidence_file
+from soak.verifier.evidence_file import UnreadableEvidenceError
+
+ASSETS_PATH = "/page/"
+EVENTS_PATH = "/events"
+VIOLATIONS_PATH = "/violations"
+SESSION_PATH = "/session"
+CODES_PATH = "/codes"
+STOP_PATH = "/stop"
+SERIES_PATH = "/series"
+FRESH_SECONDS = 10.0
+"""Points told with each state: one that missed a few of them has them all the same."""
+RECOVERIES_SHOWN_MAX = 60
+STORIES_AT_ONCE_MAX = 2
+"""Evidence files may be large; reading them must not become the daemon's main occupation."""
+
+_log = log.get_logger("soak.page")
+_ID = "{id:[0-9a-f]{4,64}}"
+
+
+class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a page that was opened by a link asks with."""
+
+    code: str
+
+
+class StatusPage:
+    """Tells browsers how the soak is, and takes from them what they may ask for."""
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        permission: Permission,
+        measure: Measure,
+        measurements: Measurements,
+        *,
+        stop: Callable[[str], None],
+        why_no_faults: Callable[[], str],
+    ) -> None:
+        self._folder = folder
+        self._permission = permission
+        self._measure = measure
+        self._measurements = measurements
+        self._stop = stop
+        self._why_no_faults = why_no_faults
+        self._assets = read_assets()
+        self._audience = Audience()
+        self._found = Found(folder.verifier)
+        self._taking_in = asyncio.Lock()
+        self._stories = asyncio.Semaphore(STORIES_AT_ONCE_MAX)
+        self._snapshot: Snapshot | None = None
+        self._violations_known = 0
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/", self._index),
+            web.get(ASSETS_PATH + "{name}", self._asset),
+            web.get(EVENTS_PATH, self._events),
+            web.get(SERIES_PATH, self._series),
+            web.get(VIOLATIONS_PATH, self._violations),
+            web.get(f"{VIOLATIONS_PATH}/{_ID}", self._story),
+            web.get(f"{VIOLATIONS_PATH}/{_ID}/evidence", self._evidence),
+            web.get(SESSION_PATH, self._session),
+            web.post(SESSION_PATH, self._let_in),
+            web.post(CODES_PATH, self._new_code),
+            web.post(STOP_PATH, self._drain),
+        ]
+
+    # What it tells ------------------------------------------------------------------------------------------
+
+    async def show(self, snapshot: Snapshot) -> None:
+        """Tell everybody who watches how it is; called about every second."""
+        self._snapshot = snapshot
+        self._violations_known = max(self._violations_known, int(snapshot.total("violations")))
+        if not self._audience.size:
+            return
+        try:
+            await self._take_in()
+            self._audience.publish(frame_of("state", self._state(snapshot)))
+        except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
+            _log.exception("the page could not be told how it is")
+
+    def end(self, outcome: Outcome) -> None:
+        """Tell everybody how it ended, and let them go."""
+        told = {
+            "run": outcome.run,
+            "verdict": outcome.verdict,
+            "exit_code": outcome.exit_code,
+            "reasons": outcome.reasons,
+            "notes": outcome.notes,
+            "finished": outcome.finished,
+            "data_dir": outcome.data_dir,
+            "totals": None if outcome.result is None else outcome.result.totals,
+        }
+        self._audience.end(frame_of("end", msgspec.json.encode(told)))
+
+    def _state(self, snapshot: Snapshot) -> bytes:
+        status = snapshot.verifier
+        standing = stands(snapshot.phase, status, snapshot.problems, self._measure, self._violations_known)
+        return msgspec.json.encode(
+            {
+                "now_wall_seconds": time.time(),
+                "version": soak.__version__,
+                "standing": standing,
+                "found_version": self._found.version,
+                "why_no_faults": self._why_no_faults(),
+                "points": charted(self._measurements, time.time() - FRESH_SECONDS),
+                "soak": msgspec.structs.replace(snapshot, verifier=_shown(status)),
+            }
+        )
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Sec-Fetch-Site", "none") not in SAME_SITE:
+            # It could not read a word, and would take the place of somebody who can.
+            return error(403, "this is not told to another site")
+        if self._audience.is_full or self._snapshot is None:
+            why = "too many watch already" if self._snapshot is not None else "the soak is starting"
+            return error(503, f"{why}; try again in a moment")
+        await self._take_in()
+        return await self._audience.attend(request, frame_of("state", self._state(self._snapshot)))
+
+    async def _series(self, _request: web.Request) -> web.Response:
+        return _json(charted(self._measurements))
+
+    async def _take_in(self) -> None:
+        async with self._taking_in:
+            await asyncio.to_thread(self._found.take_in)
+
+    # Its files ----------------------------------------------------------------------------------------------
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return self._file(request, INDEX)
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        return self._file(request, request.match_info["name"])
+
+    def _file(self, request: web.Request, name: str) -> web.Response:
+        asset = self._assets.get(name)
+        if asset is None:
+            return error(404, "the page has no such file")
+        headers = {**HEADERS, "Content-Type": asset.content_type, "ETag": asset.tag}
+        if request.headers.get("If-None-Match") == asset.tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=asset.body, headers=headers)
+
+    # Violations ---------------------------------------------------------------------------------------------
+
+    async def _violations(self, request: web.Request) -> web.Response:
+        try:
+            wanted = msgspec.convert(dict(request.query), Wanted)
+        except msgspec.ValidationError as problem:
+            return error(400, str(problem))
+        await self._take_in()
+        return _json({"version": self._found.version, "violations": [_listed(r) for r in self._found.newest(wanted)]})
+
+    async def _story(self, request: web.Request) -> web.Response:
+        try:
+            async with self._stories:
+                return _json(await asyncio.to_thread(self._tell, request.match_info["id"]))
+        except UnreadableEvidenceError as problem:
+            return error(500, str(problem))
+        except UsageError as problem:
+            return error(404, str(problem))
+
+    async def _evidence(self, request: web.Request) -> web.StreamResponse:
+        try:
+            record = await asyncio.to_thread(self._record, request.match_info["id"])
+        except UsageError as problem:
+            return error(404, str(problem))
+        path = record.evidence
+        if path is None:
+            return error(404, "this violation has no evidence file")
+        headers = {
+            "Content-Disposition": f'attachment; filename="{path.name}"',
+            "Content-Type": "application/json",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return web.FileResponse(path, headers=headers)
+
+    def _tell(self, identity: str) -> Story:
+        record = self._record(identity)
+        return story_of(record, evidence_file.read(record.evidence) if record.evidence is not None else None)
+
+    def _record(self, identity: str) -> Recorded:
+        return self._found.get(identity) or find(self._folder.path, identity)
+
+    # What may be done ---------------------------------------------------------------------------------------
+
+    async def _session(self, request: web.Request) -> web.Response:
+        """Tell a page whether it may do anything, so that it does not offer what would be refused."""
+        refusal = self._permission.refusal(request)
+        is_stranger = refusal is not None and refusal.status == 403
+        return _json({"permitted": refusal is None, "local": not is_stranger})
+
+    async def _let_in(self, request: web.Request) -> web.Response:
+        if (refusal := stranger(request)) is not None:
+            return refusal
+        try:
+            code = msgspec.json.decode(await request.read(), type=Code).code
+        except msgspec.MsgspecError as problem:
+            return error(400, f"this is no code: {problem}")
+        token = self._permission.token_for(code)
+        if token is None:
+            return error(401, "this link was used before, or is too old; 'soak page' gives a new one")
+        return _json({"token": token})
+
+    async def _new_code(self, request: web.Request) -> web.Response:
+        return self._permission.refusal(request) or _json({"code": self._permission.new_code()})
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        if (refusal := self._permission.refusal(request)) is not None:
+            return refusal
+        self._stop("the page")
+        return _json({"stopping": True})
+
+
+def _shown(status: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Leave out what the page lists by other means, or not in full."""
+    if status is None:
+        return None
+    kept = {key: value for key, value in status.items() if key != "recent_violations"}
+    kept["recoveries"] = list(kept.get("recoveries") or [])[-RECOVERIES_SHOWN_MAX:]
+    return kept
+
+
+def _listed(record: Recorded) -> dict[str, object]:
+    told = record.as_dict()
+    del told["evidence"]  # a path on this machine; the page has an address for it
+    return told
+
+
+def _json(value: object) -> web.Response:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json", headers=headers)

@@ -1,0 +1,197 @@
+"""Two tabs on Locust's own page: what was verified, store by store, and the violations, as the daemon tells them.
+
+Locust knows how a page may be added to: tables are declared in its template's arguments, and their rows travel with the
+statistics that the page asks for while a test runs. The daemon is asked by a greenlet, never by a request of the page,
+so that one that hangs holds nobody up; when it gives no answer the rows say since when.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gevent
+import msgspec
+
+from soak import join
+from soak.errors import SoakError
+from soak.report.moment import clock
+
+ASK_SECONDS = 2.0
+ANSWER_SECONDS_MAX = 5.0
+ANSWER_BYTES_MAX = 16 * 2**20
+VIOLATIONS_SHOWN_MAX = 100
+ROUTE = "/soak"
+
+MEMORY_TAB = "soak-memory"
+VIOLATIONS_TAB = "soak-violations"
+TABS = [{"title": "Memory", "key": MEMORY_TAB}, {"title": "Violations", "key": VIOLATIONS_TAB}]
+TABLES = [
+    {
+        "key": MEMORY_TAB,
+        "structure": [
+            {"key": "store", "title": "Store"},
+            {"key": "acknowledged", "title": "# Acknowledged"},
+            {"key": "verified", "title": "# Verified"},
+            {"key": "violations", "title": "# Violations"},
+            {"key": "tolerated", "title": "# Tolerated"},
+            {"key": "alarm", "title": "Alarm"},
+            {"key": "standing", "title": "So far"},
+        ],
+    },
+    {
+        "key": VIOLATIONS_TAB,
+        "structure": [
+            {"key": "found", "title": "Found"},
+            {"key": "kind", "title": "Kind"},
+            {"key": "store", "title": "Store"},
+            {"key": "message", "title": "Message"},
+            {"key": "cause", "title": "Probable cause"},
+            {"key": "state", "title": "State"},
+            {"key": "detail", "title": "What is wrong"},
+        ],
+    },
+]
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon said last, and when."""
+
+    at_wall_seconds: float
+    status: dict[str, Any]
+    violations: list[dict[str, Any]]
+    is_live: bool = True
+    """Whether it has answered each time since."""
+
+
+class MemoryPage:
+    """Keeps Locust's page informed."""
+
+    def __init__(self, web_ui: Any, data_dir: Path) -> None:
+        self._web_ui = web_ui
+        self._data_dir = data_dir
+        self._told: Told | None = None
+
+    def install(self) -> None:
+        """Add the tabs, their rows, and a way to the daemon's own page."""
+        arguments = self._web_ui.template_args
+        arguments["extended_tabs"] = [*arguments.get("extended_tabs", []), *TABS]
+        arguments["extended_tables"] = [*arguments.get("extended_tables", []), *TABLES]
+        self._web_ui.app.after_request(self._extend)
+        self._web_ui.app.add_url_rule(ROUTE, "soak", self._lead_on)
+
+    def watch_for_ever(self) -> None:
+        """Run as a greenlet next to the runner."""
+        while True:
+            try:
+                self._told = self._ask()
+            except (OSError, ValueError, SoakError, http.client.HTTPException):
+                self._told = None if self._told is None else msgspec.structs.replace(self._told, is_live=False)
+            gevent.sleep(ASK_SECONDS)
+
+    def _ask(self) -> Told:
+        address = self._address()
+        status = _get(f"{address}/status")
+        listed = _get(f"{address}/violations")
+        return Told(at_wall_seconds=time.time(), status=status, violations=listed["violations"][:VIOLATIONS_SHOWN_MAX])
+
+    def _address(self) -> str:
+        info = join.find(self._data_dir)
+        if info is None or not info.http_address:
+            raise OSError("no daemon answers for this folder")
+        return info.http_address
+
+    def _extend(self, response: Any) -> Any:
+        from flask import request  # noqa: PLC0415  it is Locust's; a process without a page has no use for it
+
+        if not request.path.endswith("/stats/requests") or not response.is_json or response.status_code != 200:
+            return response
+        answer = response.get_json()
+        ours = {MEMORY_TAB: memory_rows(self._told), VIOLATIONS_TAB: violation_rows(self._told)}
+        others = [one for one in answer.get("extended_stats", []) if one["key"] not in ours]
+        answer["extended_stats"] = [*others, *({"key": key, "data": rows} for key, rows in ours.items())]
+        response.set_data(json.dumps(answer))
+        return response
+
+    def _lead_on(self) -> Any:
+        from flask import Response, redirect  # noqa: PLC0415  as above
+
+        try:
+            return redirect(f"{self._address()}/")
+        except (OSError, SoakError):
+            return Response(
+                "the soak does not answer; its page is there again when it does\n", 503, mimetype="text/plain"
+            )
+
+
+def memory_rows(told: Told | None) -> list[dict[str, Any]]:
+    """Return a row for each store; what is not known now says of when it is."""
+    if told is None:
+        return numbered([{"store": "-", "standing": "the soak does not answer"}])
+    verifier = told.status.get("verifier")
+    if verifier is None:
+        return numbered(
+            [{"store": store, "standing": "the verifier does not answer"} for store in told.status["stores"]]
+        )
+    canaries = {one["store"]: one for one in verifier.get("canaries") or []}
+    return numbered(
+        [
+            {
+                **{key: one[key] for key in ("store", "acknowledged", "verified", "violations", "tolerated")},
+                "alarm": _alarm(canaries.get(one["store"])),
+                "standing": _standing(told, one),
+            }
+            for one in verifier["by_store"]
+        ]
+    )
+
+
+def violation_rows(told: Told | None) -> list[dict[str, Any]]:
+    """Return the newest violations, the newest first."""
+    if told is None:
+        return numbered([{"found": "-", "detail": "the soak does not answer"}])
+    rows: list[dict[str, Any]] = [
+        {
+            "found": clock(one["found_at_wall_seconds"]),
+            **{key: one[key] for key in ("kind", "store", "message", "cause", "state", "detail")},
+        }
+        for one in told.violations
+    ]
+    return numbered(rows or [{"found": "-", "detail": f"none so far{_age(told)}"}])
+
+
+def numbered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give each row the name that Locust's tables are sorted by, so that they stay in this order."""
+    return [{"name": f"{number:06}", **row} for number, row in enumerate(rows)]
+
+
+def _standing(told: Told, one: dict[str, Any]) -> str:
+    if one["violations"]:
+        return f"violation{_age(told)}"
+    return f"{'clean so far' if one['verified'] else 'nothing verified yet'}{_age(told)}"
+
+
+def _age(told: Told) -> str:
+    return "" if told.is_live else f" at {clock(told.at_wall_seconds)}; the soak has not answered since"
+
+
+def _alarm(canary: dict[str, Any] | None) -> str:
+    if canary is None:
+        return "not tested"
+    if canary["missed"] or canary["early"]:
+        return "failed its test"
+    return f"rings (tested {canary['detected']}x)" if canary["detected"] else "not tested yet"
+
+
+def _get(address: str) -> dict[str, Any]:
+    if urllib.parse.urlsplit(address).scheme != "http":
+        raise ValueError(f"{address} is no address of a daemon")
+    with urllib.request.urlopen(address, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310  just looked at
+        found: dict[str, Any] = msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=dict[str, Any])
+    return found

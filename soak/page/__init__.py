@@ -1,0 +1,1 @@
+"""The status page: what a browser shows while a soak runs."""

@@ -1,0 +1,78 @@
+// Faults: under way, past and next, what each took, and whether that is inside what is promised.
+
+import { badge, byId, draw, h, table } from "/page/dom.js";
+import { clock, lasting, plural, spaced, ticking } from "/page/words.js";
+
+const SHOWN_MAX = 30;
+
+/** Everything that broke, planned or not, the newest first: one entry a fault, with what it took of each store. */
+export function collectFaults(soak) {
+  const recoveries = soak.verifier?.recoveries ?? [];
+  const known = new Map();
+  for (const one of soak.faults_recent) {
+    known.set(one.fault || `${one.name}-${one.target}-${one.began_wall_seconds}`, {
+      name: one.name, target: one.target, by: one.by === "hand" ? "by hand" : "by schedule", state: one.state,
+      began: one.began_wall_seconds, hold: one.hold_seconds, lasted: one.lasted_seconds, reason: one.reason, taken: [],
+    });
+  }
+  for (const one of recoveries) {
+    if (!known.has(one.fault)) {
+      known.set(one.fault, {
+        name: one.kind, target: one.server, by: one.planned ? "planned" : "not planned", state: "healed",
+        began: one.at_wall_seconds, lasted: one.lasted_seconds, reason: "", taken: [],
+      });
+    }
+    known.get(one.fault).taken.push(one);
+  }
+  return [...known.values()].sort((one, other) => other.began - one.began);
+}
+
+function stateOf(fault) {
+  if (fault.state === "active") return badge("fault", `under way, ${fault.by}`);
+  if (fault.state === "failed") return badge("bad", "failed");
+  return badge("good", `healed after ${lasting(fault.lasted)}`);
+}
+
+function point(one) {
+  const lost = one.point_seconds > 0 ? `${one.is_at_least ? "at least " : ""}${lasting(one.point_seconds)}` : "nothing";
+  const promised = one.promised_seconds === null ? "anything may be lost" : one.promised_seconds === 0 ? "nothing may be lost" : `${lasting(one.promised_seconds)} allowed`;
+  return [h("strong", {}, lost), h("span", { class: "note" }, promised)];
+}
+
+function rowsOf(fault) {
+  const head = [h("strong", {}, spaced(fault.name)), " of ", fault.target, h("span", { class: "note" }, `${clock(fault.began)}, ${fault.by}`)];
+  if (fault.taken.length === 0) {
+    const told = fault.state === "active" ? "–" : fault.state === "failed" ? fault.reason : "being measured";
+    return [{ cells: [{ cell: head }, { cell: stateOf(fault) }, { cell: told, colspan: 6 }] }];
+  }
+  return fault.taken.map((one, index) => ({ cells: [
+    { cell: index === 0 ? head : h("span", { class: "note" }, `${spaced(fault.name)} of ${fault.target}`) },
+    { cell: index === 0 ? stateOf(fault) : "" },
+    one.store,
+    { cell: point(one) },
+    { cell: lasting(one.read_seconds), class: "number" },
+    { cell: lasting(one.write_seconds), class: "number" },
+    { cell: one.unknown ? `${one.unknown} (${one.surfaced} seen later)` : "0", class: "number" },
+    { cell: one.kept ? badge("good", "kept") : badge("bad", `${plural(one.lost, "message")} lost`) },
+  ] }));
+}
+
+function nextOf(next) {
+  if (!next) return null;
+  const when = next.in_seconds > 0 ? `in ${ticking(next.in_seconds)}` : "as soon as its turn comes";
+  return h("p", { class: "next" }, badge("busy", "next"), ` ${spaced(next.name)} of ${next.target} ${when}, held for ${lasting(next.hold_seconds)}`);
+}
+
+export function showFaults(state) {
+  const { soak } = state;
+  const faults = collectFaults(soak).slice(0, SHOWN_MAX);
+  const next = soak.fault_next && { ...soak.fault_next, in_seconds: Math.floor(soak.fault_next.in_seconds) };
+  const recovering = (soak.verifier?.recovering ?? []).map((one) => `${one.store} waits for its first ${one.awaits.join(" and ")} after ${spaced(one.kind)} of ${one.server}`);
+  draw(byId("faults-list"), { faults, next, recovering, active: soak.faults_active }, () => [
+    nextOf(next),
+    soak.faults_active.length ? h("p", { class: "next" }, badge("fault", "under way"), ` ${soak.faults_active.map(spaced).join(", ")}`) : null,
+    ...recovering.map((line) => h("p", { class: "next" }, badge("busy", "recovering"), ` ${line}`)),
+    faults.length ? table("Faults and what they took", ["fault", "state", "store", "lost tail (RPO)", "reads back after (RTO)", "writes back after", "unknown writes", "contract"], faults.flatMap(rowsOf), { stacks: true })
+      : h("p", { class: "quiet" }, soak.phase === "running" ? "Nothing has been broken so far." : "Nothing was broken."),
+  ]);
+}

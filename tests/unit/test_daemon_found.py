@@ -1,0 +1,117 @@
+"""The violations the page lists: all that is new, the newest first, and none washed away by a flood of another kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from soak.daemon.found import KEPT_OF_A_KIND_MAX, LISTED_MAX, Found, Wanted
+from soak.verifier.evidence import JOURNAL_NAME
+from soak.verifier.journal import Change, Line, Violation, encode_lines, violation_id
+
+
+def violation(seq: int, kind: str = "lost") -> Violation:
+    name = f"s/0/{seq}"
+    return Violation(
+        id=violation_id("r", "redis-list", "s", kind, name),
+        run="r",
+        kind=kind,
+        store="redis-list",
+        session="s",
+        message=name,
+        writer=0,
+        seq=seq,
+        detail="gone",
+        at_wall_seconds=float(seq),
+    )
+
+
+def healed(one: Violation) -> Change:
+    return Change(
+        event="healed",
+        id=one.id,
+        run=one.run,
+        kind=one.kind,
+        store=one.store,
+        session=one.session,
+        message=one.message,
+        writer=one.writer,
+        seq=one.seq,
+        at_wall_seconds=99.0,
+    )
+
+
+def write(folder: Path, *lines: Line, mode: str = "ab") -> None:
+    with (folder / JOURNAL_NAME).open(mode) as file:
+        file.write(encode_lines(list(lines)))
+
+
+def listed(found: Found, **wanted: str) -> list[int | None]:
+    return [record.violation.seq for record in found.newest(Wanted(**wanted))]
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Found:
+    return Found(tmp_path)
+
+
+def test_what_is_written_is_found_the_newest_first_and_a_half_line_waits(found: Found, tmp_path: Path) -> None:
+    found.take_in()
+    assert (listed(found), found.version) == ([], 0)
+    write(tmp_path, violation(1), violation(2))
+    whole = encode_lines([violation(3)])
+    with (tmp_path / JOURNAL_NAME).open("ab") as file:
+        file.write(whole[:50])
+    found.take_in()
+    assert listed(found) == [2, 1]
+    with (tmp_path / JOURNAL_NAME).open("ab") as file:
+        file.write(whole[50:])
+    version = found.version
+    found.take_in()
+    assert listed(found) == [3, 2, 1]
+    assert found.version > version
+
+
+def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: Found, tmp_path: Path) -> None:
+    write(tmp_path, violation(1), violation(2, "stale"), healed(violation(1)))
+    found.take_in()
+    assert listed(found, state="healed") == [1]
+    assert listed(found, state="open") == [2]
+    assert listed(found, kind="stale") == [2]
+    assert listed(found, store="postgres") == []
+    record = found.get(violation(1).id)
+    assert record is not None
+    assert record.changed_wall_seconds == 99.0
+
+
+def test_a_flood_of_one_kind_leaves_the_others_and_stays_bounded(found: Found, tmp_path: Path) -> None:
+    write(tmp_path, violation(0, "leaked"), *(violation(seq) for seq in range(1, KEPT_OF_A_KIND_MAX + 51)))
+    found.take_in()
+    assert listed(found, kind="leaked") == [0]
+    lost = listed(found, kind="lost")
+    assert len(lost) == KEPT_OF_A_KIND_MAX
+    assert lost[0] == KEPT_OF_A_KIND_MAX + 50
+    assert len(listed(found)) == LISTED_MAX
+
+
+def test_a_journal_that_is_taken_in_by_pieces_is_whole_in_the_end(
+    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("soak.daemon.found.READ_BYTES_MAX", 1_000)
+    write(tmp_path, *(violation(seq) for seq in range(20)))
+    for _ in range(20):
+        found.take_in()
+    assert listed(found) == list(reversed(range(20)))
+
+
+def test_a_damaged_line_hides_no_other_and_a_new_journal_is_read_anew(found: Found, tmp_path: Path) -> None:
+    write(tmp_path, violation(1))
+    with (tmp_path / JOURNAL_NAME).open("ab") as file:
+        file.write(b'{"nonsense": 1}\n')
+    write(tmp_path, violation(2))
+    found.take_in()
+    assert listed(found) == [2, 1]
+    write(tmp_path, violation(7), mode="wb")
+    found.take_in()
+    assert listed(found) == [7]
