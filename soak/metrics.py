@@ -15,6 +15,8 @@ from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.model.contract import Contract
 from soak.model.faults import RECOVERY_KINDS
+from soak.model.telemetry import ServerSample
+from soak.server_metrics import server_metrics
 from soak.verifier.tally import (
     OPERATIONS,
     RECOVERY_POINT_BUCKETS_SECONDS,
@@ -46,6 +48,13 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """By server and setting."""
     unmet_clauses: dict[str, dict[str, int]] = {}
     """By store and clause."""
+    faults_by_server: dict[str, dict[str, int]] = {}
+    """By server and kind: faults under way."""
+    servers: dict[str, ServerSample | None] = {}
+    """What each server said of itself last; None: it does not answer."""
+    run_start_time_seconds: float = 0.0
+    evidence_files: int = 0
+    evidence_bytes: int = 0
 
 
 class VerifierMetrics(Collector):
@@ -78,6 +87,7 @@ class VerifierMetrics(Collector):
         yield from _recoveries(gauges, tally)
         yield from _recovery_times(gauges, tally)
         yield from _faults(gauges, tally)
+        yield from server_metrics(gauges.servers)
 
     def _infos(self) -> Iterator[Metric]:
         build = GaugeMetricFamily("soak_build_info", "The soak that runs.", labels=["version", "python"])
@@ -238,6 +248,11 @@ def _gauges(gauges: Gauges) -> Iterator[Metric]:
         "soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds
     )
     yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
+    yield GaugeMetricFamily(
+        "soak_run_start_time_seconds", "When the run began, before any restart.", gauges.run_start_time_seconds
+    )
+    yield GaugeMetricFamily("soak_evidence_files", "Files of evidence.", gauges.evidence_files)
+    yield GaugeMetricFamily("soak_evidence_bytes", "Size of all files of evidence.", gauges.evidence_bytes)
     yield GaugeMetricFamily("soak_verifier_state_bytes", "Size of the verifier's saved state.", gauges.state_bytes)
     yield GaugeMetricFamily(
         "soak_verifier_loop_delay_seconds", "How late the verifier's event loop runs.", gauges.loop_delay_seconds
@@ -333,9 +348,16 @@ def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     failures = CounterMetricFamily(
         "soak_fault_failures", "Planned faults that could not be injected, or not be healed.", labels=["server", "kind"]
     )
+    active = GaugeMetricFamily(
+        "soak_fault_active", "Whether this fault of this server is under way.", labels=["server", "kind"]
+    )
     for server in gauges.configuration_drift:
+        under_way = gauges.faults_by_server.get(server, {})
+        for kind in dict.fromkeys((*_kinds_on(server), *under_way)):
+            active.add_metric([server, kind], under_way.get(kind, 0))
         for kind in _kinds_on(server):
             injected.add_metric([server, kind], tally.faults_injected.get(server, {}).get(kind, 0))
             failures.add_metric([server, kind], tally.fault_failures.get(server, {}).get(kind, 0))
+    yield active
     yield injected
     yield failures

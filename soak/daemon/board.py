@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from soak.daemon.beginning import Beginning
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
+from soak.daemon.consumption import Consumption, Use
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
-from soak.daemon.plan import without_secrets
+from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
 from soak.testbed.bed import Testbed
@@ -42,6 +44,7 @@ class StatusBoard:
         self._children = children
         self._faults = faults
         self._client = VerifierClient(folder.endpoint_file)
+        self.consumption = Consumption(folder.path, self._pids)
         self._began = time.monotonic()
         self.has_run = False
         self._clock_since: float | None = None
@@ -70,6 +73,18 @@ class StatusBoard:
 
     async def verifier_metrics(self) -> str | None:
         return await self._client.metrics(self._children["verifier"].pid)
+
+    async def use(self) -> Use:
+        return await self.consumption.use()
+
+    def _pids(self) -> dict[str, int | None]:
+        """Name the processes that are ours: not the servers under test, but the ledger."""
+        ledger = self._testbed.servers.get(LEDGER)
+        return {
+            "daemon": os.getpid(),
+            **{name: child.pid for name, child in self._children.items()},
+            LEDGER: ledger.pid if ledger is not None else None,
+        }
 
     async def snapshot(self) -> Snapshot:
         """Tell how the soak is now."""

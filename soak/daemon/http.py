@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from soak.daemon.consumption import Use
 from soak.daemon.metrics import CONTENT_TYPE, DaemonMetrics
 from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
@@ -23,6 +24,8 @@ class Source(Protocol):
     async def snapshot(self) -> Snapshot: ...
 
     async def verifier_metrics(self) -> str | None: ...
+
+    async def use(self) -> Use: ...
 
 
 class HttpServer:
@@ -67,7 +70,8 @@ class HttpServer:
         return application
 
     async def _metrics_page(self, _request: web.Request) -> web.Response:
-        text = self._metrics.text(await self._source.snapshot(), await self._source.verifier_metrics())
+        source = self._source
+        text = self._metrics.text(await source.snapshot(), await source.verifier_metrics(), await source.use())
         return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
 
     async def _readyz(self, _request: web.Request) -> web.Response:

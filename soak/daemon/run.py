@@ -158,6 +158,7 @@ class Daemon:
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
         self._say(f"status at {self._http.address}/status, metrics at {self._http.address}/metrics")
         self._spawn(self._refresh(), "refresh")
+        self._spawn(self._board.consumption.measure(), "consumption")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")

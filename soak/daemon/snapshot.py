@@ -9,6 +9,8 @@ import msgspec
 from soak.daemon.children import ChildStatus
 from soak.daemon.conductor import FaultStory, NextFault
 
+PHASES = ("starting", "running", "draining", "done")
+
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A server that is used, and how it is if it was started here."""

@@ -61,7 +61,19 @@ class Status:
             origins=self._state.header.origins,
             configuration_drift=drift.drift_now(self._state),
             unmet_clauses=drift.unmet_now(self._state),
+            faults_by_server=self._faults_by_server(),
+            servers=drift.latest_samples(self._state),
+            run_start_time_seconds=self._state.header.started_wall_seconds,
+            evidence_files=self._evidence.files,
+            evidence_bytes=self._evidence.files_bytes,
         )
+
+    def _faults_by_server(self) -> dict[str, dict[str, int]]:
+        active: dict[str, dict[str, int]] = {}
+        for window in self._state.faults.values():
+            if window.is_active:
+                active.setdefault(window.target, {})[window.kind] = 1
+        return active
 
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
