@@ -61,6 +61,8 @@ def dashboard(
     for annotation in _annotations():
         builder = builder.annotation(annotation)
     found = builder.links([*_links()]).build()
+    for one in (*(found.links or ()), *(found.annotations.list_val or ())):
+        one.placement = None  # in sight, and not in a menu
     found.schema_version = SCHEMA_VERSION
     found.panels = placed(sections)
     return found
