@@ -5,14 +5,16 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import soak
 from soak.daemon.snapshot import Snapshot
+from soak.exposition import OPENMETRICS_END, Exposition
+from soak.metrics import PHASES, one_of
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+VERDICTS = ("undecided", "pass", "violation", "inconclusive")
 
 
 class DaemonMetrics(Collector):
@@ -25,13 +27,14 @@ class DaemonMetrics(Collector):
         build.labels(soak.__version__, platform.python_version()).set(1)
         self.registry.register(self)
 
-    def text(self, snapshot: Snapshot, verifier_text: str | None) -> str:
+    def text(self, snapshot: Snapshot, verifier_text: str | None, exposition: Exposition = Exposition.TEXT) -> str:
         """Return the exposition: ours, then the verifier's, each metric once."""
         self._snapshot = snapshot
-        own = generate_latest(self.registry).decode()
+        own = exposition.of(self.registry).decode().removesuffix(OPENMETRICS_END)
         up = "# HELP soak_verifier_up Whether the verifier answers.\n# TYPE soak_verifier_up gauge\nsoak_verifier_up "
         own += f"{up}{0 if verifier_text is None else 1}\n"
-        return own if verifier_text is None else own + without_families(verifier_text, _families(own))
+        theirs = "" if verifier_text is None else without_families(verifier_text, _families(own))
+        return own + theirs + (OPENMETRICS_END if exposition is Exposition.OPENMETRICS else "")
 
     def collect(self) -> Iterable[Metric]:
         snapshot = self._snapshot
@@ -40,6 +43,11 @@ class DaemonMetrics(Collector):
         run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
         run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
         yield run
+        phases = "Where the run is, from starting to done."
+        yield one_of("soak_phase", phases, "phase", snapshot.run, PHASES, snapshot.phase)
+        yield one_of(
+            "soak_verdict", "What is to be said of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict
+        )
         yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)

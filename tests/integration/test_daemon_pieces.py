@@ -30,6 +30,7 @@ from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
 from soak.errors import ExitCode, UsageError
+from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.model.contract import Order, Reads
 from soak.report.outcome import conclude
@@ -73,7 +74,7 @@ class Source:
     async def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    async def verifier_metrics(self) -> str | None:
+    async def verifier_metrics(self, exposition: Exposition) -> str | None:
         return self._verifier_text
 
 
