@@ -16,7 +16,9 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
+from soak.exposition import Exposition
 from soak.testbed.bed import Testbed
+from soak.verifier import last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
 
@@ -48,6 +50,7 @@ class StatusBoard:
         self._began = time.monotonic()
         self.has_run = False
         self._clock_since: float | None = None
+        self._verdict: str | None = None
         self._verifier_status: dict[str, Any] | None = None
         self._verifier_status_at = 0.0
 
@@ -57,6 +60,10 @@ class StatusBoard:
     def running(self) -> None:
         self.phase = "running"
         self.has_run = True
+
+    def ended(self, verdict: str) -> None:
+        self.phase = "done"
+        self._verdict = verdict
 
     def start_clock(self) -> None:
         """Begin to count the duration."""
@@ -71,8 +78,10 @@ class StatusBoard:
             active += time.monotonic() - self._clock_since
         return max(0.0, self._duration_seconds - active)
 
-    async def verifier_metrics(self) -> str | None:
-        return await self._client.metrics(self._children["verifier"].pid)
+    async def verifier_metrics(self, exposition: Exposition) -> str | None:
+        if self.phase == "done":
+            return last_metrics.read(self._folder.verifier, exposition)
+        return await self._client.metrics(self._children["verifier"].pid, exposition)
 
     async def use(self) -> Use:
         return await self.consumption.use()
@@ -96,7 +105,7 @@ class StatusBoard:
         return Snapshot(
             run=beginning.run,
             phase=self.phase,
-            verdict="violation" if found else "undecided",
+            verdict=self._verdict or ("violation" if found else "undecided"),
             stores=beginning.plan.names,
             seed=beginning.seed,
             namespace=beginning.namespace,

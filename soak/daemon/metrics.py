@@ -5,15 +5,17 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import soak
 from soak.daemon.consumption import ProcessUse, Use
-from soak.daemon.snapshot import PHASES, Snapshot
+from soak.daemon.snapshot import Snapshot
+from soak.exposition import OPENMETRICS_END, Exposition
+from soak.metrics import PHASES, one_of
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+VERDICTS = ("undecided", "pass", "violation", "inconclusive")
 
 
 class DaemonMetrics(Collector):
@@ -27,14 +29,17 @@ class DaemonMetrics(Collector):
         build.labels(soak.__version__, platform.python_version()).set(1)
         self.registry.register(self)
 
-    def text(self, snapshot: Snapshot, verifier_text: str | None, use: Use) -> str:
+    def text(
+        self, snapshot: Snapshot, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
+    ) -> str:
         """Return the exposition: ours, then the verifier's, each metric once."""
         self._snapshot = snapshot
         self._use = use
-        own = generate_latest(self.registry).decode()
+        own = exposition.of(self.registry).decode().removesuffix(OPENMETRICS_END)
         up = "# HELP soak_verifier_up Whether the verifier answers.\n# TYPE soak_verifier_up gauge\nsoak_verifier_up "
         own += f"{up}{0 if verifier_text is None else 1}\n"
-        return own if verifier_text is None else own + without_families(verifier_text, _families(own))
+        theirs = "" if verifier_text is None else without_families(verifier_text, _families(own))
+        return own + theirs + (OPENMETRICS_END if exposition is Exposition.OPENMETRICS else "")
 
     def collect(self) -> Iterable[Metric]:
         snapshot = self._snapshot
@@ -43,21 +48,18 @@ class DaemonMetrics(Collector):
         run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
         run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
         yield run
+        phases = "Where the run is, from starting to done."
+        yield one_of("soak_phase", phases, "phase", snapshot.run, PHASES, snapshot.phase)
+        yield one_of(
+            "soak_verdict", "What is to be said of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict
+        )
         yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
-        yield _phases(snapshot)
         yield from _children(snapshot)
         yield from _servers(snapshot)
         yield from _processes(self._use)
         yield from _room(self._use)
-
-
-def _phases(snapshot: Snapshot) -> Metric:
-    phases = GaugeMetricFamily("soak_phase", "1 for the phase that the run is in.", labels=["phase"])
-    for phase in PHASES:
-        phases.add_metric([phase], int(phase == snapshot.phase))
-    return phases
 
 
 def _children(snapshot: Snapshot) -> Iterable[Metric]:

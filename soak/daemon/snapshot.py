@@ -9,8 +9,6 @@ import msgspec
 from soak.daemon.children import ChildStatus
 from soak.daemon.conductor import FaultStory, NextFault
 
-PHASES = ("starting", "running", "draining", "done")
-
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A server that is used, and how it is if it was started here."""
@@ -36,7 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     """`starting`, `running`, `draining` or `done`."""
     verdict: str
-    """The verdict so far: `violation`, or `undecided` as long as none was found."""
+    """The verdict so far: `violation`, or `undecided` as long as none was found; at the end the verdict."""
     stores: list[str]
     seed: int
     namespace: str
