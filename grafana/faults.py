@@ -179,11 +179,12 @@ def _times() -> list[Band]:
                 graph(
                     "Recovery time of each fault",
                     "Time from the beginning of a fault until an operation was answered again, as a mean if several "
-                    "fell into one interval.",
+                    "fell into one interval; and for how long a store fails though the fault was healed.",
                     Query(
                         mean("soak_recovery_time_seconds", "server, kind, operation", SERVER),
                         "{{server}} {{kind}}, {{operation}}",
                     ),
+                    Query(f"max by (store) ({series('soak_recovering_seconds', STORE)})", "{{store}} still fails"),
                     unit="s",
                     points=True,
                 ),

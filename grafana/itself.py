@@ -284,7 +284,7 @@ def _processes() -> list[Band]:
             6,
             [
                 rows(
-                    "Versions",
+                    "Runs",
                     "What runs, and since when.",
                     Column("daemon up for", f"{series('soak_daemon_uptime_seconds')} {named}", "s"),
                     Column("age of the run", f"(time() - {series('soak_run_start_time_seconds')}) {named}", "s"),

@@ -7,21 +7,32 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from grafana.frame import dashboard
 from grafana.layout import Band, Section
 from grafana.panels import BLUE, GREEN, ORANGE, RED, Column, Query, bars, graph, rows, tile, timeline
-from grafana.queries import STORE, increase, or_no_data, rate, series, total
+from grafana.queries import STORE, increase, numbered, or_no_data, rate, series, setting, total
+from soak.settings import VerifierSettings
 
-UNVERIFIED_SECONDS_MAX = 120
-"""An acknowledgement that nobody has verified for longer means that nobody is checking."""
-CANARY_SECONDS = (180, 600)
+USUAL = VerifierSettings()
+"""The settings unless somebody changes them: a tile cannot take the bounds of its colours from a metric."""
 PHASES = {"starting": ORANGE, "running": GREEN, "draining": BLUE, "done": BLUE}
+VERDICTS = {"undecided": BLUE, "pass": GREEN, "violation": RED, "inconclusive": ORANGE}
 ABSENT_IS_RED = "Red where nothing is known."
+
+ALERTS = (
+    '(time() - ALERTS_FOR_STATE{alertname!="Watchdog"}) '
+    '* ignoring (alertstate) group_right () ALERTS{alertname!="Watchdog"}'
+)
 
 _VIOLATIONS = total("instance", series("soak_consistency_violations_total"))
 _OLDEST = f"max by (instance) ({series('soak_oldest_unverified_seconds')})"
+_OLDEST_MAX = f"max by (instance) ({setting('verifier.unverified_age_max')})"
+_COVERAGE = f"max by (instance) ({series('soak_coverage_age_seconds')})"
+_COVERAGE_MAX = f"2 * max by (instance) ({setting('verifier.coverage')})"
 _MISSED = total("instance", increase("soak_canaries_total", 'result="missed"', over="$__range"))
 _READY = f"min by (instance) ({series('soak_ready')})"
+# What a fault of our own holds up does not count, nor for a minute after: everything has to be read again first.
+_UNDISTURBED = f"(max by (instance) (max_over_time({series('soak_planned_faults_active')}[1m])) == bool 0)"
 _STATE = (
-    f"4 * ({_VIOLATIONS} > bool 0) + 2 * clamp_max(({_OLDEST} > bool {UNVERIFIED_SECONDS_MAX}) "
-    f"+ ({_MISSED} > bool 0), 1) + ({_READY} < bool 1)"
+    f"4 * ({_VIOLATIONS} > bool 0) + 2 * clamp_max((({_OLDEST} > bool {_OLDEST_MAX}) "
+    f"+ ({_COVERAGE} > bool {_COVERAGE_MAX})) * {_UNDISTURBED} + ({_MISSED} > bool 0), 1) + ({_READY} < bool 1)"
 )
 _STATES = {
     0: ("clean", GREEN),
@@ -53,15 +64,14 @@ def _tiles() -> Band:
     released = total("instance", series("soak_released_messages_total"))
     acknowledged = total("instance", series("soak_acknowledged_messages_total"))
     rang = f"min by (instance) ({series('soak_canary_last_detected_timestamp_seconds')})"
-    swept = f"min by (instance) ({series('soak_last_sweep_timestamp_seconds')})"
-    soon, late = CANARY_SECONDS
     return Band(
         5,
         [
             tile(
                 "Is it clean?",
-                "Clean: no violation was found, acknowledgements are verified within two minutes, no test of the alarm "
-                f"was missed, and servers, ledger, verifier and load are up. {ABSENT_IS_RED}",
+                "Clean: no violation was found; acknowledgements are verified within verifier.unverified_age_max and "
+                "sessions read whole within twice verifier.coverage, unless a planned fault is in the way; no test of "
+                f"the alarm was missed; servers, ledger, verifier and load are up. {ABSENT_IS_RED}",
                 Query(or_no_data(_STATE), "{{instance}}"),
                 unit="none",
                 steps=[(0, GREEN), (1, ORANGE), (2, RED)],
@@ -94,14 +104,14 @@ def _tiles() -> Band:
                 f"Age of the oldest acknowledgement that nobody has verified yet. {ABSENT_IS_RED}",
                 Query(or_no_data(_OLDEST), "{{instance}}"),
                 unit="s",
-                steps=[(0, GREEN), (UNVERIFIED_SECONDS_MAX / 2, ORANGE), (UNVERIFIED_SECONDS_MAX, RED)],
+                steps=[(0, GREEN), (USUAL.unverified_age_max / 2, ORANGE), (USUAL.unverified_age_max, RED)],
             ),
             tile(
-                "Last read back",
-                f"Time since a session was last read back, of the store that waits longest. {ABSENT_IS_RED}",
-                Query(or_no_data(f"clamp_min(time() - {swept}, 0)"), "{{instance}}"),
+                "Coverage",
+                f"Time since the session that waits longest for it was read back as a whole. {ABSENT_IS_RED}",
+                Query(or_no_data(_COVERAGE), "{{instance}}"),
                 unit="s",
-                steps=[(0, GREEN), (30, ORANGE), (60, RED)],
+                steps=[(0, GREEN), (1.5 * USUAL.coverage, ORANGE), (2 * USUAL.coverage, RED)],
             ),
             tile(
                 "Alarm last rang",
@@ -109,7 +119,7 @@ def _tiles() -> Band:
                 f"ago. Decades: never, or verifier.canary is off. {ABSENT_IS_RED}",
                 Query(or_no_data(f"clamp_min(time() - {rang}, 0)"), "{{instance}}"),
                 unit="s",
-                steps=[(0, GREEN), (soon, ORANGE), (late, RED)],
+                steps=[(0, GREEN), (3 * USUAL.canary, ORANGE), (10 * USUAL.canary, RED)],
             ),
         ],
         [6, 3, 3, 3, 3, 3, 3],
@@ -117,8 +127,8 @@ def _tiles() -> Band:
 
 
 def _run() -> Band:
-    numbers = {f'phase="{phase}"': number for number, phase in enumerate(PHASES)}
-    phases = " + ".join(f"{number} * {total('instance', series('soak_phase', one))}" for one, number in numbers.items())
+    phases = numbered("soak_phase", "phase", PHASES)
+    verdicts = numbered("soak_verdict", "verdict", VERDICTS)
     named = f"* on (job, instance) group_left (run, stores, seed) {series('soak_run_info')}"
     return Band(
         4,
@@ -130,6 +140,15 @@ def _run() -> Band:
                 unit="none",
                 steps=[(0, ORANGE), (1, GREEN), (2, BLUE)],
                 words=dict(enumerate(PHASES.items())),
+            ),
+            tile(
+                "Verdict",
+                "What is to be said of the run: as long as it runs it is undecided, or there is a violation. "
+                f"{ABSENT_IS_RED}",
+                Query(or_no_data(verdicts), "{{instance}}"),
+                unit="none",
+                steps=[(0, BLUE), (1, GREEN), (2, RED), (3, ORANGE)],
+                words=dict(enumerate(VERDICTS.items())),
             ),
             tile(
                 "Faults under way",
@@ -146,7 +165,7 @@ def _run() -> Band:
                 labels={"instance": "instance", "run": "run", "stores": "stores", "seed": "seed"},
             ),
         ],
-        [4, 4, 16],
+        [4, 4, 4, 12],
     )
 
 
@@ -225,8 +244,12 @@ def _looking() -> Band:
                 "Oldest unverified acknowledgement",
                 "If this rises, nobody is checking: the verifier is behind, or a store does not answer its reads.",
                 Query(f"max by (store) ({series('soak_oldest_unverified_seconds', STORE)})", "{{store}}"),
+                Query(
+                    f"min by (name) ({setting('verifier.unverified_age_max')})",
+                    "{{name}}: the run is inconclusive beyond",
+                    dashed=True,
+                ),
                 unit="s",
-                steps=[(UNVERIFIED_SECONDS_MAX, RED)],
             ),
         ],
     )
@@ -245,10 +268,15 @@ def _alarm() -> Band:
                 bars=True,
             ),
             graph(
-                "Time since a session was read back",
-                "Coverage: each store is read all the time, and every live session as a whole within "
-                "verifier.coverage.",
-                Query(f"time() - max by (store) ({series('soak_last_sweep_timestamp_seconds', STORE)})", "{{store}}"),
+                "Coverage",
+                "Time since that session was read back as a whole which waits longest for it, the time within which "
+                "it should be, and the time since any session was read.",
+                Query(f"max by (store) ({series('soak_coverage_age_seconds', STORE)})", "{{store}}"),
+                Query(f"min by (name) ({setting('verifier.coverage')})", "{{name}}", dashed=True),
+                Query(
+                    f"clamp_min(time() - max by (store) ({series('soak_last_sweep_timestamp_seconds', STORE)}), 0)",
+                    "{{store}}, any session",
+                ),
                 unit="s",
             ),
             graph(
@@ -269,7 +297,7 @@ def _parts() -> Band:
                 "Alerts",
                 "Alerts of this Prometheus that are pending or firing; the runbook says what to do about each. The "
                 "watchdog fires all the time and is left out.",
-                Column("since it rings", 'ALERTS{alertname!="Watchdog"}', "none"),
+                Column("for", ALERTS, "s"),
                 labels={
                     "alertname": "alert",
                     "alertstate": "state",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 CHOSEN = 'job=~"$job", instance=~"$instance"'
 STORE = 'store=~"$store"'
 SERVER = 'server=~"$server"'
@@ -13,6 +15,17 @@ NO_DATA = -1
 def series(metric: str, *matchers: str) -> str:
     """Select a metric of the soaks that were chosen."""
     return f"{metric}{{{', '.join((CHOSEN, *matchers))}}}"
+
+
+def setting(name: str) -> str:
+    """Select a setting of the run, in seconds."""
+    return series("soak_setting_seconds", f'name="{name}"')
+
+
+def numbered(metric: str, label: str, values: Iterable[str]) -> str:
+    """Return for each instance the number of that value of a label for which a metric is 1."""
+    chosen = {number: series(metric, f'{label}="{value}"') for number, value in enumerate(values)}
+    return " + ".join(f"{number} * max by (instance) ({one})" for number, one in chosen.items())
 
 
 def rate(metric: str, *matchers: str) -> str:
