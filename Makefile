@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long lint bench lock clean
+.PHONY: help run test test-long lint dashboards bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -17,7 +17,7 @@ RUNTIME := $(VENV)/.runtime-is-installed
 DEVELOPMENT := $(VENV)/.development-is-installed
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  ARGS="..." is handed on: make run ARGS="--store redis-stream --duration 10m"'
 
 run: $(RUNTIME) ## start servers, load and verifier; Ctrl-C drains and gives the verdict
@@ -35,6 +35,9 @@ lint: $(DEVELOPMENT) ## check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
+	$(BIN)/python -m grafana.generate
+
 # One after the other: two that measure at the same time would measure each other.
 bench: $(DEVELOPMENT) ## measure, and print the tables
 	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python "$$file"; done
@@ -48,7 +51,7 @@ lock: ## resolve the dependencies anew (needs uv)
 
 clean: ## remove the virtual environment and caches; data folders (.soak) stay
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find soak tests locustfiles examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find soak tests locustfiles examples grafana -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUNTIME): requirements.lock pyproject.toml
 	@python=$$(for name in "$${PYTHON:-}" python3 python3.14 python3.13 python3.12 python3.11; do \

@@ -6,15 +6,18 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import soak
+from soak.exposition import Exposition
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.model.contract import Contract
 from soak.model.faults import RECOVERY_KINDS
+from soak.model.telemetry import ServerSample
+from soak.server_metrics import server_metrics
 from soak.verifier.tally import (
     OPERATIONS,
     RECOVERY_POINT_BUCKETS_SECONDS,
@@ -25,7 +28,10 @@ from soak.verifier.tally import (
     Tally,
 )
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PHASES = ("starting", "running", "draining", "done")
+
+Latest = dict[str, dict[str, Exemplar]]
+"""By store and kind, the violation that was found last."""
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,38 +52,58 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """By server and setting."""
     unmet_clauses: dict[str, dict[str, int]] = {}
     """By store and clause."""
+    faults_by_server: dict[str, dict[str, int]] = {}
+    """By server and kind: faults under way."""
+    servers: dict[str, ServerSample | None] = {}
+    """What each server said of itself last; None: it does not answer."""
+    run_start_time_seconds: float = 0.0
+    evidence_files: int = 0
+    evidence_bytes: int = 0
+    phase: str = "running"
+    coverage_age_seconds: dict[str, float] = {}
+    recovering_seconds: dict[str, float] = {}
+    planned_faults_active: int = 0
+    settings_seconds: dict[str, float] = {}
 
 
 class VerifierMetrics(Collector):
     """Makes the exposition from the tally, so that what survives a restart there survives it here."""
 
     def __init__(
-        self, tally: Callable[[], Tally], gauges: Callable[[], Gauges], run: tuple[str, int, str, Sequence[str]]
+        self,
+        tally: Callable[[], Tally],
+        gauges: Callable[[], Gauges],
+        run: tuple[str, int, str, Sequence[str]],
+        latest: Callable[[], Latest] = dict,
     ) -> None:
         self._tally = tally
         self._gauges = gauges
         self._run = run
+        self._latest = latest
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(namespace="soak_verifier", registry=self._registry)
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    def text(self, exposition: Exposition = Exposition.TEXT) -> bytes:
+        return exposition.of(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         tally = self._tally()
         yield from self._infos()
-        yield from _by_store(tally.stores)
+        yield from _by_store(tally.stores, self._latest())
         yield from _of_run(tally)
         gauges = self._gauges()
         yield from _gauges(gauges)
+        yield from _of_run_now(gauges, self._run[0])
+        yield from _of_stores_now(gauges, tally.stores)
         yield from _contracts(gauges)
         yield from _configurations(gauges, tally)
         yield from _recoveries(gauges, tally)
         yield from _recovery_times(gauges, tally)
         yield from _faults(gauges, tally)
+        yield from server_metrics(gauges.servers)
 
     def _infos(self) -> Iterator[Metric]:
         build = GaugeMetricFamily("soak_build_info", "The soak that runs.", labels=["version", "python"])
@@ -89,7 +115,7 @@ class VerifierMetrics(Collector):
         yield info
 
 
-def _by_store(stores: dict[str, StoreTally]) -> Iterator[Metric]:
+def _by_store(stores: dict[str, StoreTally], latest: Latest) -> Iterator[Metric]:
     yield _labelled(
         "soak_attempts", "Appends by how they ended.", "outcome", {s: t.attempts for s, t in stores.items()}
     )
@@ -99,6 +125,7 @@ def _by_store(stores: dict[str, StoreTally]) -> Iterator[Metric]:
         "Violations of the contract, each counted once.",
         "kind",
         {s: t.violations for s, t in stores.items()},
+        latest,
     )
     yield _labelled(
         "soak_healed_violations", "Violations that were over later.", "kind", {s: t.healed for s, t in stores.items()}
@@ -167,11 +194,13 @@ def _counters(stores: dict[str, StoreTally]) -> Iterator[Metric]:
         yield family
 
 
-def _labelled(name: str, text: str, label: str, values: dict[str, dict[str, int]]) -> Metric:
+def _labelled(
+    name: str, text: str, label: str, values: dict[str, dict[str, int]], exemplars: Latest | None = None
+) -> Metric:
     family = CounterMetricFamily(name, text, labels=["store", label])
     for store, counts in values.items():
         for key, count in counts.items():
-            family.add_metric([store, key], count)
+            family.add_metric([store, key], count, exemplar=(exemplars or {}).get(store, {}).get(key))
     return family
 
 
@@ -238,10 +267,60 @@ def _gauges(gauges: Gauges) -> Iterator[Metric]:
         "soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds
     )
     yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
+    yield GaugeMetricFamily(
+        "soak_run_start_time_seconds", "When the run began, before any restart.", gauges.run_start_time_seconds
+    )
+    yield GaugeMetricFamily("soak_evidence_files", "Files of evidence.", gauges.evidence_files)
+    yield GaugeMetricFamily("soak_evidence_bytes", "Size of all files of evidence.", gauges.evidence_bytes)
     yield GaugeMetricFamily("soak_verifier_state_bytes", "Size of the verifier's saved state.", gauges.state_bytes)
     yield GaugeMetricFamily(
         "soak_verifier_loop_delay_seconds", "How late the verifier's event loop runs.", gauges.loop_delay_seconds
     )
+
+
+def one_of(name: str, text: str, label: str, run: str, values: Sequence[str], now: str) -> Metric:
+    """Return a gauge that is 1 for what holds now, and 0 for everything else that could."""
+    family = GaugeMetricFamily(name, text, labels=["run", label])
+    for value in values:
+        family.add_metric([run, value], int(value == now))
+    return family
+
+
+def _of_run_now(gauges: Gauges, run: str) -> Iterator[Metric]:
+    yield one_of("soak_phase", "Where the run is, from starting to done.", "phase", run, PHASES, gauges.phase)
+    yield GaugeMetricFamily(
+        "soak_planned_faults_active", "Faults under way that soak itself brought about.", gauges.planned_faults_active
+    )
+    settings = GaugeMetricFamily(
+        "soak_setting_seconds", "Settings that alerts are measured by; 0: off, +Inf: no limit.", labels=["name"]
+    )
+    for name, seconds in gauges.settings_seconds.items():
+        settings.add_metric([name], seconds)
+    yield settings
+
+
+def _of_stores_now(gauges: Gauges, stores: dict[str, StoreTally]) -> Iterator[Metric]:
+    for name, text, values in (
+        (
+            "soak_coverage_age_seconds",
+            "Time since the live session that waits longest was read whole.",
+            gauges.coverage_age_seconds,
+        ),
+        (
+            "soak_recovering_seconds",
+            "Time since a planned fault was healed after which the store fails still; 0: it serves.",
+            gauges.recovering_seconds,
+        ),
+        (
+            "soak_last_acknowledged_timestamp_seconds",
+            "When a message was last acknowledged, as far as the ledger was read; 0: never.",
+            {store: tally.acknowledged_wall_seconds for store, tally in stores.items()},
+        ),
+    ):
+        family = GaugeMetricFamily(name, text, labels=["store"])
+        for store in stores:
+            family.add_metric([store], values.get(store, 0.0))
+        yield family
 
 
 def _contracts(gauges: Gauges) -> Iterator[Metric]:
@@ -333,9 +412,16 @@ def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     failures = CounterMetricFamily(
         "soak_fault_failures", "Planned faults that could not be injected, or not be healed.", labels=["server", "kind"]
     )
+    active = GaugeMetricFamily(
+        "soak_fault_active", "Whether this fault of this server is under way.", labels=["server", "kind"]
+    )
     for server in gauges.configuration_drift:
+        under_way = gauges.faults_by_server.get(server, {})
+        for kind in dict.fromkeys((*_kinds_on(server), *under_way)):
+            active.add_metric([server, kind], under_way.get(kind, 0))
         for kind in _kinds_on(server):
             injected.add_metric([server, kind], tally.faults_injected.get(server, {}).get(kind, 0))
             failures.add_metric([server, kind], tally.fault_failures.get(server, {}).get(kind, 0))
+    yield active
     yield injected
     yield failures

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 from soak.daemon.beginning import Beginning
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
+from soak.daemon.consumption import Consumption, Use
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
-from soak.daemon.plan import without_secrets
+from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
+from soak.exposition import Exposition
 from soak.testbed.bed import Testbed
+from soak.verifier import last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
 
@@ -42,9 +46,11 @@ class StatusBoard:
         self._children = children
         self._faults = faults
         self._client = VerifierClient(folder.endpoint_file)
+        self.consumption = Consumption(folder.path, self._pids)
         self._began = time.monotonic()
         self.has_run = False
         self._clock_since: float | None = None
+        self._verdict: str | None = None
         self._verifier_status: dict[str, Any] | None = None
         self._verifier_status_at = 0.0
 
@@ -54,6 +60,10 @@ class StatusBoard:
     def running(self) -> None:
         self.phase = "running"
         self.has_run = True
+
+    def ended(self, verdict: str) -> None:
+        self.phase = "done"
+        self._verdict = verdict
 
     def start_clock(self) -> None:
         """Begin to count the duration."""
@@ -68,8 +78,22 @@ class StatusBoard:
             active += time.monotonic() - self._clock_since
         return max(0.0, self._duration_seconds - active)
 
-    async def verifier_metrics(self) -> str | None:
-        return await self._client.metrics(self._children["verifier"].pid)
+    async def verifier_metrics(self, exposition: Exposition) -> str | None:
+        if self.phase == "done":
+            return last_metrics.read(self._folder.verifier, exposition)
+        return await self._client.metrics(self._children["verifier"].pid, exposition)
+
+    async def use(self) -> Use:
+        return await self.consumption.use()
+
+    def _pids(self) -> dict[str, int | None]:
+        """Name the processes that are ours: not the servers under test, but the ledger."""
+        ledger = self._testbed.servers.get(LEDGER)
+        return {
+            "daemon": os.getpid(),
+            **{name: child.pid for name, child in self._children.items()},
+            LEDGER: ledger.pid if ledger is not None else None,
+        }
 
     async def snapshot(self) -> Snapshot:
         """Tell how the soak is now."""
@@ -81,7 +105,7 @@ class StatusBoard:
         return Snapshot(
             run=beginning.run,
             phase=self.phase,
-            verdict="violation" if found else "undecided",
+            verdict=self._verdict or ("violation" if found else "undecided"),
             stores=beginning.plan.names,
             seed=beginning.seed,
             namespace=beginning.namespace,

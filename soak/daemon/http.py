@@ -10,10 +10,13 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
-from soak.daemon.metrics import CONTENT_TYPE, DaemonMetrics
+from soak.daemon.consumption import Use
+from soak.daemon.metrics import DaemonMetrics
 from soak.daemon.permission import error, is_literal
+from soak.daemon.scrapes import Scrapes
 from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
+from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 
 SHUTDOWN_SECONDS_MAX = 2.0
@@ -24,7 +27,9 @@ class Source(Protocol):
 
     async def snapshot(self) -> Snapshot: ...
 
-    async def verifier_metrics(self) -> str | None: ...
+    async def verifier_metrics(self, exposition: Exposition) -> str | None: ...
+
+    async def use(self) -> Use: ...
 
 
 class HttpServer:
@@ -34,6 +39,7 @@ class HttpServer:
         self._settings = settings
         self._source = source
         self._metrics = DaemonMetrics()
+        self.scrapes = Scrapes()
         self._routes = routes
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
         self.address = ""
@@ -67,9 +73,14 @@ class HttpServer:
         application.add_routes(self._routes)
         return application
 
-    async def _metrics_page(self, _request: web.Request) -> web.Response:
-        text = self._metrics.text(await self._source.snapshot(), await self._source.verifier_metrics())
-        return web.Response(body=text.encode(), headers={"Content-Type": CONTENT_TYPE})
+    async def _metrics_page(self, request: web.Request) -> web.Response:
+        with self.scrapes.one(request.headers):
+            exposition = asked_for(request.headers.get("Accept", ""))
+            verifier_text = await self._source.verifier_metrics(exposition)
+            text = self._metrics.text(
+                await self._source.snapshot(), verifier_text, await self._source.use(), exposition
+            )
+            return web.Response(body=text.encode(), headers={"Content-Type": exposition.value})
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = (await self._source.snapshot()).not_ready

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import soak
+from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.snapshot import Snapshot
+from soak.exposition import OPENMETRICS_END, Exposition
+from soak.metrics import PHASES, one_of
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+VERDICTS = ("undecided", "pass", "violation", "inconclusive")
 
 
 class DaemonMetrics(Collector):
@@ -21,17 +24,22 @@ class DaemonMetrics(Collector):
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._snapshot: Snapshot | None = None
+        self._use = Use()
         build = Gauge("soak_build_info", "The soak that runs.", ["version", "python"], registry=self.registry)
         build.labels(soak.__version__, platform.python_version()).set(1)
         self.registry.register(self)
 
-    def text(self, snapshot: Snapshot, verifier_text: str | None) -> str:
+    def text(
+        self, snapshot: Snapshot, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
+    ) -> str:
         """Return the exposition: ours, then the verifier's, each metric once."""
         self._snapshot = snapshot
-        own = generate_latest(self.registry).decode()
+        self._use = use
+        own = exposition.of(self.registry).decode().removesuffix(OPENMETRICS_END)
         up = "# HELP soak_verifier_up Whether the verifier answers.\n# TYPE soak_verifier_up gauge\nsoak_verifier_up "
         own += f"{up}{0 if verifier_text is None else 1}\n"
-        return own if verifier_text is None else own + without_families(verifier_text, _families(own))
+        theirs = "" if verifier_text is None else without_families(verifier_text, _families(own))
+        return own + theirs + (OPENMETRICS_END if exposition is Exposition.OPENMETRICS else "")
 
     def collect(self) -> Iterable[Metric]:
         snapshot = self._snapshot
@@ -40,11 +48,18 @@ class DaemonMetrics(Collector):
         run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
         run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
         yield run
+        phases = "Where the run is, from starting to done."
+        yield one_of("soak_phase", phases, "phase", snapshot.run, PHASES, snapshot.phase)
+        yield one_of(
+            "soak_verdict", "What is to be said of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict
+        )
         yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
         yield from _children(snapshot)
         yield from _servers(snapshot)
+        yield from _processes(self._use)
+        yield from _room(self._use)
 
 
 def _children(snapshot: Snapshot) -> Iterable[Metric]:
@@ -66,6 +81,42 @@ def _servers(snapshot: Snapshot) -> Iterable[Metric]:
             up.add_metric([server.kind], 1 if server.is_up else 0)
     yield restarts
     yield up
+
+
+_PROCESS_GAUGES: tuple[tuple[str, str, Callable[[ProcessUse], int]], ...] = (
+    ("soak_process_resident_memory_bytes", "Resident memory.", lambda use: use.resident_bytes),
+    ("soak_process_open_files", "Open files and sockets.", lambda use: use.open_files),
+    ("soak_process_threads", "Threads.", lambda use: use.threads),
+    ("soak_processes", "Itself, and the processes it started.", lambda use: use.processes),
+)
+
+
+def _processes(use: Use) -> Iterable[Metric]:
+    for name, text, value in _PROCESS_GAUGES:
+        family = GaugeMetricFamily(name, text, labels=["process"])
+        for process, taken in use.processes.items():
+            family.add_metric([process], value(taken))
+        yield family
+    cpu = CounterMetricFamily("soak_process_cpu_seconds", "Processor time since it started.", labels=["process"])
+    for process, taken in use.processes.items():
+        cpu.add_metric([process], taken.cpu_seconds)
+    yield cpu
+
+
+def _room(use: Use) -> Iterable[Metric]:
+    sizes = GaugeMetricFamily("soak_data_folder_bytes", "Size of each part of the data folder.", labels=["part"])
+    for part, size in use.folder_bytes.items():
+        sizes.add_metric([part], size)
+    yield sizes
+    if use.disk_free_bytes is not None:
+        yield GaugeMetricFamily(
+            "soak_data_folder_free_bytes", "Room left on the data folder's disk.", use.disk_free_bytes
+        )
+    yield GaugeMetricFamily(
+        "soak_daemon_loop_delay_seconds",
+        "How late the daemon's event loop ran, the worst of the last fifteen seconds.",
+        use.loop_delay_seconds,
+    )
 
 
 def without_families(text: str, families: set[str]) -> str:

@@ -156,6 +156,7 @@ class Daemon:
                 self._launch()
                 await self._stop.requested.wait()
                 outcome = await self._stop.unless_urgent(self._drain())
+                await self._let_scrapers_know(outcome)
             except LeftError:
                 outcome = self._left()
             self._page.end(outcome)
@@ -176,6 +177,7 @@ class Daemon:
         self._say(f"page {self._http.address}/, metrics at {self._http.address}/metrics")
         self._view.offer(f"with buttons that act, once: {self._http.address}/#code={self._permission.new_code()}")
         self._spawn(self._refresh(), "refresh")
+        self._spawn(self._board.consumption.measure(), "consumption")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
@@ -292,6 +294,14 @@ class Daemon:
         if result is not None:
             await self._clean_up(is_violation=result.verdict == "violation")
         return self._outcome(result)
+
+    async def _let_scrapers_know(self, outcome: Outcome) -> None:
+        """Stay until Prometheus, if one has come, has seen the end; otherwise it would look as if we had died."""
+        self._board.ended(outcome.verdict)
+        if longest := self._http.scrapes.expected_seconds():
+            self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for Prometheus to see it, Ctrl-C leaves")
+        with contextlib.suppress(LeftError):
+            await self._stop.unless_urgent(self._http.scrapes.until_next())
 
     async def _clean_up(self, *, is_violation: bool) -> None:
         lasting = [spec.name for spec in self._beginning.plan.specs if outlives_us(spec, self._beginning.plan.given)]

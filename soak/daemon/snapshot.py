@@ -34,7 +34,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     phase: str
     """`starting`, `running`, `draining` or `done`."""
     verdict: str
-    """The verdict so far: `violation`, or `undecided` as long as none was found."""
+    """The verdict so far: `violation`, or `undecided` as long as none was found; at the end the verdict."""
     stores: list[str]
     seed: int
     namespace: str

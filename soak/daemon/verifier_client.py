@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from soak.daemon.whole_body import whole
+from soak.exposition import Exposition
 
 TIMEOUT_SECONDS = 3.0
 
@@ -48,17 +49,18 @@ class VerifierClient:
         except msgspec.MsgspecError:
             return None
 
-    async def metrics(self, pid: int | None) -> str | None:
-        body = await self._get("/metrics", pid)
+    async def metrics(self, pid: int | None, exposition: Exposition) -> str | None:
+        body = await self._get("/metrics", pid, exposition.value)
         return None if body is None else body.decode("utf-8", "replace")
 
-    async def _get(self, path: str, pid: int | None) -> bytes | None:
+    async def _get(self, path: str, pid: int | None, accept: str = "*/*") -> bytes | None:
         endpoint = read_endpoint(self._endpoint_file)
         # The file may be what a verifier that died has left; the port may be anybody's now.
         if endpoint is None or pid is None or endpoint.pid != pid:
             return None
         try:
-            async with self._http.get(f"http://{endpoint.host}:{endpoint.port}{path}") as answer:
+            address = f"http://{endpoint.host}:{endpoint.port}{path}"
+            async with self._http.get(address, headers={"Accept": accept}) as answer:
                 if answer.status != 200:
                     return None
                 return await whole(answer.content)

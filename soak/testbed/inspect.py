@@ -37,10 +37,13 @@ _REDIS_COUNTERS = (
     "aof_last_write_status",
     "aof_pending_bio_fsync",
     "connected_clients",
+    "connected_slaves",
     "evicted_keys",
     "expired_keys",
     "loading",
     "master_link_status",
+    "maxclients",
+    "maxmemory",
     "rdb_changes_since_last_save",
     "rdb_last_bgsave_status",
     "rdb_last_bgsave_time_sec",
@@ -48,6 +51,7 @@ _REDIS_COUNTERS = (
     "rejected_connections",
     "role",
     "run_id",
+    "server_time_usec",
     "total_connections_received",
     "uptime_in_seconds",
     "used_memory",
@@ -67,6 +71,18 @@ select recovering::text as pg_is_in_recovery,
        case when recovering then pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
             else (select max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) from pg_stat_replication)
        end::text as replication_lag_bytes,
+       case when recovering then coalesce(
+                case when pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() then 0 end,
+                extract(epoch from clock_timestamp() - pg_last_xact_replay_timestamp()))
+       end::text as replication_lag_seconds,
+       (select count(*) from pg_stat_replication)::text as replicas,
+       pg_wal_lsn_diff(case when recovering then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end, '0/0')::text
+           as wal_bytes,
+       extract(epoch from clock_timestamp() - pg_postmaster_start_time())::text as uptime_seconds,
+       (select sum(numbackends) from pg_stat_database)::text as connections,
+       current_setting('max_connections') as max_connections,
+       {checkpoints} as checkpoints,
+       {size} as database_bytes,
        stats.numbackends::text as numbackends,
        stats.xact_commit::text as xact_commit,
        stats.xact_rollback::text as xact_rollback,
@@ -77,12 +93,23 @@ select recovering::text as pg_is_in_recovery,
 """
 
 
-async def inspect(kind: str, url: str, *, timeout_seconds: float) -> ServerSample:
-    """Ask one server; raises `ServerUnreachableError` if it gives no answer in time."""
-    ask = _ask_postgres if kind.startswith("postgres") else _ask_redis
+# The views were parted in PostgreSQL 17.
+_CHECKPOINTS = "(select num_timed + num_requested from pg_stat_checkpointer)::text"
+_CHECKPOINTS_BEFORE_17 = "(select checkpoints_timed + checkpoints_req from pg_stat_bgwriter)::text"
+_SIZE = "pg_database_size(current_database())::text"
+
+
+async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: bool = False) -> ServerSample:
+    """Ask one server; raises `ServerUnreachableError` if it gives no answer in time.
+
+    PostgreSQL looks at every file of a database to tell its size, so that is asked for apart.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
-            configuration, telemetry = await ask(url, timeout_seconds)
+            if kind.startswith("postgres"):
+                configuration, telemetry = await _ask_postgres(url, timeout_seconds, with_size=with_size)
+            else:
+                configuration, telemetry = await _ask_redis(url, timeout_seconds)
     except (*_SILENT, OSError, TimeoutError) as error:
         raise ServerUnreachableError(
             f"{kind} does not tell how it is configured ({type(error).__name__}); check that it runs"
@@ -119,7 +146,26 @@ async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], 
         keyspace = told.get(f"db{database}")
         telemetry["keys"] = str(keyspace.get("keys", 0) if isinstance(keyspace, Mapping) else 0)
         telemetry["version"] = str(told.get("valkey_version") or told.get("redis_version") or "unknown")
+        telemetry |= _replication_lag(told)
     return configuration, telemetry
+
+
+def _replication_lag(told: Mapping[str, Any]) -> dict[str, str]:
+    """Return how far replication is behind: on a primary that of the slowest replica, on a replica its own."""
+    if str(told.get("role")) == "slave":
+        received, applied = told.get("slave_read_repl_offset"), told.get("slave_repl_offset")
+        behind = {} if received is None or applied is None else {"replication_lag_bytes": str(received - applied)}
+        # -1: the link is down, and nobody knows.
+        silent = told.get("master_last_io_seconds_ago", -1)
+        return behind | ({"replication_lag_seconds": str(silent)} if silent >= 0 else {})
+    replicas = [told.get(f"slave{number}") for number in range(int(told.get("connected_slaves", 0)))]
+    known = [one for one in replicas if isinstance(one, Mapping) and {"offset", "lag"} <= one.keys()]
+    if not known or "master_repl_offset" not in told:
+        return {}
+    return {
+        "replication_lag_bytes": str(max(told["master_repl_offset"] - one["offset"] for one in known)),
+        "replication_lag_seconds": str(max(one["lag"] for one in known)),
+    }
 
 
 def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
@@ -136,7 +182,7 @@ def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
     return known
 
 
-async def _ask_postgres(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:
+async def _ask_postgres(url: str, timeout_seconds: float, *, with_size: bool) -> tuple[dict[str, str], dict[str, str]]:
     connection = await asyncpg.connect(
         url,
         timeout=timeout_seconds,
@@ -146,7 +192,9 @@ async def _ask_postgres(url: str, timeout_seconds: float) -> tuple[dict[str, str
     )
     try:
         settings = await connection.fetch(_POSTGRES_SETTINGS_QUERY, list(POSTGRES_SETTINGS))
-        counters = await connection.fetchrow(_POSTGRES_COUNTERS_QUERY)
+        checkpoints = _CHECKPOINTS if connection.get_server_version().major >= 17 else _CHECKPOINTS_BEFORE_17
+        query = _POSTGRES_COUNTERS_QUERY.format(checkpoints=checkpoints, size=_SIZE if with_size else "null")
+        counters = await connection.fetchrow(query)
     finally:
         connection.terminate()
     configuration = {str(row["name"]): str(row["value"]) for row in settings}

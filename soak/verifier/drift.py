@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import structlog
 
 from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
@@ -29,6 +30,8 @@ SAMPLES_KEPT = 64
 EVENTS_KEPT = 200
 EVENTS_TOLD = 10
 PAUSE_SECONDS_MIN = 0.2
+SIZE_SECONDS = 60.0
+"""How old the size of a database may be: PostgreSQL looks at each of its files to tell it."""
 
 
 class DriftWatch:
@@ -41,6 +44,8 @@ class DriftWatch:
         self._servers = {kind: url for kind, url in servers.items() if kind in WATCHED_SETTINGS}
         self._seen: dict[str, dict[str, str]] = {}
         """By server, what differed in its last sample."""
+        self._sized_at: dict[str, float] = {}
+        self._sizes: dict[str, str] = {}
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -55,16 +60,29 @@ class DriftWatch:
 
     async def _sample(self, kind: str, url: str) -> None:
         asked = time.monotonic_ns() // 1000
+        with_size = time.monotonic() - self._sized_at.get(kind, float("-inf")) > SIZE_SECONDS
         try:
-            sample = await inspect(kind, url, timeout_seconds=ANSWER_SECONDS_MAX)
+            sample = await inspect(kind, url, timeout_seconds=ANSWER_SECONDS_MAX, with_size=with_size)
         except Exception as error:  # noqa: BLE001  whatever a server or its driver does, the verification goes on
             _log.debug("server was not sampled", server=kind, error=str(error))
+            self._state.answering.discard(kind)
             return
-        self.take(sample, asked)
+        if with_size:
+            self._sized_at[kind] = time.monotonic()
+        self.take(self._with_size(sample), asked)
+
+    def _with_size(self, sample: ServerSample) -> ServerSample:
+        """Put in the last known size of the database where none was asked for."""
+        size = sample.telemetry.get("database_bytes") or self._sizes.get(sample.server)
+        if size is None:
+            return sample
+        self._sizes[sample.server] = size
+        return msgspec.structs.replace(sample, telemetry={**sample.telemetry, "database_bytes": size})
 
     def take(self, sample: ServerSample, asked: int) -> None:
         """Keep a sample, and notice what is not as it was when the run began."""
         state, kind = self._state, sample.server
+        state.answering.add(kind)
         state.samples.setdefault(kind, deque(maxlen=SAMPLES_KEPT)).append(sample)
         record = state.tally.servers.setdefault(kind, ServerRecord())
         if not record.baseline:
@@ -136,6 +154,14 @@ def servers_of(state: State) -> list[str]:
     """Return the servers under test whose configuration is watched."""
     needed = dict.fromkeys(kind for needs in state.targets.values() for kind in needs)
     return [kind for kind in needed if kind in WATCHED_SETTINGS]
+
+
+def latest_samples(state: State) -> dict[str, ServerSample | None]:
+    """Return what each server said when it was last asked; None: it did not answer, or was not asked yet."""
+    return {
+        server: state.samples[server][-1] if server in state.answering and state.samples.get(server) else None
+        for server in servers_of(state)
+    }
 
 
 def drift_now(state: State) -> dict[str, dict[str, int]]:

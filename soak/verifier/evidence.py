@@ -57,6 +57,15 @@ class EvidenceFolder:
             self._written[path.name.partition(".")[0]] += 1
             self._bytes += path.stat().st_size
 
+    @property
+    def files(self) -> int:
+        """How many files of evidence there are."""
+        return self._written.total()
+
+    @property
+    def files_bytes(self) -> int:
+        return self._bytes
+
     def journal_size(self) -> int:
         try:
             return self._journal.stat().st_size

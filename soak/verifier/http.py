@@ -11,17 +11,18 @@ import msgspec
 from aiohttp import web
 
 from soak.errors import UsageError
-from soak.metrics import CONTENT_TYPE
+from soak.exposition import Exposition, asked_for
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    host: str, port: int, *, metrics: Callable[[], bytes], status: Callable[[], dict[str, Any]]
+    host: str, port: int, *, metrics: Callable[[Exposition], bytes], status: Callable[[], dict[str, Any]]
 ) -> AsyncIterator[int]:
     """Serve while the context lasts; gives the port, which matters when any free one was asked for."""
 
-    async def get_metrics(_: web.Request) -> web.Response:
-        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+    async def get_metrics(request: web.Request) -> web.Response:
+        exposition = asked_for(request.headers.get("Accept", ""))
+        return web.Response(body=metrics(exposition), headers={"Content-Type": exposition.value})
 
     async def get_status(_: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(status()), content_type="application/json")

@@ -149,6 +149,7 @@ class Intake:
         store = ""
         counts: dict[str, int] = {}
         acknowledged = 0
+        latest = 0
         for attempt in attempts:
             watched = sessions.get(attempt.session)
             if watched is None or watched.tainted:
@@ -158,6 +159,7 @@ class Intake:
             if book.store != store:
                 if acknowledged:
                     counts["ok"] += acknowledged
+                    stores[store].acknowledged_wall_seconds = _wall_seconds(latest)
                     acknowledged = 0
                 store = book.store
                 counts = stores[store].attempts
@@ -165,6 +167,7 @@ class Intake:
                 self._take_unacknowledged(book, attempt)
                 continue
             acknowledged += 1
+            latest = attempt.ended
             if store in expiring:
                 self._expire(book, attempt)
             if not book.acknowledge(attempt):
@@ -174,6 +177,7 @@ class Intake:
                 lanes[store].hot[watched] = None
         if acknowledged:
             counts["ok"] += acknowledged
+            stores[store].acknowledged_wall_seconds = _wall_seconds(latest)
 
     def _take_unacknowledged(self, book: SessionBook, attempt: Attempt) -> None:
         counts = self._state.tally.stores[book.store].attempts
@@ -363,3 +367,7 @@ def _shifted(batch: Batch, shift: int) -> Batch:
         for o in batch.observations
     ]
     return batch
+
+
+def _wall_seconds(at: int) -> float:
+    return time.time() - (time.monotonic_ns() // 1000 - at) / 1e6

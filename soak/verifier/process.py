@@ -25,7 +25,7 @@ from soak.model.verdict import Verdict
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.tasks import end_tasks
-from soak.verifier import checkpoint, result
+from soak.verifier import checkpoint, last_metrics, result
 from soak.verifier.canary import Canary
 from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.drift import DriftWatch
@@ -119,7 +119,9 @@ class Verifier:
             self._sweepers.append(sweeper)
         if self._settings.verifier.canary:
             self._canaries = self._make_canaries()
-        self._status = Status(self._state, self._sweepers, self._follower, self._reporter, self._evidence)
+        self._status = Status(
+            self._state, self._sweepers, self._follower, self._reporter, self._evidence, self._settings
+        )
 
     def _make_canaries(self) -> list[Canary]:
         numbers = CanaryNumbers(self._folder)
@@ -173,13 +175,16 @@ class Verifier:
 
     async def run(self, host: str, port: int, *, heeds_signals: bool = True) -> ExitCode:
         header = self._info.header
-        metrics = VerifierMetrics(
-            lambda: self._state.tally, self._status.gauges, (header.run, header.seed, header.namespace, header.stores)
+        self._metrics = VerifierMetrics(
+            lambda: self._state.tally,
+            self._status.gauges,
+            (header.run, header.seed, header.namespace, header.stores),
+            self._status.latest_violations,
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
             loop.add_signal_handler(number, self._stop.set)
-        async with serving(host, port, metrics=metrics.text, status=self._status.as_dict) as actual:
+        async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
             self._write_endpoint(host, actual)
             parts = [asyncio.create_task(part) for part in self._parts()]
             ending = asyncio.create_task(self._until_end())
@@ -227,6 +232,7 @@ class Verifier:
         outcome = self._status.result(self._settings.verifier, unread=sum(unread))
         await self._save()
         try:
+            last_metrics.write(self._folder, self._metrics.text)
             await asyncio.to_thread(self._write_result, outcome)
         except OSError as error:
             raise SoakError(

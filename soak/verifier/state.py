@@ -142,6 +142,8 @@ class State:
         self.faults: dict[str, FaultWindow] = {}
         self.samples: dict[str, deque[ServerSample]] = {}
         """What each server said of itself lately."""
+        self.answering: set[str] = set()
+        """The servers that answered when they were last asked."""
         self.recoveries = Recoveries(self)
         self.recovery_times = RecoveryTimes(self)
         self.canary = Rings()

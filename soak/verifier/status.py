@@ -6,10 +6,11 @@ import time
 from typing import Any
 
 import msgspec
+from prometheus_client.core import Exemplar
 
-from soak.metrics import Gauges
+from soak.metrics import Gauges, Latest
 from soak.model.verdict import Facts, Verdict, reach_verdict
-from soak.settings import VerifierSettings
+from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import drift, result
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import now_us
@@ -34,7 +35,9 @@ class Status:
         follower: Follower,
         reporter: Reporter,
         evidence: EvidenceFolder,
+        settings: SoakSettings,
     ) -> None:
+        self._settings_seconds = settings_seconds(settings)
         self._state = state
         self._sweepers = sweepers
         self._follower = follower
@@ -65,10 +68,41 @@ class Status:
             origins=self._state.header.origins,
             configuration_drift=drift.drift_now(self._state),
             unmet_clauses=drift.unmet_now(self._state),
+            faults_by_server=self._faults_by_server(),
+            servers=drift.latest_samples(self._state),
+            run_start_time_seconds=self._state.header.started_wall_seconds,
+            evidence_files=self._evidence.files,
+            evidence_bytes=self._evidence.files_bytes,
+            phase="running" if self.phase == "following" else self.phase,
+            coverage_age_seconds=coverage_ages(self._state, now_us()),
+            recovering_seconds=self._recovering_seconds(),
+            planned_faults_active=sum(w.is_active and w.planned for w in self._state.faults.values()),
+            settings_seconds=self._settings_seconds,
         )
 
     def _oldest_by_store(self) -> dict[str, float]:
         return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
+    def latest_violations(self) -> Latest:
+        """Return the last violation of each store and kind, among those of late: where to begin to look."""
+        latest: Latest = {}
+        for one in self._reporter.recent:
+            latest.setdefault(one.store, {})[one.kind] = Exemplar({"violation": one.id}, 1.0, one.at_wall_seconds)
+        return latest
+
+    def _recovering_seconds(self) -> dict[str, float]:
+        longest: dict[str, float] = {}
+        for one in self._state.recovery_times.unfinished(now_us()):
+            since = one["healed_seconds"]
+            if one["planned"] and one["is_failing"] and since is not None:
+                longest[one["store"]] = max(since, longest.get(one["store"], 0.0))
+        return longest
+
+    def _faults_by_server(self) -> dict[str, dict[str, int]]:
+        active: dict[str, dict[str, int]] = {}
+        for window in self._state.faults.values():
+            if window.is_active:
+                active.setdefault(window.target, {})[window.kind] = 1
+        return active
 
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
@@ -192,6 +226,32 @@ def _head(violation: Violation) -> result.ViolationHead:
         cause=violation.cause,
         at_wall_seconds=violation.at_wall_seconds,
     )
+
+
+def settings_seconds(settings: SoakSettings) -> dict[str, float]:
+    """Return the settings that alerts are measured by; one that sets no limit is infinite."""
+    verifier, recovery_max = settings.verifier, settings.faults.recovery_max
+    return {
+        "faults.recovery_max": float("inf") if recovery_max is None else recovery_max,
+        "load.think": settings.load.think,
+        "verifier.canary": verifier.canary,
+        "verifier.canary_deadline": verifier.canary_deadline,
+        "verifier.coverage": verifier.coverage,
+        "verifier.unverified_age_max": verifier.unverified_age_max,
+    }
+
+
+def coverage_ages(state: State, now: int) -> dict[str, float]:
+    """Return for each store how long ago that live session was read whole which waits longest for it."""
+    oldest = dict.fromkeys(state.lanes, now)
+    for watched in state.watched():
+        if watched.is_closed or watched.tainted or watched.canary:
+            continue
+        # One that was never read waits since its first acknowledgement; without any there is nothing to be read.
+        since = watched.last_whole or watched.book.oldest_pending
+        if since is not None and since < oldest[watched.book.store]:
+            oldest[watched.book.store] = since
+    return {store: (now - since) / 1e6 for store, since in oldest.items()}
 
 
 def _oldest_seconds(lane: Lane) -> float:

@@ -86,6 +86,8 @@ class StoreTally(msgspec.Struct):
     canaries: dict[str, int] = msgspec.field(default_factory=_by_canary_end)
     """Sessions spoiled on purpose, by whether that was reported. They count nowhere else."""
     canary_detected_wall_seconds: float = 0.0
+    acknowledged_wall_seconds: float = 0.0
+    """When the last acknowledgement came in that the ledger tells of."""
     latency: dict[str, Histogram] = msgspec.field(default_factory=_latencies)
     errors: dict[str, int] = msgspec.field(default_factory=_errors)
     stale_lag: Histogram = msgspec.field(default_factory=lambda: Histogram.over(STALE_LAG_BUCKETS_SECONDS))

@@ -159,7 +159,10 @@ def is_listening(port: int) -> bool:
 
 
 def test_the_metrics_and_pages_are_those_of_a_live_run(environment: dict[str, str], folder: Path) -> None:
-    command = ["soak", "run", "--plain", "--store", "redis-list", "--users", "5", "--think", "100ms"]
+    # On every kind of server there is, for each tells other things of itself.
+    stores = ["--store", "redis-list", "--store", "postgres-replica"]
+    command = ["soak", "run", "--plain", *stores, "--users", "5", "--think", "100ms"]
+    documented = {name: set(filter(None, labels.split(", "))) for name, labels, _ in table("metric")}
     with (folder / "output.txt").open("w") as output:
         daemon = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -168,13 +171,18 @@ def test_the_metrics_and_pages_are_those_of_a_live_run(environment: dict[str, st
         address = address_in(joinable)
         for path, _ in table("path"):
             assert answers(address + path)
-        with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  our own address
-            live = exposed(answer.read().decode())
+        deadline = time.monotonic() + SECONDS_MAX
+        while (live := live_metrics(address)) != documented and time.monotonic() < deadline:
+            time.sleep(0.2)  # a server that was just started has not been asked yet
     finally:
         daemon.terminate()
         daemon.wait(SECONDS_MAX)
-    documented = {name: set(filter(None, labels.split(", "))) for name, labels, _ in table("metric")}
     assert documented == live
+
+
+def live_metrics(address: str) -> dict[str, set[str]]:
+    with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310  our own address
+        return exposed(answer.read().decode())
 
 
 def address_in(joinable: Path) -> str:

@@ -17,6 +17,7 @@ from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.children import ChildStatus
+from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
@@ -30,6 +31,7 @@ from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
 from soak.errors import ExitCode, UsageError
+from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.model.contract import Order, Reads
 from soak.report.outcome import conclude
@@ -73,8 +75,16 @@ class Source:
     async def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    async def verifier_metrics(self) -> str | None:
+    async def verifier_metrics(self, exposition: Exposition) -> str | None:  # noqa: ARG002
         return self._verifier_text
+
+    async def use(self) -> Use:
+        return Use(
+            processes={"load": ProcessUse(resident_bytes=4096, open_files=7, threads=3, cpu_seconds=1.5, processes=2)},
+            folder_bytes={"logs": 512},
+            disk_free_bytes=1024,
+            loop_delay_seconds=0.25,
+        )
 
 
 async def fetch(source: Source, path: str) -> tuple[int, str]:
@@ -101,6 +111,18 @@ async def test_metrics_hold_every_label_set_from_the_start_and_say_that_the_veri
     assert 'soak_server_up{server="redis"} 1.0' in lines
     assert 'soak_run_info{namespace="soak_r1",run="r1",seed="7",stores="redis-list"} 1.0' in lines
     assert any(line.startswith("soak_build_info{") for line in lines)
+
+
+async def test_metrics_tell_what_soak_itself_takes() -> None:
+    lines = (await fetch(Source(a_snapshot(), None), "/metrics"))[1].splitlines()
+    assert 'soak_process_resident_memory_bytes{process="load"} 4096.0' in lines
+    assert 'soak_process_open_files{process="load"} 7.0' in lines
+    assert 'soak_process_threads{process="load"} 3.0' in lines
+    assert 'soak_processes{process="load"} 2.0' in lines
+    assert 'soak_process_cpu_seconds_total{process="load"} 1.5' in lines
+    assert 'soak_data_folder_bytes{part="logs"} 512.0' in lines
+    assert "soak_data_folder_free_bytes 1024.0" in lines
+    assert "soak_daemon_loop_delay_seconds 0.25" in lines
 
 
 async def test_the_verifiers_metrics_are_passed_on_each_once() -> None:

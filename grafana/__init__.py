@@ -1,0 +1,1 @@
+"""The Grafana dashboards, as code: `make dashboards` writes them to `grafana/dashboards`."""
