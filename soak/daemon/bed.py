@@ -34,6 +34,8 @@ def make_testbed(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
         redis_binary=wanted.redis_binary,
+        redis_upgrade=_upgrade(settings),
+        redis_upgrade_binary=wanted.redis_upgrade_binary,
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
@@ -52,6 +54,11 @@ def make_testbed(
     )
 
 
+def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:
+    wanted = settings.testbed.redis_upgrade
+    return versions.redis_version(wanted) if wanted is not None else None
+
+
 def _docker(settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool) -> Testbed:
     # Imported only where it is used: the client of Docker is a heavy one.
     from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
@@ -62,6 +69,8 @@ def _docker(settings: SoakSettings, folder: Path, on_event: EventListener, *, pr
         postgres_version=versions.postgres_version(settings.servers.postgres_version),
         redis_image=settings.testbed.redis_image,
         postgres_image=settings.testbed.postgres_image,
+        redis_upgrade=_upgrade(settings),
+        redis_upgrade_image=settings.testbed.redis_upgrade_image,
         memory=settings.testbed.memory,
         cpus=settings.testbed.cpus,
         proxied=proxied,

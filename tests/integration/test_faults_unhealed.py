@@ -32,6 +32,7 @@ pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its
 OWNER = Path(__file__).with_name("doomed_owner.py")
 READY_SECONDS_MAX = 120.0
 SHIM: dict[str, Any] = {"power_cuts": True}
+OLDER: dict[str, Any] = {"postgres_version": 16}
 PROXIED: dict[str, Any] = {"proxied": True}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 PAIR = ("postgres", "postgres-replica")
@@ -64,6 +65,8 @@ SHORT = [
     Doomed("replica_lag", "postgres-replica"),
 ]
 LONG = [
+    Doomed("upgrade", "postgres", OLDER),
+    Doomed("upgrade", "postgres", OLDER, stop_at="soak.testbed.postgres_process._change_places"),
     Doomed("pause", "postgres"),
     Doomed("fsync_error", "postgres", SHIM),
     Doomed("failover", "postgres"),

@@ -15,7 +15,7 @@ from soak.testbed.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaReci
 from soak.testbed.docker.servers import ContainedPostgres, ContainedRedis, ContainedReplica
 from soak.testbed.own import OwnTestbed
 from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
-from soak.testbed.versions import VALKEY, ServerVersion
+from soak.testbed.versions import VALKEY, Release, ServerVersion, redis_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ class DockerTestbed(OwnTestbed):
         postgres_version: ServerVersion = NEWEST_POSTGRES,
         redis_image: str | None = None,
         postgres_image: str | None = None,
+        redis_upgrade: ServerVersion | None = None,
+        redis_upgrade_image: str | None = None,
         memory: str = MEMORY_DEFAULT,
         cpus: float = CPUS_DEFAULT,
         redis_options: Mapping[str, str] | None = None,
@@ -49,7 +51,10 @@ class DockerTestbed(OwnTestbed):
         proxied: bool = False,
         on_event: EventListener | None = None,
     ) -> None:
-        """Choose the servers; an image of one's own takes the place of the official one of that version."""
+        """Choose the servers; an image of one's own takes the place of the official one of that version.
+
+        A Redis is upgraded to the given version or image, or else to the next one whose official image is here.
+        """
         self._data_dir = data_dir.resolve()
         super().__init__(
             self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER,
@@ -66,6 +71,9 @@ class DockerTestbed(OwnTestbed):
         self._postgres_version = postgres_version
         self._redis_image = redis_image or redis_version.image
         self._postgres_image = postgres_image or postgres_version.image
+        self._redis_upgrade: Release | None = None
+        if redis_upgrade is not None or redis_upgrade_image is not None:
+            self._redis_upgrade = Release(redis_upgrade or VALKEY, redis_upgrade_image)
         self._memory = memory
         self._cpus = cpus
         self._place: Place | None = None
@@ -120,6 +128,8 @@ class DockerTestbed(OwnTestbed):
             raise UsageError("the ledger is never in Docker, where a fault could reach it; take a local testbed for it")
         if kind == "redis":
             recipe = RedisRecipe(self._redis_version, self._redis_image, pinned.password)
+            if pinned.version is not None:
+                recipe = recipe.of(Release(redis_version(pinned.version), pinned.program))
             return ContainedRedis(kind, pinned, self._vessel(kind, pinned, recipe, self._redis_options), fresh=fresh)
         image, options = self._postgres_image, self._postgres_options
         if kind == POSTGRES:
@@ -135,7 +145,16 @@ class DockerTestbed(OwnTestbed):
     def _vessel(
         self, kind: str, pinned: Pinned, recipe: RedisRecipe | PostgresRecipe, options: Mapping[str, str]
     ) -> ContainerVessel:
-        return ContainerVessel(kind, self._folder / kind, pinned, recipe, self._where(), options)
+        return ContainerVessel(
+            kind,
+            self._folder / kind,
+            pinned,
+            recipe,
+            self._where(),
+            options,
+            upgrade=self._redis_upgrade,
+            on_change=self._save,
+        )
 
     def _where(self) -> Place:
         if self._place is None:
