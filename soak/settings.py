@@ -153,6 +153,9 @@ class TestbedSettings(Section):
     cpus: float = Field(default=1.0, gt=0, le=1024, description="Processors of each container.")
     proxied: bool = Field(default=False, description="Put a proxy before each started server, for network faults.")
     power_cuts: bool = Field(default=False, description="Let started servers run so that their power can be cut.")
+    proxy_host: str = Field(
+        default="127.0.0.1", description="Where proxies before given servers listen; 0.0.0.0: on every address."
+    )
     allow_faults: list[str] = Field(default=[], description="Faults that may happen to servers that were given.")
     restart_command: str | None = Field(
         default=None, description="Restarts a given server; {server} stands for its kind. Run without a shell."

@@ -54,6 +54,16 @@ def make_testbed(
     )
 
 
+def ways_through_proxies(bed: Testbed, plan: Plan) -> list[str]:
+    """Tell whoever brings load of their own where given servers are reached, for faults between the two to happen."""
+    return [
+        f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
+        "spared its faults, unless it is given an address of the proxy that it can reach (testbed.proxy_host)"
+        for kind in plan.given
+        if (proxy := bed.servers[kind].proxy) is not None
+    ]
+
+
 def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:
     wanted = settings.testbed.redis_upgrade
     return versions.redis_version(wanted) if wanted is not None else None
@@ -89,5 +99,6 @@ def _given(settings: SoakSettings, plan: Plan, folder: Path) -> Testbed:
         folder,
         plan.given,
         allow_faults=wanted.allow_faults,
+        proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
     )

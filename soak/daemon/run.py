@@ -16,7 +16,7 @@ from soak import join, log
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
-from soak.daemon.bed import make_testbed
+from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
 from soak.daemon.by_hand import FaultsPage
@@ -162,6 +162,8 @@ class Daemon:
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
         servers |= await self._testbed.start(beginning.plan.kinds)
+        for line in ways_through_proxies(self._testbed, beginning.plan):
+            self._say(line)
         for left in await heal_leftovers(self._testbed):
             self._say(f"healed {left.fault} of {left.target}, which an earlier daemon left behind")
         self._testbed.namespace = beginning.namespace
