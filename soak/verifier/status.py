@@ -140,6 +140,7 @@ class Status:
             by_store=result.by_store(state),
             oldest_unverified_seconds=self.oldest_unverified_seconds(),
             evidence=self._evidence.first(EVIDENCE_SHOWN_MAX),
+            violations_unlisted=self._evidence.violations_unlisted,
             canaries=result.canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             recoveries=result.recoveries_of(state),
