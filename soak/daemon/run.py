@@ -42,6 +42,7 @@ from soak.daemon.promises import settle_promises
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
+from soak.faults.catalogue import ALL
 from soak.faults.schedule import Schedule
 from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
@@ -166,6 +167,8 @@ class Daemon:
             self._say(line)
         for left in await heal_leftovers(self._testbed):
             self._say(f"healed {left.fault} of {left.target}, which an earlier daemon left behind")
+            if left.target in beginning.plan.given:
+                self._faults.healed_since(ALL[left.fault].kind, left.target)
         self._testbed.namespace = beginning.namespace
         self._fault_plan = self._plan_faults()
         ledger_url = servers.pop(LEDGER)
