@@ -1,7 +1,7 @@
 """Somebody who outlives us for a moment, to let servers go on that we have stopped in their tracks.
 
 The kernel sends a server its death signal when we are gone, however we went. One that stands still does not hear of
-it: a signal other than SIGKILL waits until the process goes on, and SIGKILL would cost what the server has yet to write.
+it: a signal other than SIGKILL waits until the process goes on, and SIGKILL would cost what the server is yet to write.
 So while a server is paused a small shell holds the end of a pipe from us, and wakes the server when the pipe breaks.
 """
 
