@@ -150,6 +150,11 @@ class TestbedSettings(Section):
     redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
     redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
+    redis_upgrade: RedisVersion | None = Field(
+        default=None, description="What the fault upgrade makes of a Redis; none: the next version that is here."
+    )
+    redis_upgrade_binary: Path | None = Field(default=None, description="The program of that version.")
+    redis_upgrade_image: str | None = Field(default=None, description="The image of that version.")
     memory: str = Field(
         default="1g", pattern=r"^[1-9][0-9]*[kmg]$", description="Memory of each container, such as 512m."
     )
@@ -161,6 +166,9 @@ class TestbedSettings(Section):
     )
     disk: str = Field(
         default="4g", pattern=r"^[1-9][0-9]*[mg]$", description="Largest size of such a file system, such as 512m."
+    )
+    proxy_host: str = Field(
+        default="127.0.0.1", description="Where proxies before given servers listen; 0.0.0.0: on every address."
     )
     allow_faults: list[str] = Field(default=[], description="Faults that may happen to servers that were given.")
     restart_command: str | None = Field(

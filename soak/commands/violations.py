@@ -66,6 +66,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         sys.stdout.write(f"{_nothing(len(records.found))} in {data_dir}\n")
     else:
         print_listing(shown, len(found) - len(shown), Page())
+    if records.unlisted:
+        sys.stderr.write(
+            f"soak: {records.unlisted:,} further violations were counted and are not listed; the first are kept, and "
+            "those with evidence\n"
+        )
     for journal, count in records.unreadable.items():
         sys.stderr.write(f"soak: {count} lines of {journal} cannot be read: damaged, or written by an older soak\n")
     return ExitCode.PASS

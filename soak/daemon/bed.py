@@ -34,6 +34,8 @@ def make_testbed(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
         redis_binary=wanted.redis_binary,
+        redis_upgrade=_upgrade(settings),
+        redis_upgrade_binary=wanted.redis_upgrade_binary,
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
@@ -62,6 +64,21 @@ def make_testbed(
     )
 
 
+def ways_through_proxies(bed: Testbed, plan: Plan) -> list[str]:
+    """Tell whoever brings load of their own where given servers are reached, for faults between the two to happen."""
+    return [
+        f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
+        "spared its faults, unless it is given an address of the proxy that it can reach (testbed.proxy_host)"
+        for kind in plan.given
+        if (proxy := bed.servers[kind].proxy) is not None
+    ]
+
+
+def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:
+    wanted = settings.testbed.redis_upgrade
+    return versions.redis_version(wanted) if wanted is not None else None
+
+
 def _docker(
     settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool, power_cuts: bool
 ) -> Testbed:
@@ -74,6 +91,8 @@ def _docker(
         postgres_version=versions.postgres_version(settings.servers.postgres_version),
         redis_image=settings.testbed.redis_image,
         postgres_image=settings.testbed.postgres_image,
+        redis_upgrade=_upgrade(settings),
+        redis_upgrade_image=settings.testbed.redis_upgrade_image,
         memory=settings.testbed.memory,
         cpus=settings.testbed.cpus,
         proxied=proxied,
@@ -95,5 +114,6 @@ def _given(settings: SoakSettings, plan: Plan, folder: Path) -> Testbed:
         folder,
         plan.given,
         allow_faults=wanted.allow_faults,
+        proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
     )

@@ -48,6 +48,15 @@ class FaultLog:
             self._write(_unplanned(name, "restart", server, "start", began))
             self._write(_unplanned(name, "restart", server, "end", now))
 
+    def healed_since(self, kind: str, target: str) -> None:
+        """Note that a fault of a server that lived on, begun by the daemon before us, is over by now."""
+        now = now_us()
+        for phase in ("start", "end"):
+            # Of no length, and later than that one: its end is the end of whatever began before it.
+            self._write(
+                FaultPhase(fault=f"healed-{kind}-{target}-{now}", kind=kind, target=target, phase=phase, at=now)
+            )
+
     async def write_to(self, journal: RunJournal) -> None:
         """Write what comes, until cancelled."""
         while True:

@@ -16,7 +16,7 @@ from soak import join, log
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
-from soak.daemon.bed import make_testbed
+from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
 from soak.daemon.by_hand import FaultsPage
@@ -47,6 +47,7 @@ from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
+from soak.faults.catalogue import ALL
 from soak.faults.schedule import Schedule
 from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
@@ -182,8 +183,12 @@ class Daemon:
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
         servers |= await self._testbed.start(beginning.plan.kinds)
+        for line in ways_through_proxies(self._testbed, beginning.plan):
+            self._say(line)
         for left in await heal_leftovers(self._testbed):
             self._say(f"healed {left.fault} of {left.target}, which an earlier daemon left behind")
+            if left.target in beginning.plan.given:
+                self._faults.healed_since(ALL[left.fault].kind, left.target)
         self._testbed.namespace = beginning.namespace
         self._fault_plan = self._plan_faults()
         ledger_url = servers.pop(LEDGER)

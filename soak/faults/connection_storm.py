@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import asyncpg
+from redis.exceptions import RedisError
 
+from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
 from soak.faults.notes import Notes
-from soak.testbed.ports import HOST
+from soak.testbed.external.server import GivenServer
 from soak.testbed.postgres import PostgresServer
-from soak.testbed.postgres_settings import DATABASE, USER
 from soak.testbed.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _AT_A_TIME = 16
 
 
 class _Held(Protocol):
-    def close(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 class ConnectionStorm(Fault):
@@ -51,7 +52,10 @@ class ConnectionStorm(Fault):
         reason = super().unavailable(bed, target)
         if reason is not None:
             return reason
-        allowed = int(bed.servers[target].configuration.get("max_connections", 0))
+        server = bed.servers[target]
+        # The limit of a Redis of our own is lowered for the time; that of a given one is left as it is.
+        limits = ("max_connections", "maxclients") if isinstance(server, GivenServer) else ("max_connections",)
+        allowed = max(int(server.configuration.get(limit, 0)) for limit in limits)
         if allowed > CONNECTIONS_MAX:
             return f"{target} allows {allowed} connections, more than the {CONNECTIONS_MAX} that are taken at most"
         return None
@@ -59,17 +63,15 @@ class ConnectionStorm(Fault):
     async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         held = self._held.setdefault(server, [])
-        if isinstance(server, RedisServer):
+        if isinstance(server, RedisServer) and not isinstance(server, GivenServer):
             await self._lower_limit(server)
-            held += await _connected_to_redis(server)
-        elif isinstance(server, PostgresServer):
-            await _exhaust_postgres(server, held)
+        await _exhaust(server, held)
 
     async def heal(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         held = self._held.pop(server, [])
         for connection in held:
-            connection.close()
+            await connection.close()
         if held:
             await until_serving(bed, target)  # it takes a moment to notice that they are gone
         if isinstance(server, RedisServer):
@@ -87,53 +89,68 @@ class ConnectionStorm(Fault):
         await server.change_settings({"maxclients": str(limit)})
 
 
-async def _connected_to_redis(server: RedisServer) -> list[_Held]:
-    """Connect until the server says that it takes no more."""
-    held: list[_Held] = []
-    for _ in range(CONNECTIONS_MAX):
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                reader, writer = await asyncio.open_connection(HOST, server.port)
-                writer.write(b"PING\r\n")
-                answer = await reader.readline()
-        except (OSError, TimeoutError):
-            break
-        if b"max number of clients" in answer or not answer:
-            writer.close()
-            break
-        held.append(writer)
-    return held
-
-
-async def _exhaust_postgres(server: PostgresServer, held: list[_Held]) -> None:
-    """Connect until the server says that it takes no more, some at a time."""
+async def _exhaust(server: Server, held: list[_Held]) -> None:
+    """Connect until the server takes no more, some at a time; raises `ServerUnreachableError` if it takes them all."""
     while len(held) < CONNECTIONS_MAX:
-        found = await asyncio.gather(*(_connected_to_postgres(server) for _ in range(_AT_A_TIME)))
+        found = await asyncio.gather(*(_connected_to(server) for _ in range(_AT_A_TIME)))
         held += [connection for connection in found if connection is not None]
         if None in found:
-            return
-
-
-async def _connected_to_postgres(server: PostgresServer) -> _Held | None:
-    with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-        return _PostgresConnection(
-            await asyncpg.connect(
-                host=HOST,
-                port=server.port,
-                user=USER,
-                password=server.pinned.password,
-                database=DATABASE,
-                ssl=False,
-                timeout=_CONNECT_SECONDS_MAX,
-                server_settings={"application_name": "soak connection storm"},
-            )
+            break
+    else:
+        raise ServerUnreachableError(
+            f"{server.title} took {len(held)} connections and would take more, which are not made; lower its limit"
         )
-    return None
+    if not held:
+        raise ServerUnreachableError(f"{server.title} took no connection at all; check that it answers others")
+
+
+async def _connected_to(server: Server) -> _Held | None:
+    """Connect once, past the proxy; None where the server does not want it."""
+    if isinstance(server, RedisServer):
+        return await _RedisConnection.to(server)
+    if isinstance(server, PostgresServer):
+        return await _PostgresConnection.to(server)
+    raise TypeError(server)
+
+
+class _RedisConnection:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @classmethod
+    async def to(cls, server: RedisServer) -> _RedisConnection | None:
+        pool: Any = server.client(_CONNECT_SECONDS_MAX).connection_pool
+        connection = pool.make_connection()
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                await connection.connect()
+                # One that asks for no password says only now that there are too many.
+                await connection.send_command("PING")
+                await connection.read_response()
+        except (RedisError, OSError, TimeoutError):
+            await connection.disconnect(nowait=True)
+            return None
+        return cls(connection)
+
+    async def close(self) -> None:
+        await self._connection.disconnect(nowait=True)
 
 
 class _PostgresConnection:
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
 
-    def close(self) -> None:
+    @classmethod
+    async def to(cls, server: PostgresServer) -> _PostgresConnection | None:
+        with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            return cls(
+                await asyncpg.connect(
+                    server.address(server.port),
+                    timeout=_CONNECT_SECONDS_MAX,
+                    server_settings={"application_name": "soak connection storm"},
+                )
+            )
+        return None
+
+    async def close(self) -> None:
         self._connection.terminate()

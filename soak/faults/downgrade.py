@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from soak.faults.on_redis import RedisFault, changeable, redis_process, writes_a_log
 from soak.testbed.redis_process import LOG_FOLDER
-from soak.testbed.versions import REDIS
+from soak.testbed.versions import REDIS, Release
 
 if TYPE_CHECKING:
     from soak.testbed.bed import Testbed
@@ -45,7 +45,7 @@ class Downgrade(RedisFault):
         server = self.redis(bed, target)
         process = changeable(server, self.name)
         await server.stop_cleanly()
-        process.become(REDIS)
+        process.become(Release(REDIS))
 
     async def heal(self, bed: Testbed, target: str) -> None:
         server = self.redis(bed, target)

@@ -29,6 +29,15 @@ class DroppedReply(NetworkFault):
         """Lose one in so many replies, evenly: a client that tries again gets through."""
         self.one_in = one_in
 
+    def unavailable(self, bed: Testbed, target: str) -> str | None:
+        reason = super().unavailable(bed, target)
+        if reason is None and self.proxy(bed, target).is_opaque:
+            return (
+                f"clients of {target} may encrypt what they say, and no reply can be told from another then; "
+                "give an address without TLS (redis://, sslmode=disable)"
+            )
+        return reason
+
     async def inject(self, bed: Testbed, target: str) -> None:
         self.proxy(bed, target).drop_replies(self.one_in)
 

@@ -13,28 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
 from typing import TYPE_CHECKING
 
-from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault, process_of
 from soak.faults.notes import Notes
 from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
+from soak.testbed.places import change_places
 from soak.testbed.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from soak.testbed.bed import Testbed
 
 REPLICA = "postgres-replica"
 REPLICA_MARK = "standby.signal"
 BEHIND_SECONDS = 1.0
 """For so long the primary goes on acknowledging what no longer reaches the replica, in an early failover."""
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
 
 
 class Failover(Fault):
@@ -108,7 +103,7 @@ async def _stop_sending(primary: PostgresServer) -> None:
 
 
 async def _change_places(primary: PostgresServer, replica: PostgresServer) -> None:
-    await asyncio.to_thread(_exchange, primary.data, replica.data)
+    await asyncio.to_thread(change_places, primary.data, replica.data)
 
 
 async def _promote(server: PostgresServer) -> None:
@@ -127,14 +122,3 @@ async def _follow_again(replica: PostgresServer) -> None:
 def _is_local(bed: Testbed, kind: str) -> bool:
     server = bed.servers[kind]
     return isinstance(server, PostgresServer) and process_of(server) is not None
-
-
-def _exchange(one: Path, other: Path) -> None:
-    """Let two folders change places in one step."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    paths = (os.fsencode(one), os.fsencode(other))
-    if libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:
-        reason = os.strerror(ctypes.get_errno())
-        raise ServerUnreachableError(
-            f"{one} and {other} cannot change places ({reason}); put the data folder on another filesystem"
-        )

@@ -4,40 +4,63 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from soak.faults.on_redis import RedisFault, changeable, redis_process
-from soak.testbed.versions import VALKEY
+from soak.errors import UsageError
+from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.on_postgres import STREAMS, postgres, until_holds
+from soak.testbed.postgres_process import PostgresProcess
+from soak.testbed.vessel import Upgradable
 
 if TYPE_CHECKING:
     from soak.testbed.bed import Testbed
+    from soak.testbed.server import Server
+
+REPLICA = "postgres-replica"
 
 
-class Upgrade(RedisFault):
-    """An older Redis becomes Valkey. It is for good: what the newer one writes the older one cannot read."""
+class Upgrade(Fault):
+    """The next version that can be had takes over: data, address and all. It is for good."""
 
     name = "upgrade"
     kind = "upgrade"
-    description = "Redis is stopped in good order and Valkey is started on its data, for good; nothing may be lost."
+    description = (
+        "The server is stopped in good order and the next newer version is started on its data, for good: Redis 6.2, "
+        "7.0, Valkey 9, or a PostgreSQL by pg_upgrade; nothing may be lost."
+    )
     targets = ("redis", "postgres")
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)
         if reason is not None:
             return reason
-        if target == "postgres":
-            return "a PostgreSQL is upgraded by pg_upgrade into a new cluster, which the testbed cannot do yet"
-        process = redis_process(self.redis(bed, target))
-        if process is None:
-            return "only where the server is a process on this machine"
-        if process.version.family == VALKEY.family:
-            return f"{target} is the newest server there is here; start an older one (--redis 6.2)"
+        vessel = bed.servers[target].vessel
+        if not isinstance(vessel, Upgradable):
+            return "it can be upgraded only by whoever runs it"
+        try:
+            vessel.next_release()
+        except UsageError as error:
+            return str(error)
         return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
-        process = changeable(server, self.name)
+        server = bed.servers[target]
+        if not isinstance(server.vessel, Upgradable):
+            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
+        server.vessel.next_release()  # while the server still runs: if there is none, nothing happens to it
         await server.stop_cleanly()
-        process.become(VALKEY)
+        await server.vessel.upgrade()
 
     async def heal(self, bed: Testbed, target: str) -> None:
-        """Bring it back as what it is now."""
+        """Bring it back as what it is now, and its replica as a copy of that."""
+        replica = bed.servers.get(REPLICA) if target == "postgres" else None
+        if replica is not None and _is_outdated(replica, bed.servers[target]):
+            # It cannot follow another version, so it must not go on showing what was.
+            await replica.stop_cleanly()
         await bed.servers[target].start_again()
+        if replica is not None and replica.pid is None:
+            await replica.start_again()
+            await until_holds(postgres(bed, REPLICA), STREAMS, "stream from its primary")
+
+
+def _is_outdated(replica: Server, primary: Server) -> bool:
+    old, new = replica.vessel, primary.vessel
+    return isinstance(old, PostgresProcess) and isinstance(new, PostgresProcess) and old.version != new.version

@@ -89,6 +89,8 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
     latent_seconds: float = 0.0
     """How long after that the wrong state can be read first: a time to live that is too short, say."""
+    patience_seconds: float = 15.0
+    """After so long without having shown itself it is not found."""
     heals: bool = False
     """What was lost comes back; it must be noticed, too."""
 

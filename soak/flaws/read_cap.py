@@ -1,4 +1,4 @@
-"""A limit from the wrong end."""
+"""A limit that nobody knew of."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ READ_MAX = 1_000
 
 
 class ReadCap(RedisMemory):
-    """Reads at most so many messages, from the beginning."""
+    """Reads the first page and takes it for the whole; what is beyond it is stored, and hidden."""
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        limit = READ_MAX if last is None else min(last, READ_MAX)
-        return decode_history(await self.redis.lrange(self.key(session), 0, limit - 1))
+        page = await self.redis.lrange(self.key(session), 0, READ_MAX - 1)
+        return decode_history(page if last is None else page[max(0, len(page) - last) :])
 
 
 _WRONG, _RIGHT = same_server(ReadCap, RedisMemory)
@@ -27,12 +27,21 @@ _WRONG, _RIGHT = same_server(ReadCap, RedisMemory)
 FLAW = Flaw(
     name="read_cap",
     night="the read silently stops at 1,000 messages and returns the oldest",
-    code="ORDER BY created_at LIMIT :n, where DESC was meant; or a page size of 1,000 that nobody knew of.",
-    mocks="Test conversations are shorter than any limit, and then the first so many are the last so many.",
-    user="The assistant remembered the first day very well, and nothing since.",
-    kinds=frozenset({Kind.WINDOW}),
-    causes=frozenset({Cause.UNKNOWN}),
+    code="messages = index.query(limit=1000)[-n:], a page size of 1,000 that nobody knew of, and no second page.",
+    mocks="Test conversations are shorter than any limit, and then the first page is the whole.",
+    user="The assistant remembered the first weeks very well, and nothing since.",
+    kinds=frozenset({Kind.WINDOW, Kind.LOST}),
+    causes=frozenset({Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
     wrong=_WRONG,
     right=_RIGHT,
-    load=Load(users=6, session_messages=300, think_seconds=0.02),
+    # One session in each store, in which is talked without a pause: the limit is a thousand messages away.
+    load=Load(
+        users=2,
+        session_messages=20_000,
+        think_seconds=0.0,
+        recall_share=0.0,
+        reread_share=0.0,
+        mix="short",
+    ),
+    patience_seconds=60.0,
 )

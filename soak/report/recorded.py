@@ -9,7 +9,7 @@ import msgspec
 
 from soak.errors import UsageError
 from soak.verifier.evidence import FILES_NAME, JOURNAL_NAME
-from soak.verifier.journal import Change, Violation, decode_line
+from soak.verifier.journal import Change, Violation, decode_line, read_head
 
 ID_CHARACTERS_MIN = 4
 
@@ -57,6 +57,8 @@ class Records(NamedTuple):
     found: list[Recorded]
     unreadable: dict[Path, int]
     """Lines that were damaged, or written by an older soak, by journal."""
+    unlisted: int = 0
+    """Violations that were found, too, and that a journal lists no longer because there were too many."""
 
 
 def recorded(data_dir: Path) -> Records:
@@ -65,12 +67,14 @@ def recorded(data_dir: Path) -> Records:
         raise UsageError(f"there is no data folder {data_dir}; name the one of the run with --data-dir")
     found: list[Recorded] = []
     unreadable: dict[Path, int] = {}
+    unlisted = 0
     for folder in verifier_folders(data_dir):
-        records, count = of_folder(folder)
+        records, count, thinned = of_folder(folder)
         found += records
+        unlisted += thinned
         if count:
             unreadable[folder / JOURNAL_NAME] = count
-    return Records(sorted(found, key=lambda record: record.violation.at_wall_seconds), unreadable)
+    return Records(sorted(found, key=lambda record: record.violation.at_wall_seconds), unreadable, unlisted)
 
 
 def verifier_folders(data_dir: Path) -> list[Path]:
@@ -93,12 +97,14 @@ def find(data_dir: Path, identity: str) -> Recorded:
     return next(iter(matching.values()))
 
 
-def of_folder(folder: Path) -> tuple[list[Recorded], int]:
-    """Return the violations that one verifier's folder holds, and how many lines of it cannot be read."""
+def of_folder(folder: Path) -> tuple[list[Recorded], int, int]:
+    """Return the violations of one verifier's folder, how many lines cannot be read, and how many are not listed."""
     found: dict[str, Recorded] = {}
-    unreadable = 0
+    unreadable = unlisted = 0
     try:
         with (folder / JOURNAL_NAME).open("rb") as file:
+            head = read_head(file)
+            unlisted = 0 if head is None else head.violations
             for text in file:
                 if not text.endswith(b"\n"):
                     break  # it is being written
@@ -114,7 +120,7 @@ def of_folder(folder: Path) -> tuple[list[Recorded], int]:
                     record.state = "healed" if line.event == "healed" else "open"
                     record.changed_wall_seconds = line.at_wall_seconds
     except FileNotFoundError:
-        return [], 0
+        return [], 0, 0
     except OSError as error:
         raise UsageError(f"{folder / JOURNAL_NAME} cannot be read ({error.strerror})") from error
-    return list(found.values()), unreadable
+    return list(found.values()), unreadable, unlisted

@@ -45,6 +45,9 @@ def print_summary(outcome: Outcome, console: Console) -> None:
         if result.recoveries:
             console.print(_recoveries(result.recoveries))
         _print_lines(console, [f"evidence: {path}" for path in result.evidence[:EVIDENCE_SHOWN]])
+        if result.violations_unlisted:
+            told = f"{result.violations_unlisted:,} of the violations are counted, and not listed one by one"
+            _print_lines(console, [told])
         _print_lines(console, _next_steps(result, outcome.data_dir))
         _print_lines(console, result.notes)
     restarts = {**outcome.child_restarts, **outcome.server_restarts}

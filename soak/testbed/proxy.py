@@ -28,6 +28,8 @@ from soak.testbed.exchange import Exchange
 from soak.testbed.ports import HOST
 
 CONNECTIONS_MAX = 4_096
+EVERYWHERE = "0.0.0.0"
+"""To listen on every address of this machine."""
 BUFFER_BYTES_MAX = 256 * 1024
 """Per connection and direction; reached only by what is late, or by a receiver that is slow."""
 CONNECT_SECONDS_MAX = 5.0
@@ -50,9 +52,22 @@ class Direction(enum.Enum):
 class Proxy:
     """Listens on one port and passes everything on to another, except where told otherwise."""
 
-    def __init__(self, port: int, server_port: int, exchange: Callable[[], Exchange]) -> None:
+    def __init__(
+        self,
+        port: int,
+        server_port: int,
+        exchange: Callable[[], Exchange],
+        *,
+        host: str = HOST,
+        server_host: str = HOST,
+        is_opaque: bool = False,
+    ) -> None:
+        """Listen here and pass on to there; where what passes is opaque, no reply can be told from another."""
         self.port = port
         self.server_port = server_port
+        self.server_host = server_host
+        self.is_opaque = is_opaque
+        self._host = host
         self.replies_dropped = 0
         self._exchange = exchange
         self._links: set[_Link] = set()
@@ -74,16 +89,21 @@ class Proxy:
         return len(self._links)
 
     @property
+    def host(self) -> str:
+        """Where clients on this machine reach it."""
+        return HOST if self._host == EVERYWHERE else self._host
+
+    @property
     def refuses(self) -> bool:
         return self._placeholder is not None
 
     async def start(self) -> None:
         """Listen; raises `ServerUnreachableError` when the port is taken."""
         try:
-            await self._listen(_bound(self.port))
+            await self._listen(_bound(self._host, self.port))
         except OSError as error:
             raise ServerUnreachableError(
-                f"the proxy of port {self.server_port} cannot listen on {HOST}:{self.port} ({error.strerror}); "
+                f"the proxy of port {self.server_port} cannot listen on {self._host}:{self.port} ({error.strerror}); "
                 "end what uses that port or choose another data folder"
             ) from error
 
@@ -111,7 +131,7 @@ class Proxy:
         self._listener.close()
         self._listener = None
         # A socket that is bound and does not listen keeps the port ours, and its kernel refuses connections.
-        self._placeholder = await _bound_again(self.port)
+        self._placeholder = await _bound_again(self._host, self.port)
 
     async def accept(self) -> None:
         """Let clients connect again."""
@@ -127,20 +147,20 @@ class Proxy:
         self._listener.close()
         self._listener = None
         # A kernel drops the packets of those who want to connect while the queue of a listener is full.
-        silent = await _bound_again(self.port)
+        silent = await _bound_again(self._host, self.port)
         self._silence = [silent]
         silent.listen(0)
         for _ in range(_QUEUE_FILLERS):
             filler = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             self._silence.append(filler)
             filler.settimeout(0)
-            filler.connect_ex((HOST, self.port))
+            filler.connect_ex((self.host, self.port))
 
     async def reappear(self) -> None:
         """Let packets through again; what was held arrives, and those who still try to connect succeed."""
         if self._silence:
             self._break_silence()
-            await self._listen(await _bound_again(self.port))
+            await self._listen(await _bound_again(self._host, self.port))
         self.release()
 
     def _break_silence(self) -> None:
@@ -237,7 +257,7 @@ class Proxy:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: link.server, HOST, self.server_port)
+                await loop.create_connection(lambda: link.server, self.server_host, self.server_port)
         except (OSError, TimeoutError):
             link.cut()
         except asyncio.CancelledError:
@@ -421,23 +441,23 @@ class _Side(asyncio.Protocol):
             self._timer = None
 
 
-def _bound(port: int) -> socket.socket:
+def _bound(host: str, port: int) -> socket.socket:
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((HOST, port))
+        bound.bind((host, port))
     except BaseException:
         bound.close()
         raise
     return bound
 
 
-async def _bound_again(port: int) -> socket.socket:
+async def _bound_again(host: str, port: int) -> socket.socket:
     # Some event loops close a listening socket a round later than they are asked to.
     deadline = time.monotonic() + _REBIND_SECONDS_MAX
     while True:
         try:
-            return _bound(port)
+            return _bound(host, port)
         except OSError:
             if time.monotonic() >= deadline:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
@@ -11,12 +12,11 @@ from soak.testbed.ports import HOST
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.redis_settings import redis_settings
 from soak.testbed.state import Pinned, write_whole
-from soak.testbed.versions import ServerVersion, redis_version
+from soak.testbed.versions import Release, ServerVersion, next_release, redis_version
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""
@@ -41,12 +41,18 @@ class RedisProcess(ProcessVessel):
         version: ServerVersion,
         binary: Path | None = None,
         home: Path | None = None,
+        upgrade: ServerVersion | None = None,
+        upgrade_binary: Path | None = None,
     ) -> None:
+        """Choose the version, and what it is upgraded to if it is; None: the next that can be had here."""
         chosen = version if pinned.version is None else redis_version(pinned.version)
         super().__init__(f"{chosen.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
         self._kind = kind
         self._data = (home or folder) / "data"
-        self._choose(chosen, binary if pinned.version is None else None)
+        self._upgrade = upgrade
+        self._upgrade_binary = upgrade_binary
+        changed = None if pinned.program is None else Path(pinned.program)
+        self._choose(chosen, binary if pinned.version is None else changed)
 
     @property
     def working_folder(self) -> Path:
@@ -79,10 +85,31 @@ class RedisProcess(ProcessVessel):
             environment=self.environment,
         )
 
-    def become(self, version: ServerVersion) -> None:
+    def next_release(self) -> Release:
+        if self._upgrade_binary is not None:
+            # Given by path, it is the only one that is meant.
+            available = binaries.redis_releases(self._upgrade_binary)[-1:]
+        else:
+            available = binaries.redis_releases()
+        release = next_release(self.version, available, self._upgrade)
+        if release is not None:
+            return release
+        if self._upgrade is None and self._upgrade_binary is None:
+            raise UsageError(
+                f"{self.version.title} is the newest server there is here; start an older one (--redis 6.2)"
+            )
+        have = ", ".join(one.version.title for one in available)
+        wanted = self._upgrade.title if self._upgrade is not None else f"{self._upgrade_binary}"
+        raise UsageError(f"{wanted} is no upgrade of {self.version.title} that can be had here; there are {have}")
+
+    async def upgrade(self) -> None:
+        """Be the next release from the next start on: it reads the data of the older one."""
+        self.become(self.next_release())
+
+    def become(self, release: Release) -> None:
         """Be another version on the same data from the next start on, and after every later start of ours."""
-        self._choose(version, None)
-        self.pinned.version = version.name
+        self._choose(release.version, None if release.program is None else Path(release.program))
+        self.pinned.version, self.pinned.program = release.version.name, release.program
         self._on_spawn()  # which writes down what is pinned
 
     def _choose(self, version: ServerVersion, binary: Path | None) -> None:

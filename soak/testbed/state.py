@@ -22,6 +22,8 @@ class Pinned(msgspec.Struct):
     """Where clients connect when a proxy stands in front."""
     version: str | None = None
     """Which version the data is for since it was changed for another one; None: the one that is asked for."""
+    program: str | None = None
+    """The program, or the image, of that version; None: the one that the version alone names."""
 
 
 class TestbedState(msgspec.Struct):

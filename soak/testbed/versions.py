@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TITLES = {"redis": "Redis", "valkey": "Valkey", "postgres": "PostgreSQL"}
 _REPOSITORIES = {"redis": "redis", "valkey": "valkey/valkey", "postgres": "postgres"}
 _IMAGE_TAGS = {"valkey-9": "9.0"}
 """Where the tag that is to be pulled says more than the version that was asked for."""
 _LOG_FOLDER_SINCE = 7
+_LAST_COMMON = (7, 2)
+"""The last Redis whose files Valkey reads, for there the two parted."""
 _WRITTEN = re.compile(r"(?:(redis|valkey|postgres)-?)?(\d{1,2}(?:\.\d{1,3}){0,2})?")
 
 
@@ -43,15 +48,58 @@ class ServerVersion(NamedTuple):
         """The official image, pinned to this version."""
         return f"{_REPOSITORIES[self.family]}:{_IMAGE_TAGS.get(self.name, self.number)}"
 
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What versions of one family are ordered by: the first two numbers, for patches read the same files."""
+        first, second, *_ = (*map(int, self.number.split(".")), 0)
+        return first, second
+
     def covers(self, found: str) -> bool:
         """Tell whether a program that says it is `found` is what was asked for: 7.0 covers 7.0.15, not 7.01."""
         return f"{found}.".startswith(f"{self.number}.")
+
+    def is_upgrade_of(self, older: ServerVersion) -> bool:
+        """Tell whether this is a newer version that is meant to read what the older one wrote."""
+        if self.family == older.family:
+            return self.rank > older.rank
+        return (self.family, older.family) == ("valkey", "redis") and older.rank <= _LAST_COMMON
+
+
+class Release(NamedTuple):
+    """A version that can be had, and where."""
+
+    version: ServerVersion
+    program: str | None = None
+    """The path of a program, or the name of an image; None: the one that the version alone names."""
 
 
 VALKEY = ServerVersion("valkey", "9")
 REDIS = ServerVersion("redis", "6.2")
 POSTGRES = ServerVersion("postgres", "18")
+STEPS = (
+    ServerVersion("redis", "7.0"),
+    ServerVersion("redis", "7.2"),
+    ServerVersion("valkey", "8.1"),
+    VALKEY,
+)
+"""What a Redis in Docker may become, if its official image is there."""
 _UNNUMBERED = {"redis": REDIS, "valkey": VALKEY, "postgres": POSTGRES}
+
+
+def next_release(
+    now: ServerVersion, available: Iterable[Release], wanted: ServerVersion | None = None
+) -> Release | None:
+    """Return the next step upwards: Redis before Valkey, the smallest number first; or the one that is wanted.
+
+    None where no release is an upgrade of what there is now.
+    """
+    newer = [
+        release
+        for release in available
+        if release.version.is_upgrade_of(now)
+        and (wanted is None or (release.version.family == wanted.family and wanted.covers(release.version.number)))
+    ]
+    return min(newer, key=lambda release: (release.version.family == "valkey", release.version.rank), default=None)
 
 
 def redis_version(text: str) -> ServerVersion:

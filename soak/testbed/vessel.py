@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from soak.errors import ServerUnreachableError
 from soak.testbed.ports import HOST
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from soak.testbed.power_cut import CutPower, Disk, PowerSupply
+    from soak.testbed.versions import Release
 
 
 class PortTakenError(ServerUnreachableError):
@@ -26,6 +27,20 @@ class PortTakenError(ServerUnreachableError):
 
 class StillLoadingError(Exception):
     """The server is there and reads its data back."""
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """A vessel whose server can be another version on the same data."""
+
+    def next_release(self) -> Release:
+        """Return what it would become; raises `UsageError` that says why there is nothing."""
+
+    async def upgrade(self) -> None:
+        """Be that from the next launch on, and after every later start of ours; the server has been ended.
+
+        Raises `SoakError` if it fails, and then the next launch is of what it was.
+        """
 
 
 class Vessel(Protocol):

@@ -13,10 +13,22 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
+from typing import BinaryIO
 
+import msgspec
 import structlog
 
-from soak.verifier.journal import Change, Line, Violation, decode_line, encode_lines, violation_id
+from soak.verifier.journal import (
+    Change,
+    Line,
+    Thinned,
+    Violation,
+    decode_line,
+    encode_lines,
+    read_head,
+    thin_out,
+    violation_id,
+)
 
 _log = structlog.get_logger()
 
@@ -24,6 +36,10 @@ FOLDER_BYTES_MAX = 1024 * 1024 * 1024
 """All evidence files together; what is found beyond that is only in the journal."""
 
 JOURNAL_NAME = "journal.jsonl"
+JOURNAL_BYTES_MAX = 32 * 1024 * 1024
+"""Once it is longer, it is thinned out as soon as a checkpoint has counted it."""
+JOURNAL_KEPT_BYTES_MAX = 16 * 1024 * 1024
+"""What is left of it then, apart from violations with an evidence file of their own."""
 FILES_NAME = "evidence"
 _FILE_NAME = re.compile(r"^([a-z_]+)\.([0-9a-f]{12})\.json$")
 
@@ -67,17 +83,66 @@ class EvidenceFolder:
         return self._bytes
 
     def journal_size(self) -> int:
+        """Return how long the journal would be if nothing had ever been removed: places in it mean that."""
         try:
-            return self._journal.stat().st_size
+            with self._journal.open("rb") as file:
+                return os.fstat(file.fileno()).st_size + _removed_bytes(file)
         except FileNotFoundError:
             return 0
+
+    @property
+    def violations_unlisted(self) -> int:
+        """How many violations the journal lists no longer."""
+        try:
+            with self._journal.open("rb") as file:
+                head = read_head(file)
+        except OSError:
+            return 0
+        return 0 if head is None else head.violations
+
+    def thin_out(self, counted: int) -> None:
+        """Shorten a journal that is too long; what it holds up to this place is in a checkpoint, the rest stays."""
+        try:
+            if self._journal.stat().st_size <= JOURNAL_BYTES_MAX:
+                return
+            with self._journal.open("rb") as file:
+                end = counted - _removed_bytes(file)
+                file.seek(0)
+                head = read_head(file)
+                kept, dropped = thin_out(file.read(end - file.tell()).splitlines(keepends=True), JOURNAL_KEPT_BYTES_MAX)
+                later = file.read()
+            first = Thinned(
+                counted=counted,
+                kept_bytes=sum(map(len, kept)),
+                violations=dropped + (0 if head is None else head.violations),
+            )
+            self._replace_journal([msgspec.json.encode(first) + b"\n", *kept, later])
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._fail(error)
+
+    def _replace_journal(self, lines: list[bytes]) -> None:
+        temporary = self._journal.with_suffix(".part")
+        with temporary.open("wb") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._journal)
 
     def since(self, offset: int) -> list[Line]:
         """Return what the journal holds beyond an offset; a line cut by a kill is dropped, a damaged one is counted."""
         try:
             with self._journal.open("rb") as file:
-                self.lines_damaged += int(os.fstat(file.fileno()).st_size < offset)
-                file.seek(offset)
+                head = read_head(file)
+                begin = file.tell()
+                if head is not None and offset < head.counted:
+                    # The checkpoint that had counted them is gone, and so are they.
+                    self.lines_damaged += head.violations
+                else:
+                    begin = max(begin, offset - _removed_bytes(file))
+                    self.lines_damaged += int(os.fstat(file.fileno()).st_size < begin)
+                file.seek(begin)
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             self.lines_damaged += int(offset > 0)
@@ -119,6 +184,7 @@ class EvidenceFolder:
         """Return the violations that the journal has, by their names; of a damaged line, whatever may be one."""
         counted: set[str] = set()
         with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
+            read_head(file)
             for text in file:
                 line = decode_line(text)
                 if line is not None:
@@ -191,6 +257,13 @@ class EvidenceFolder:
     def first(self, count: int) -> list[str]:
         files = sorted(self._files.glob("*.json"), key=lambda path: path.stat().st_mtime)
         return [str(path) for path in files[:count]]
+
+
+def _removed_bytes(file: BinaryIO) -> int:
+    """Return by how much places in the journal are before what they would be if nothing had been removed."""
+    file.seek(0)
+    head = read_head(file)
+    return 0 if head is None else head.counted - head.kept_bytes - file.tell()
 
 
 __all__ = ["FILES_NAME", "JOURNAL_NAME", "Change", "EvidenceFolder", "Line", "Violation", "violation_id"]

@@ -327,9 +327,12 @@ class Intake:
             # A server that went down with its daemon did so some time after that one's last sign of life, and with it
             # went every fault that was under way, also one that had begun since.
             latest = record.at if ended.kind == "restart" and not ended.planned else ended.started
+            # A server that died by itself in the middle of a fault, of a full disk say, is back in the same fault.
+            is_within = ended.kind == "crash" and not ended.planned
             for window in faults.values():
                 # A daemon killed in between could not note the end of an earlier one; the server is up again now.
-                if window.target == ended.target and window.is_active and window.started <= latest:
+                is_over = window is ended or not (is_within and window.planned)
+                if window.target == ended.target and window.is_active and window.started <= latest and is_over:
                     window.ended = record.at
                     window.known = {name: worker.last_session for name, worker in self._state.workers.items()}
                     self._doubt_all(window)

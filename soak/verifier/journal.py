@@ -1,12 +1,14 @@
 """The journal of violations: a line for each that was found, and for each time one was over or came back.
 
 It is what keeps counters true after a kill: what it holds beyond the last checkpoint is counted again from it.
+It is bounded: once it is too long, what a checkpoint has counted is thinned out. The first violations stay, and those
+that have an evidence file of their own, each with what became of it last; of the others it says how many there were.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import msgspec
 
@@ -50,6 +52,18 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     at_wall_seconds: float
 
 
+class Thinned(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a journal that was thinned out: what its places mean since, and how many it lists no longer."""
+
+    event: Literal["thinned"] = "thinned"
+    counted: int
+    """Up to this place, as if nothing had ever been removed, it was counted and thinned out."""
+    kept_bytes: int
+    """What is left of that: so many bytes behind this line."""
+    violations: int
+    """Not listed any more."""
+
+
 Line = Violation | Change
 
 
@@ -57,6 +71,34 @@ def violation_id(run: str, store: str, session: str, kind: str, message: str) ->
     """Return the short name of a violation: the same for the same identity, whoever computes it."""
     identity = msgspec.json.encode([run, store, session, kind, message])
     return hashlib.sha256(identity).hexdigest()[:ID_CHARACTERS]
+
+
+def read_head(file: BinaryIO) -> Thinned | None:
+    """Read the first line if it says that the journal was thinned out, and else leave the file at its beginning."""
+    try:
+        return msgspec.json.decode(file.readline(), type=Thinned)
+    except ValueError:
+        file.seek(0)
+        return None
+
+
+def thin_out(lines: list[bytes], kept_bytes_max: int) -> tuple[list[bytes], int]:
+    """Choose what to keep of a journal that is too long; returns it, and how many violations it drops. Pure."""
+    decoded = [(text, decode_line(text)) for text in lines]
+    last_change = {line.id: text for text, line in decoded if isinstance(line, Change)}
+    kept: list[bytes] = []
+    size = dropped = 0
+    for text, line in decoded:
+        if isinstance(line, Change):
+            continue
+        told = [text] if line is None else [text, *([last_change[line.id]] if line.id in last_change else [])]
+        has_a_file = line is not None and line.evidence == line.id
+        if has_a_file or size + sum(map(len, told)) <= kept_bytes_max:
+            kept += told
+            size += sum(map(len, told))
+        else:
+            dropped += 1
+    return kept, dropped
 
 
 class _Peek(msgspec.Struct):

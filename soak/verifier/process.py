@@ -281,7 +281,8 @@ class Verifier:
         if self._state.recorder is not None:
             self._state.recorder.flush()
         started = time.thread_time()
-        blob = checkpoint.encode(self._state, self._evidence.journal_size())
+        counted = self._evidence.journal_size()
+        blob = checkpoint.encode(self._state, counted)
         # What the loop really spends on it; waiting for a disk, or for its turn, costs nobody anything.
         self._encoding_seconds = time.thread_time() - started
         self._status.state_bytes = len(blob)
@@ -292,6 +293,8 @@ class Verifier:
             self._status.warn(f"the state cannot be saved ({error}); the ledger keeps growing until it can")
             return None
         self._status.warn("")
+        # Here and not in the thread: violations are written by this loop, and none may be lost in between.
+        self._evidence.thin_out(counted)
         return position
 
     def _write_checkpoint(self, blob: bytes) -> None:

@@ -142,6 +142,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[str]
     canaries: list[CanaryResult] | None = None
     """None: the alarm was not tested, by request."""
+    violations_unlisted: int = 0
+    """Of all that were counted, how many the journal lists no longer because there were too many."""
     contracts: dict[str, str] = {}
     """By store, how its contract was obtained."""
     recoveries: list[RecoveryResult] = []

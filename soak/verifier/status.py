@@ -82,6 +82,7 @@ class Status:
 
     def _oldest_by_store(self) -> dict[str, float]:
         return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
+
     def latest_violations(self) -> Latest:
         """Return the last violation of each store and kind, among those of late: where to begin to look."""
         latest: Latest = {}
@@ -196,6 +197,7 @@ class Status:
             by_store=result.by_store(state),
             oldest_unverified_seconds=self.oldest_unverified_seconds(),
             evidence=self._first_evidence(),
+            violations_unlisted=self._evidence.violations_unlisted,
             canaries=result.canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             recoveries=result.recoveries_of(state),

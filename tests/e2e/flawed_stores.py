@@ -13,6 +13,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from soak.model.message import Message, Stored, checksum, decode_history
 from soak.stores.protocol import StoreContext
@@ -119,3 +120,27 @@ class Hostile(OneInAThousand):
     def _spoiled(message: Message) -> Message:
         spoiled = msgspec.structs.replace(message, session=HOSTILE, content=HOSTILE)
         return msgspec.structs.replace(spoiled, checksum=checksum(spoiled))
+
+
+class NeverReconnects(_Flawed):
+    """Notes once that its connection broke, and waits for ever for somebody to reset the circuit breaker."""
+
+    def __init__(self, context: StoreContext) -> None:
+        super().__init__(context)
+        self._is_open = False
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._guarded(self._redis.rpush(self._key(session), message.to_bytes()))
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        return decode_history(await self._guarded(self._redis.lrange(self._key(session), -last if last else 0, -1)))
+
+    async def _guarded(self, asked: Any) -> Any:
+        if self._is_open:
+            asked.close()
+            raise ConnectionError("the circuit breaker is open")
+        try:
+            return await asked
+        except (RedisError, OSError):
+            self._is_open = True
+            raise

@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from checking import BUSY, ROOT, RunningCheck, checking, new_folder, processes_of, total, wait_until
@@ -219,3 +220,69 @@ def test_a_server_that_does_not_recover_in_time_ends_the_soak_as_inconclusive() 
         told = check.wait()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive"), check.output
         assert any("redis did not recover from crash within 0.001s" in reason for reason in told["reasons"])
+
+
+def test_clients_that_stay_stuck_after_a_fault_is_healed_end_the_soak_as_inconclusive() -> None:
+    patience = ("--set", "faults.recovery_max=6s", "--set", "verifier.drain=3s", "--set", "load.drain=3s")
+    words = (*patience, *scheduled(rule("crash", "redis", every="3s")))
+    with checking("--store", "flawed_stores:NeverReconnects", *BUSY, *words, "--duration", "300s") as check:
+        told = check.wait()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive"), check.output
+        (stuck,) = [reason for reason in told["reasons"] if "was healed (faults.recovery_max = 6s)" in reason]
+        assert stuck.startswith("flawed_stores:NeverReconnects answers no ")
+        assert "after crash of redis" in stuck
+        assert told["result"]["totals"]["violations"] == 0, "who gives no answer has not forgotten"
+
+
+def test_servers_are_upgraded_under_load_and_forget_nothing() -> None:
+    servers = ("--store", "redis-list", "--redis", "6.2", "--store", "postgres", "--postgres", "16")
+    newest = ("--set", "testbed.redis_upgrade=valkey-9")
+    with checking(*servers, *newest, *BUSY, "--duration", "300s") as check:
+        check.until_verified(100)
+        for target in ("redis", "postgres"):
+            done = soak(check, "inject", "upgrade", "--target", target, "--hold", "0s", "--json")
+            assert done.returncode == ExitCode.PASS, done.stderr
+        again = soak(check, "inject", "upgrade", "--target", "postgres")
+        assert again.returncode == ExitCode.USAGE
+        assert "PostgreSQL 18 is the newest there is here" in again.stderr
+        check.until_verified(total(check.status(), "verified") + 100)
+        told = check.end()
+    assert (check.process.returncode, told["verdict"], told["reasons"]) == (ExitCode.PASS, "pass", []), check.output
+    upgrades = {one["server"]: one for one in told["result"]["recoveries"]}
+    assert set(upgrades) == {"redis", "postgres"}
+    for one in upgrades.values():
+        assert (one["kind"], one["kept"], one["lost"], one["point_seconds"]) == ("upgrade", True, 0, 0.0), one
+        assert one["write_seconds"] > 0
+
+
+def test_network_faults_of_a_given_server_happen_to_our_clients_and_leave_nothing_behind(redis_url: str) -> None:
+    password = str(urlsplit(redis_url).password)
+    allowed = ("--set", 'testbed.allow_faults=["partition", "dropped_reply"]', "--duration", "300s")
+    words = ("--store", "redis-list", *BUSY, *allowed)
+    given = {"SOAK_SERVERS__REDIS": redis_url}
+    with new_folder() as folder:
+        rules = scheduled(rule("dropped_reply", "redis"), rule("partition", "redis", every="5s", hold=LONG_HOLD))
+        first = RunningCheck(folder, *words, *rules, **given)
+        try:
+            before = first.until(lambda now: under_way(now, "partition") and total(now, "verified") > 0)
+            info = json.loads((first.data_dir / "run.json").read_text())
+            assert urlsplit(info["servers"]["redis"]).port != urlsplit(redis_url).port
+            assert (
+                f"clients reach redis through a proxy at {urlsplit(info['servers']['redis']).netloc.rpartition('@')[2]}"
+                in first.output
+            )
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+        finally:
+            first.close()
+        second = RunningCheck(folder, *words, **given)
+        try:
+            second.until_verified(total(before, "verified") + 100)
+            # The server has lived on, and nobody but us has seen a fault: its window ends all the same.
+            second.until(lambda now: now["verifier"] and now["verifier"]["faults_active"] == [])
+            told = second.end()
+        finally:
+            second.close()
+        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        said = first.output + second.output + "".join(path.read_text() for path in first.data_dir.rglob("*.log"))
+        assert password not in said

@@ -20,7 +20,6 @@ from soak.flaws import catalogue
 from soak.flaws.flaw import Setup
 from soak.flaws.redis_memory import EverySecondMemory
 from soak.flaws.serializer_v2 import SerializerV2
-from soak.selftest import rig
 from soak.selftest.trial import make_trial
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +66,10 @@ def test_quick_flaws_are_found_and_their_twins_left_alone(temporary: Path) -> No
     assert processes_of(temporary) == []
 
 
-async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rig, "SOAK_SECONDS_MAX", 4.0)
+async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> None:
     right = Setup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
-    trial = await make_trial(msgspec.structs.replace(catalogue.find("lossy_text"), wrong=right), tmp_path)
+    flaw = msgspec.structs.replace(catalogue.find("lossy_text"), wrong=right, patience_seconds=4.0)
+    trial = await make_trial(flaw, tmp_path)
     assert not trial.passed
     assert trial.failures[0].startswith("not found")
 

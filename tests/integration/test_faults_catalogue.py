@@ -25,7 +25,7 @@ SHOWN = {
         "test_a_server_with_snapshots_alone_loses_what_came_after_the_last_unless_it_saves_as_it_ends",
     ),
     "crash": ("test_faults_servers", "test_a_crash_loses_what_was_in_no_file_and_a_clean_restart_does_not"),
-    "container_oom": ("test_faults_data", "test_versions_say_where_they_cannot_be_changed"),
+    "container_oom": ("test_faults_versions", "test_versions_say_where_they_cannot_be_changed"),
     "power_cut": (
         "test_faults_power",
         "test_a_file_synced_every_second_loses_the_last_moments_and_only_those",
@@ -65,10 +65,10 @@ SHOWN = {
     "file_corruption": ("test_faults_data", "test_a_redis_reads_rotten_messages_as_if_nothing_were_wrong"),
     "aof_truncation": ("test_faults_data", "test_a_redis_begins_with_what_is_left_of_its_append_only_file"),
     "upgrade": (
-        "test_faults_data",
+        "test_faults_versions",
         "test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server",
     ),
-    "downgrade": ("test_faults_data", "test_after_a_downgrade_the_older_server_is_empty_without_an_error"),
+    "downgrade": ("test_faults_versions", "test_after_a_downgrade_the_older_server_is_empty_without_an_error"),
     "wiped_volume": (
         "test_faults_servers",
         "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped",

@@ -1,4 +1,4 @@
-"""What happens to the data itself: it expires, rots, is cut, or is read by another version."""
+"""What happens to the data itself: it expires, rots, is cut, or lives in a time that leaps."""
 
 from __future__ import annotations
 
@@ -122,48 +122,6 @@ async def test_a_redis_begins_with_what_is_left_of_its_append_only_file(tmp_path
         found = await remembered(bed)
     assert 0 < len(found) < len(MESSAGES)
     assert found == MESSAGES[: len(found)]
-
-
-# -- other versions --
-
-
-async def test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server(tmp_path: Path) -> None:
-    upgrade = ALL["upgrade"]
-    async with running(tmp_path, "redis", redis_version="redis") as bed:
-        await fill(bed)
-        await happen(upgrade, bed)
-        assert bed.servers["redis"].configuration["version"].startswith("9.")
-        assert await remembered(bed) == MESSAGES
-        assert "newest" in (upgrade.unavailable(bed, "redis") or "")
-    async with running(tmp_path, "redis", redis_version="redis") as bed:
-        assert bed.servers["redis"].configuration["version"].startswith("9.")
-        assert await remembered(bed) == MESSAGES
-
-
-async def test_after_a_downgrade_the_older_server_is_empty_without_an_error(tmp_path: Path) -> None:
-    downgrade = ALL["downgrade"]
-    async with running(tmp_path, "redis") as bed:
-        await fill(bed)
-        await happen(downgrade, bed)
-        assert bed.servers["redis"].configuration["version"].startswith("6.2")
-        assert await remembered(bed) == []
-        assert (await bed.telemetry("redis"))["keys"] == "0"
-        assert "oldest" in (downgrade.unavailable(bed, "redis") or "")
-        await fill(bed)
-    async with running(tmp_path, "redis") as bed:
-        assert await remembered(bed) == MESSAGES
-        await happen(ALL["upgrade"], bed)
-        assert await remembered(bed) == MESSAGES, "what the newer one reads is what was there last"
-
-
-async def test_versions_say_where_they_cannot_be_changed(tmp_path: Path) -> None:
-    options = {"appendonly": "no", "save": "900 1"}
-    async with running(tmp_path, "redis", "postgres", redis_options=options) as bed:
-        assert "refuses a snapshot" in (ALL["downgrade"].unavailable(bed, "redis") or "")
-        assert "checksum" in (ALL["file_corruption"].unavailable(bed, "redis") or "")
-        assert "appendonly" in (ALL["aof_truncation"].unavailable(bed, "redis") or "")
-        assert "pg_upgrade" in (ALL["upgrade"].unavailable(bed, "postgres") or "")
-        assert "only in Docker" in (ALL["container_oom"].unavailable(bed, "redis") or "")
 
 
 # -- the clock --

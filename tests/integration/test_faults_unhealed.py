@@ -12,15 +12,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from breaking import client_of, running, sql
+from breaking import client_of, running, sql, until
 from doomed_owner import READY
 
 from soak.errors import UsageError
 from soak.faults import ALL, heal_leftovers
 from soak.faults.eviction import Eviction
 from soak.faults.notes import FILE_NAME, Notes
+from soak.testbed.local import PIDS_NAME
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.power_cut import DiskTrouble, PowerSupply
+from soak.testbed.process import is_same_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +34,7 @@ pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its
 OWNER = Path(__file__).with_name("doomed_owner.py")
 READY_SECONDS_MAX = 120.0
 SHIM: dict[str, Any] = {"power_cuts": True}
+OLDER: dict[str, Any] = {"postgres_version": 16}
 PROXIED: dict[str, Any] = {"proxied": True}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 PAIR = ("postgres", "postgres-replica")
@@ -64,6 +67,8 @@ SHORT = [
     Doomed("replica_lag", "postgres-replica"),
 ]
 LONG = [
+    Doomed("upgrade", "postgres", OLDER),
+    Doomed("upgrade", "postgres", OLDER, stop_at="soak.testbed.postgres_process._change_places"),
     Doomed("pause", "postgres"),
     Doomed("fsync_error", "postgres", SHIM),
     Doomed("failover", "postgres"),
@@ -136,6 +141,18 @@ async def test_the_next_start_heals_what_a_killed_owner_left(tmp_path: Path, doo
             primary = bed.servers["postgres"]
             assert isinstance(primary, PostgresServer)
             assert not (primary.data / "standby.signal").exists()
+
+
+@pytest.mark.parametrize("target", ["redis", "postgres"])
+async def test_a_server_that_was_paused_ends_with_its_killed_owner_and_not_only_with_the_next(
+    tmp_path: Path, target: str
+) -> None:
+    doomed = Doomed("pause", target)
+    await prepare(tmp_path, doomed)
+    await asyncio.to_thread(kill_in_the_middle, tmp_path, doomed)
+    started = json.loads((tmp_path / "servers" / PIDS_NAME).read_text())["servers"]
+    assert target in started
+    await until(lambda: not any(is_same_process(one["pid"], one["created_seconds"]) for one in started.values()))
 
 
 async def test_settings_of_a_server_that_lived_on_are_put_back_from_the_notes(tmp_path: Path) -> None:

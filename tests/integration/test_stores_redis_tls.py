@@ -14,9 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.errors import ServerUnreachableError
+from soak.faults import ALL
 from soak.model.text import Author
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
+from soak.testbed.external import ExternalTestbed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -93,3 +95,36 @@ async def test_a_server_that_is_not_trusted_is_refused(redis_url: str, tls_port:
     url = f"rediss://:{password}@127.0.0.1:{tls_port}/0"
     with pytest.raises(ServerUnreachableError, match=r"(?i)certificate"):
         await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
+
+
+async def test_a_proxy_before_a_given_server_leaves_tls_to_client_and_server(
+    redis_url: str, tls_port: int, certificate: Path, namespace: str, tmp_path: Path
+) -> None:
+    login = f"rediss://:{urlsplit(redis_url).password}@127.0.0.1:{tls_port}/0?ssl_ca_certs={certificate}"
+    bed = ExternalTestbed(
+        tmp_path, {"redis": f"{login}&ssl_check_hostname=false"}, allow_faults=["partition", "dropped_reply"]
+    )
+    servers = await bed.start(["redis"])
+    try:
+        assert urlsplit(servers["redis"]).port != tls_port
+        context = StoreContext(servers=servers, namespace=namespace, timeout_seconds=0.5)
+        store: Any = await open_store("redis-list", context)
+        message = Author("run-1", 7).write("s-hard", 0, 1)
+        await store.append("s-hard", message)
+        assert "may encrypt" in str(ALL["dropped_reply"].unavailable(bed, "redis"))
+        await ALL["partition"].inject(bed, "redis")
+        with pytest.raises(Exception, match=r"(?i)time"):
+            await store.history("s-hard")
+        await ALL["partition"].heal(bed, "redis")
+        await store.close()
+        store = await open_store("redis-list", context)
+        assert list(await store.history("s-hard")) == [message]
+        await store.clean_up()
+        await store.close()
+    finally:
+        await bed.stop()
+    # One whose name is compared would be refused by every client, so no proxy stands before it.
+    strict = ExternalTestbed(tmp_path, {"redis": login}, allow_faults=["partition"])
+    assert await strict.start(["redis"]) == {"redis": login}
+    assert "ssl_check_hostname=false" in str(ALL["partition"].unavailable(strict, "redis"))
+    await strict.stop()

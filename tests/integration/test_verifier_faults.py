@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from verifying import found_kinds, scripting, verifying
 
+from soak.daemon.faults import FaultLog
 from soak.model.contract import Contract
 from soak.model.message import Message
 from soak.model.outcome import Outcome
@@ -288,3 +290,49 @@ async def test_a_loss_in_a_crash_is_confirmed_although_new_sessions_keep_beginni
             await asyncio.gather(opening, return_exceptions=True)
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"rolled_back": 1}
+
+
+def active(status: dict[str, Any]) -> list[str]:
+    return [window["kind"] for window in status["faults_active"]]
+
+
+@pytest.mark.parametrize("end", ["its own", "the next daemon"])
+async def test_a_server_that_dies_within_a_fault_and_is_back_is_still_in_that_fault(
+    redis_url: str, ledger_url: str, tmp_path: Path, end: str
+) -> None:
+    async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        async with verifying(script, tmp_path) as verifier:
+            await script.fault("full-1", "start", "disk_full")
+            await script.fault("crash-1", "start", planned=False)
+            await verifier.until(lambda now: active(now) == ["disk_full", "crash"])
+            await script.fault("crash-1", "end", planned=False)
+            await verifier.until(lambda now: active(now) == ["disk_full"])
+            if end == "its own":
+                await script.fault("full-1", "end", "disk_full")
+            else:
+                await script.fault("restart-1", "start", "restart", planned=False)
+                await script.fault("restart-1", "end", "restart", planned=False)
+            await verifier.until(lambda now: active(now) == [])
+            verdict = await verifier.finish()
+        assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
+
+
+async def test_a_fault_that_was_healed_after_its_daemon_was_killed_is_over(
+    redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    async with scripting(redis_url, ledger_url) as script:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        async with verifying(script, tmp_path) as verifier:
+            await script.fault("partition-1", "start", "partition")
+            await verifier.until(lambda now: active(now) == ["partition"])
+            log = FaultLog(lambda _text: None)
+            log.healed_since("partition", "redis")
+            writing = asyncio.create_task(log.write_to(script.journal))
+            await log.flush()
+            writing.cancel()
+            await verifier.until(lambda now: active(now) == [])
+            verdict = await verifier.finish()
+        assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})

@@ -214,8 +214,9 @@ class Script:
     def close(self, session: str) -> None:
         self.writer.close_session(self.numbers[session])
 
-    async def fault(self, name: str, phase: str, kind: str = "crash") -> None:
-        await self.journal.fault(FaultPhase(fault=name, kind=kind, target="redis", phase=phase, at=now_us()))
+    async def fault(self, name: str, phase: str, kind: str = "crash", *, planned: bool = True) -> None:
+        record = FaultPhase(fault=name, kind=kind, target="redis", phase=phase, at=now_us(), planned=planned)
+        await self.journal.fault(record)
 
     def observe(self, session: str, items: list[SeenItem], *, last: int | None = None) -> None:
         """Report a participant's read that has just ended."""

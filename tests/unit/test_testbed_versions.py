@@ -11,7 +11,7 @@ import pytest
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import binaries
-from soak.testbed.versions import ServerVersion, postgres_version, redis_version
+from soak.testbed.versions import Release, ServerVersion, next_release, postgres_version, redis_version
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,38 @@ def test_a_server_that_is_installed_here_is_found_by_its_version(
             binaries.redis_program(redis_version("7.2"))
     finally:
         binaries.installed_version.cache_clear()
+
+
+def releases(*names: str) -> list[Release]:
+    return [Release(redis_version(name)) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("now", "wanted", "expected"),
+    [
+        ("6.2", None, "redis-7.0"),
+        ("7.0", None, "redis-7.2"),
+        ("7.2", None, "valkey-8.1"),
+        ("8.0", None, None),
+        ("7.4", None, None),
+        ("valkey-8.1", None, "valkey-9"),
+        ("valkey-9", None, None),
+        ("6.2", "valkey-9", "valkey-9"),
+        ("6.2", "valkey-8", "valkey-8.1"),
+        ("6.2", "7.4", None),
+        ("valkey-8.1", "7.2", None),
+    ],
+)
+def test_an_upgrade_is_the_next_step_that_can_be_had_unless_another_is_wanted(
+    now: str, wanted: str | None, expected: str | None
+) -> None:
+    have = releases("valkey-9", "7.2", "6.2", "7.0", "valkey-8.1")
+    found = next_release(redis_version(now), have, redis_version(wanted) if wanted else None)
+    assert (found.version.name if found else None) == expected
+
+
+def test_patches_are_no_upgrades_and_a_postgres_is_no_redis() -> None:
+    assert not redis_version("7.0.15").is_upgrade_of(redis_version("7.0"))
+    assert postgres_version("18").is_upgrade_of(postgres_version("16"))
+    assert not postgres_version("16").is_upgrade_of(postgres_version("18"))
+    assert not postgres_version("18").is_upgrade_of(redis_version("6.2"))

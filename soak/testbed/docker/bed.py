@@ -18,7 +18,7 @@ from soak.testbed.docker.servers import ContainedPostgres, ContainedRedis, Conta
 from soak.testbed.own import OwnTestbed
 from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, release_abandoned, size_bytes
 from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
-from soak.testbed.versions import VALKEY, ServerVersion
+from soak.testbed.versions import VALKEY, Release, ServerVersion, redis_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +46,8 @@ class DockerTestbed(OwnTestbed):
         postgres_version: ServerVersion = NEWEST_POSTGRES,
         redis_image: str | None = None,
         postgres_image: str | None = None,
+        redis_upgrade: ServerVersion | None = None,
+        redis_upgrade_image: str | None = None,
         memory: str = MEMORY_DEFAULT,
         cpus: float = CPUS_DEFAULT,
         redis_options: Mapping[str, str] | None = None,
@@ -59,7 +61,8 @@ class DockerTestbed(OwnTestbed):
         """Choose the servers; an image of one's own takes the place of the official one of that version.
 
         For power cuts each has a disk of its own here, which the engine mounts for it; where there can be none,
-        `no_power_cuts` says why.
+        `no_power_cuts` says why. A Redis is upgraded to the given version or image, or else to the next one whose
+        official image is here.
         """
         self._data_dir = data_dir.resolve()
         super().__init__(
@@ -81,6 +84,9 @@ class DockerTestbed(OwnTestbed):
         self._postgres_version = postgres_version
         self._redis_image = redis_image or redis_version.image
         self._postgres_image = postgres_image or postgres_version.image
+        self._redis_upgrade: Release | None = None
+        if redis_upgrade is not None or redis_upgrade_image is not None:
+            self._redis_upgrade = Release(redis_upgrade or VALKEY, redis_upgrade_image)
         self._memory = memory
         self._cpus = cpus
         self._place: Place | None = None
@@ -158,6 +164,8 @@ class DockerTestbed(OwnTestbed):
             raise UsageError("the ledger is never in Docker, where a fault could reach it; take a local testbed for it")
         if kind == "redis":
             recipe = RedisRecipe(self._redis_version, self._redis_image, pinned.password)
+            if pinned.version is not None:
+                recipe = recipe.of(Release(redis_version(pinned.version), pinned.program))
             return ContainedRedis(kind, pinned, self._vessel(kind, pinned, recipe, self._redis_options), fresh=fresh)
         image, options = self._postgres_image, self._postgres_options
         if kind == POSTGRES:
@@ -173,7 +181,16 @@ class DockerTestbed(OwnTestbed):
     def _vessel(
         self, kind: str, pinned: Pinned, recipe: RedisRecipe | PostgresRecipe, options: Mapping[str, str]
     ) -> ContainerVessel:
-        return ContainerVessel(kind, self._folder / kind, pinned, recipe, self._where(), options)
+        return ContainerVessel(
+            kind,
+            self._folder / kind,
+            pinned,
+            recipe,
+            self._where(),
+            options,
+            upgrade=self._redis_upgrade,
+            on_change=self._save,
+        )
 
     def _where(self) -> Place:
         if self._place is None:

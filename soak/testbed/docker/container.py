@@ -30,6 +30,7 @@ from soak.testbed.docker.ownership import SERVER_LABEL
 from soak.testbed.ports import HOST
 from soak.testbed.power_cut import Disk
 from soak.testbed.power_cut.disk import FILE_SYSTEM, MOUNT_OPTIONS
+from soak.testbed.versions import STEPS, Release, next_release
 from soak.testbed.vessel import PortTakenError
 
 if TYPE_CHECKING:
@@ -80,8 +81,18 @@ class ContainerVessel:
     ready_seconds_max = 120.0
 
     def __init__(
-        self, kind: str, folder: Path, pinned: Pinned, recipe: Recipe, place: Place, options: Mapping[str, str]
+        self,
+        kind: str,
+        folder: Path,
+        pinned: Pinned,
+        recipe: Recipe,
+        place: Place,
+        options: Mapping[str, str],
+        *,
+        upgrade: Release | None = None,
+        on_change: Callable[[], None],
     ) -> None:
+        """Run by this recipe; when upgraded, become the given release, or else the next whose image is here."""
         self.title = f"{recipe.version.title} for {kind}"
         self.options = options
         self.folder = folder
@@ -95,6 +106,9 @@ class ContainerVessel:
         self._container: Any = None
         self._pid: int | None = None
         self._ended: str | None = None
+        self._upgrade = upgrade
+        self._on_change = on_change
+        self._releases_here: list[Release] = []
         self._asked_at = 0.0
         # A task that was cancelled leaves its call under way: the next one waits for it.
         self._one_at_a_time = threading.Lock()
@@ -184,6 +198,28 @@ class ContainerVessel:
         """Its limit."""
         return int(docker.utils.parse_bytes(self._place.memory))
 
+    def next_release(self) -> Release:
+        self._recipe.of(Release(self._recipe.version))
+        now, wanted = self._recipe.version, self._upgrade
+        if wanted is not None:
+            if not wanted.version.is_upgrade_of(now):
+                raise UsageError(
+                    f"{wanted.version.title} is no upgrade of {now.title}; name another (testbed.redis_upgrade)"
+                )
+            return wanted
+        release = next_release(now, self._releases_here)
+        if release is None:
+            names = ", ".join(step.image for step in STEPS if step.is_upgrade_of(now)) or "none"
+            raise UsageError(f"no image of a newer server than {now.title} is here; there could be: {names}")
+        return release
+
+    async def upgrade(self) -> None:
+        release = self.next_release()
+        self._recipe = self._recipe.of(release)
+        self.title = f"{release.version.title} for {self._kind}"
+        self.pinned.version, self.pinned.program = release.version.name, self._recipe.image
+        self._on_change()
+
     async def last_words(self, lines_max: int = 3) -> str:
         try:
             text = await self._call(self._log, lines_max)
@@ -220,6 +256,7 @@ class ContainerVessel:
                 container.put_archive("/", _archive(self._recipe.files(self.options)))
                 container.start()
                 self._look()
+                self._releases_here = [Release(step) for step in STEPS if self._is_here(step.image)]
             except BaseException:
                 self._remove(container)
                 raise
@@ -231,6 +268,13 @@ class ContainerVessel:
         if not isinstance(self.power, Disk):
             return {}
         return {"type": FILE_SYSTEM, "device": str(self.power.attach()), "o": ",".join(MOUNT_OPTIONS)}
+
+    def _is_here(self, image: str) -> bool:
+        try:
+            self._place.client.images.get(image)
+        except docker.errors.ImageNotFound:
+            return False
+        return True
 
     def _create(self) -> Any:
         recipe, place = self._recipe, self._place

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from soak.errors import UsageError
 from soak.testbed.postgres_settings import DATABASE, USER, postgres_settings
 from soak.testbed.redis_settings import redis_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from soak.testbed.versions import ServerVersion
+    from soak.testbed.versions import Release, ServerVersion
 
 _ANYWHERE = "0.0.0.0"  # inside the container; the port is published on the loopback address only
 _SETTINGS_FOLDER = "/etc/soak"
@@ -39,6 +40,14 @@ class Recipe(abc.ABC):
         self.image = image
         self.password = password
 
+    def of(self, release: Release) -> Self:
+        """Return the same for another version; raises `UsageError` that says why its data cannot be taken along."""
+        del release
+        raise UsageError(
+            "pg_upgrade needs the programs of both versions, and an image holds those of one; "
+            "take servers from packages (testbed.kind = local) to upgrade a PostgreSQL"
+        )
+
     @abc.abstractmethod
     def command(self, usual: list[str]) -> list[str]:
         """Return what is run; `usual` is what the image would run by itself."""
@@ -65,6 +74,9 @@ class RedisRecipe(Recipe):
     port = 6379
     mount = "/data"
     stop_signal = "SIGTERM"
+
+    def of(self, release: Release) -> Self:
+        return type(self)(release.version, release.program or release.version.image, self.password)
 
     def command(self, usual: list[str]) -> list[str]:
         # An image that was given by setting says itself which of the two it is.

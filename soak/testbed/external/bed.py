@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from soak.errors import UsageError
-from soak.testbed.bed import FOLDER_NAME, BedKind
-from soak.testbed.external.server import OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
+from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed import state
+from soak.testbed.bed import FOLDER_NAME, LEDGER, BedKind
+from soak.testbed.external.detour import PORTS
+from soak.testbed.external.server import IN_THE_WAY, OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
 from soak.testbed.external.service import GivenService
+from soak.testbed.ports import HOST
 from soak.testbed.server import ServerState
 from soak.testbed.state import Pinned
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from soak.testbed.external.command import OperatorCommand
     from soak.testbed.server import Server
 
-_PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432, "http": 80}
+STORM = "connection_storm"
 
 
 class ExternalTestbed:
@@ -34,8 +38,12 @@ class ExternalTestbed:
         *,
         allow_faults: Iterable[str] = (),
         restart_command: OperatorCommand | None = None,
+        proxy_host: str = HOST,
     ) -> None:
-        """Take servers by kind; the command restarts the one whose kind stands in it as `{server}`."""
+        """Take servers by kind; the command restarts the one whose kind stands in it as `{server}`.
+
+        Where a fault of the network is allowed, our clients come through a proxy that listens on the given address.
+        """
         if restart_command is not None and len(addresses) > 1 and not restart_command.names_the_server:
             raise UsageError(
                 "testbed.restart_command does not say which server it restarts; "
@@ -45,6 +53,8 @@ class ExternalTestbed:
         self.namespace: str | None = None
         self._allowance = Allowance(frozenset(allow_faults), restart_command)
         self._addresses = addresses
+        self._proxy_host = proxy_host
+        self._state = state.TestbedState()
         self._folder = data_dir.resolve() / FOLDER_NAME / "external"
         self._servers: dict[str, GivenServer] = {}
 
@@ -58,10 +68,14 @@ class ExternalTestbed:
             if kind not in self._addresses:
                 raise UsageError(f"no address of a {kind} server was given")
             if kind not in self._servers:
-                self._servers[kind] = self._take(kind, self._addresses[kind])
+                server = self._servers[kind] = self._take(kind, self._addresses[kind])
+                await self._make_ready(server)
         return {kind: server.url for kind, server in self._servers.items()}
 
     async def stop(self) -> None:
+        for server in self._servers.values():
+            if server.proxy is not None:
+                await server.proxy.close()
         self._servers.clear()
 
     async def discard(self) -> None:
@@ -71,11 +85,35 @@ class ExternalTestbed:
         return await self._servers[kind].telemetry()
 
     def refuses(self, fault: str, target: str) -> str | None:
-        return self._allowance.refuses(fault) if target in self._servers else None
+        if target not in self._servers:
+            return None
+        return self._allowance.refuses(fault) or (self._servers[target].no_proxy if fault in IN_THE_WAY else None)
+
+    async def _make_ready(self, server: GivenServer) -> None:
+        """Do what the faults that are allowed will need."""
+        if server.kind == LEDGER:
+            return
+        if self._allowance.wants_proxies:
+            await self._put_proxy_before(server)
+        if STORM in self._allowance.faults:
+            # How many connections it allows; one that does not tell is asked in the storm itself.
+            with contextlib.suppress(ServerUnreachableError):
+                await server.learn_limits()
+
+    async def _put_proxy_before(self, server: GivenServer) -> None:
+        # Whoever was told of the port, on this machine or another, finds it again when the run is resumed.
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._state = state.load(self._folder)
+        known = self._state.servers.get(server.kind)
+        server.pinned.proxy_port = known.proxy_port if known is not None else None
+        await server.put_proxy_before(self._proxy_host)
+        # Without the password: that one is known from elsewhere.
+        self._state.servers[server.kind] = Pinned(server.port, "", server.pinned.proxy_port)
+        state.save(self._folder, self._state)
 
     def _take(self, kind: str, url: str) -> GivenServer:
         parts = urlsplit(url)
-        pinned = Pinned(parts.port or _PORTS[kind], parts.password or "")
+        pinned = Pinned(parts.port or PORTS[kind], parts.password or "")
         server = _class_of(kind)(kind, pinned, url, self._folder / kind, self._allowance)
         server.state = ServerState.RUNNING
         return server

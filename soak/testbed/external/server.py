@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import abc
 from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed.external.detour import detour_to
 from soak.testbed.inspect import inspect
 from soak.testbed.postgres import PostgresServer
+from soak.testbed.proxy import Proxy
+from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis import RedisServer
 from soak.testbed.server import Server
 from soak.testbed.vessel import StillLoadingError
@@ -16,14 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from soak.testbed.external.command import OperatorCommand
+    from soak.testbed.external.detour import Detour
     from soak.testbed.power_cut import CutPower, Disk, PowerSupply
     from soak.testbed.state import Pinned
 
 ASK_SECONDS_MAX = 5.0
 OTHERS = "its address was given, so others may be using it"
 RESTART = "restart"
-OVER_THE_WIRE = frozenset({"eviction", "replica_lag", "ttl_change"})
+CONFIGURING = frozenset({"eviction"})
+"""Faults that change the settings of the server."""
+OVER_THE_WIRE = frozenset({"connection_storm", "eviction", "replica_lag", "ttl_change"})
 """Faults that need nothing but a connection."""
+IN_THE_WAY = frozenset({"partition", "outage", "connection_reset", "latency", "slow_link", "dropped_reply"})
+"""Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
 
 
 class Allowance:
@@ -33,15 +42,19 @@ class Allowance:
         self.faults = faults
         self.restart = restart
 
+    @property
+    def wants_proxies(self) -> bool:
+        return bool(self.faults & IN_THE_WAY)
+
     def refuses(self, fault: str) -> str | None:
         """Return why this fault must not happen; None if it may."""
         if fault not in self.faults:
             return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
         if fault == RESTART and self.restart is None:
             return "testbed.restart_command does not say how it is restarted"
-        if fault != RESTART and fault not in OVER_THE_WIRE:
-            possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE}))
-            return f"{fault} needs its process, disk or network, which are not ours; possible are {possible}"
+        if fault not in {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}:
+            possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE, *IN_THE_WAY}))
+            return f"{fault} needs its process or its disk, which are not ours; possible are {possible}"
         return None
 
 
@@ -130,16 +143,52 @@ class GivenServer(Server):
         self._allowance = allowance
         self._before: str | None = None
         """The mark of the start that must be over."""
+        self._detour: Detour | None = None
+        self._limits: Mapping[str, str] = {}
+        self.no_proxy: str | None = "none of the faults that need a proxy is allowed"
+        """Why none stands before it."""
+
+    @property
+    def url(self) -> str:
+        """The address for clients: the one that was given, or the way through the proxy."""
+        if self.proxy is None or self._detour is None:
+            return self._url
+        return self._detour.through(self.proxy.host, self.proxy.port)
+
+    async def put_proxy_before(self, host: str) -> None:
+        """Let our clients come through a proxy that listens on this address, if there is such a way."""
+        try:
+            detour = detour_to(self.kind, self._url)
+        except UsageError as error:
+            self.no_proxy = str(error)
+            return
+        self.proxy = await start_proxy(
+            self.pinned,
+            lambda port: Proxy(
+                port, detour.port, self.exchange, host=host, server_host=detour.host, is_opaque=detour.is_opaque
+            ),
+        )
+        self._detour, self.no_proxy = detour, None
 
     def address(self, port: int) -> str:
         del port
         return self._url
 
     async def read_configuration(self) -> dict[str, str]:
-        return dict((await inspect(self.kind, self._url, timeout_seconds=ASK_SECONDS_MAX)).configuration)
+        told = await inspect(self.kind, self._url, timeout_seconds=ASK_SECONDS_MAX)
+        return {**told.configuration, **self._limits}
 
     async def telemetry(self) -> dict[str, str]:
         return dict((await inspect(self.kind, self._url, timeout_seconds=ASK_SECONDS_MAX)).telemetry)
+
+    async def learn_limits(self) -> None:
+        """Ask how many connections the server allows; raises `ServerUnreachableError` where it does not tell."""
+        self._limits = await self.read_limits()
+        self.configuration = {**self.configuration, **self._limits}
+
+    @abc.abstractmethod
+    async def read_limits(self) -> dict[str, str]:
+        """Ask for the settings that say so."""
 
     async def stop(self) -> None:
         """Leave it as it is."""
@@ -168,8 +217,11 @@ class GivenRedis(GivenServer, RedisServer):
 
     started_mark = "run_id"
 
+    async def read_limits(self) -> dict[str, str]:
+        return await self.get_settings("maxclients")
+
     async def change_settings(self, settings: Mapping[str, str]) -> None:
-        if not self._allowance.faults & OVER_THE_WIRE:
+        if not self._allowance.faults & CONFIGURING:
             raise UsageError(f"{self.title} cannot be configured: {OTHERS}; see testbed.allow_faults")
         await super().change_settings(settings)
 
@@ -178,3 +230,6 @@ class GivenPostgres(GivenServer, PostgresServer):
     """A PostgreSQL, primary or replica, that already runs."""
 
     started_mark = "pg_postmaster_start_time"
+
+    async def read_limits(self) -> dict[str, str]:
+        return await self.ask("select current_setting('max_connections') as max_connections")

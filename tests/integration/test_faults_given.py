@@ -1,0 +1,168 @@
+"""Faults of servers that already run: in the way of our own clients, or over the wire, and only where allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+import redis.exceptions
+from breaking import client_of, sql
+
+from soak import faults
+from soak.errors import ServerUnreachableError
+from soak.faults.connection_storm import CONNECTIONS_MAX
+from soak.faults.dropped_reply import DroppedReply
+from soak.testbed import LocalTestbed
+from soak.testbed.external import ExternalTestbed
+from soak.testbed.ports import HOST
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.long  # each has servers of its own
+
+SHORT_SECONDS = 0.3
+
+
+@contextlib.asynccontextmanager
+async def operated(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+    """Run servers that somebody else has started."""
+    bed = LocalTestbed(folder / "operator", **options)  # type: ignore[arg-type]
+    await bed.start(kinds)
+    try:
+        yield bed
+    finally:
+        await bed.stop()
+
+
+@contextlib.asynccontextmanager
+async def given(folder: Path, operator: LocalTestbed, *allowed: str, **options: str) -> AsyncIterator[ExternalTestbed]:
+    addresses = {kind: server.url for kind, server in operator.servers.items()}
+    bed = ExternalTestbed(folder, addresses, allow_faults=allowed, **options)
+    await bed.start(operator.servers)
+    try:
+        yield bed
+    finally:
+        await bed.stop()
+
+
+async def test_a_partition_of_a_given_server_holds_up_our_clients_and_nobody_else(tmp_path: Path) -> None:
+    partition = faults.ALL["partition"]
+    async with operated(tmp_path, "redis") as operator, given(tmp_path, operator, "partition") as bed:
+        direct, ours = operator.servers["redis"].url, bed.servers["redis"].url
+        assert ours != direct
+        assert urlsplit(ours).password == urlsplit(direct).password
+        assert partition.unavailable(bed, "redis") is None
+        async with client_of(ours, SHORT_SECONDS) as client, client_of(direct) as other:
+            await client.rpush("session", "before")
+            await partition.inject(bed, "redis")
+            with pytest.raises(redis.exceptions.TimeoutError):
+                await client.rpush("session", "during")
+            assert await other.rpush("session", "of another user") == 2
+            assert await bed.telemetry("redis"), "what we ask the server itself goes past the proxy"
+            await partition.heal(bed, "redis")
+        async with client_of(ours) as client:
+            assert (await client.lrange("session", 0, -1))[:2] == ["before", "of another user"]
+        assert "testbed.allow_faults" in str(faults.ALL["latency"].unavailable(bed, "redis"))
+        assert "process or its disk" not in str(faults.ALL["latency"].unavailable(bed, "redis"))
+
+
+async def test_a_given_postgres_behind_the_proxy_applies_what_it_does_not_get_to_acknowledge(tmp_path: Path) -> None:
+    dropped = DroppedReply(one_in=1)
+    async with operated(tmp_path, "postgres") as operator, given(tmp_path, operator, "dropped_reply") as bed:
+        url = bed.servers["postgres"].url
+        await sql(url, "create table told (value text)")
+        assert dropped.unavailable(bed, "postgres") is None
+        await dropped.inject(bed, "postgres")
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await sql(url, "insert into told values ('there')")
+        await dropped.heal(bed, "postgres")
+        assert await sql(url, "select value from told") == "there"
+
+
+async def test_the_proxy_of_a_given_server_keeps_its_port_and_listens_where_it_is_told(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis") as operator:
+        async with given(tmp_path, operator, "partition") as bed:
+            first = bed.servers["redis"].url
+        with pytest.raises(OSError, match=str(urlsplit(first).port)):
+            await asyncio.open_connection(HOST, urlsplit(first).port)
+        async with given(tmp_path, operator, "partition", proxy_host="127.0.0.2") as bed:
+            again = bed.servers["redis"].url
+            assert urlsplit(again).port == urlsplit(first).port
+            assert urlsplit(again).hostname == "127.0.0.2"
+            with pytest.raises(OSError, match=str(urlsplit(first).port)):
+                await asyncio.open_connection(HOST, urlsplit(first).port)
+            async with client_of(again) as client:
+                assert await client.ping()
+            await faults.ALL["partition"].inject(bed, "redis")
+            async with client_of(again, SHORT_SECONDS) as client:
+                with pytest.raises(redis.exceptions.TimeoutError):
+                    await client.ping()
+            await faults.ALL["partition"].heal(bed, "redis")
+        async with given(tmp_path, operator, "partition", proxy_host="0.0.0.0") as bed, client_of(first) as client:
+            assert bed.servers["redis"].url == first, "on this machine it is reached by the loopback address"
+            assert await client.ping()
+        state = (tmp_path / "servers" / "external" / "state.json").read_text()
+        assert str(urlsplit(first).password) not in state
+
+
+async def test_without_a_fault_of_the_network_a_given_server_has_no_proxy(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis") as operator, given(tmp_path, operator, "eviction") as bed:
+        assert bed.servers["redis"].url == operator.servers["redis"].url
+        assert bed.servers["redis"].proxy is None
+
+
+async def test_a_given_server_that_no_proxy_can_stand_before_says_so_when_a_fault_is_asked_for(tmp_path: Path) -> None:
+    bed = ExternalTestbed(tmp_path, {"redis": "unix:///run/nowhere.sock"}, allow_faults=["partition"])
+    await bed.start(["redis"])
+    assert bed.servers["redis"].url == "unix:///run/nowhere.sock"
+    assert "a socket of this machine" in str(faults.ALL["partition"].unavailable(bed, "redis"))
+    await bed.stop()
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+async def test_a_storm_takes_all_connections_that_a_given_server_allows_and_gives_them_back(
+    tmp_path: Path, kind: str
+) -> None:
+    storm = faults.ALL["connection_storm"]
+    limits = {"redis_options": {"maxclients": "40"}, "postgres_options": {"max_connections": "20"}}
+    async with operated(tmp_path, kind, **limits) as operator, given(tmp_path, operator, storm.name) as bed:
+        url = bed.servers[kind].url
+
+        async def ask() -> None:
+            if kind == "postgres":
+                await sql(url, "select 1")
+            else:
+                async with client_of(url) as client:
+                    await client.ping()
+
+        await ask()
+        assert storm.unavailable(bed, kind) is None
+        await storm.inject(bed, kind)
+        with pytest.raises((redis.exceptions.RedisError, asyncpg.PostgresError)):
+            await ask()
+        await storm.heal(bed, kind)
+        await ask()
+        await storm.heal(bed, kind)
+        if kind == "redis":
+            async with client_of(url) as client:
+                assert (await client.config_get("maxclients"))["maxclients"] == "40"
+
+
+async def test_a_given_server_that_allows_more_than_we_take_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storm = faults.ALL["connection_storm"]
+    async with operated(tmp_path, "redis") as operator, given(tmp_path, operator, storm.name) as bed:
+        assert f"more than the {CONNECTIONS_MAX}" in str(storm.unavailable(bed, "redis"))
+        # One that does not tell its limit is found out in the storm.
+        monkeypatch.setattr("soak.faults.connection_storm.CONNECTIONS_MAX", 32)
+        with pytest.raises(ServerUnreachableError, match="took 32 connections and would take more"):
+            await storm.inject(bed, "redis")
+        await storm.heal(bed, "redis")
+        assert await bed.telemetry("redis")
