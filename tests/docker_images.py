@@ -28,9 +28,14 @@ if [ "$(id -u)" = 0 ]; then
   exec setpriv --reuid=postgres --regid=postgres --clear-groups -- "$0" "$@"
 fi
 if [ ! -e "$PGDATA/PG_VERSION" ]; then
-  printf '%s\\n' "$POSTGRES_PASSWORD" > /tmp/password
+  printf '%s\\n' "${POSTGRES_PASSWORD:-none}" > /tmp/password
   initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password $POSTGRES_INITDB_ARGS
   rm /tmp/password
+  if [ -n "$POSTGRES_HOST_AUTH_METHOD" ]; then
+    echo "host all all all $POSTGRES_HOST_AUTH_METHOD" >> "$PGDATA/pg_hba.conf"
+    [ "$POSTGRES_DB" = postgres ] ||
+      echo "create database \\"$POSTGRES_DB\\"" | postgres --single -D "$PGDATA" -j postgres
+  fi
 fi
 exec "$@"
 """

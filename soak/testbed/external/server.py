@@ -131,6 +131,10 @@ class GivenServer(Server):
         self._before: str | None = None
         """The mark of the start that must be over."""
 
+    def refuses(self, fault: str) -> str | None:
+        """Return why its operator does not let this fault happen; None if it may."""
+        return self._allowance.refuses(fault)
+
     def address(self, port: int) -> str:
         del port
         return self._url
