@@ -36,6 +36,7 @@ from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
 from soak.daemon.joining import join_info, store_context
+from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
@@ -105,6 +106,7 @@ class Daemon:
         self._stop = stop
         self._view = view
         self._failure = ExitCode.INCONCLUSIVE
+        self._notifier = Notifier()
         self._notes: list[str] = []
         self._info: JoinInfo | None = None
         self._journal: RunJournal | None = None
@@ -147,6 +149,8 @@ class Daemon:
         finally:
             await self._close()
         await self._settle(outcome)
+        self._notifier.send(STATUS=f"run {outcome.run} is over: {outcome.verdict}")
+        self._notifier.close()
         return outcome
 
     async def _start(self) -> None:
@@ -158,6 +162,7 @@ class Daemon:
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
         self._say(f"status at {self._http.address}/status, metrics at {self._http.address}/metrics")
         self._spawn(self._refresh(), "refresh")
+        self._spawn(keep_notified(self._notifier, self._board.snapshot), "service manager")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
@@ -258,6 +263,7 @@ class Daemon:
 
     async def _drain(self) -> Outcome:
         self._board.phase = "draining"
+        self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
         if self._conductor is not None:
             await self._conductor.finish()
@@ -313,6 +319,7 @@ class Daemon:
 
     async def _close(self) -> None:
         self._board.phase = "done"
+        self._notifier.send(STOPPING="1")
         if self._conductor is not None:
             await self._conductor.finish()
         await asyncio.gather(*(child.end_now() for child in self._children.values()))

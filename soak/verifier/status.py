@@ -72,6 +72,7 @@ class Status:
         return {
             "run": state.header.run,
             "state": self.phase,
+            "turns": self._follower.turns,
             "totals": msgspec.to_builtins(result.totals_of(state)),
             "by_store": msgspec.to_builtins(result.by_store(state)),
             "violations_by": msgspec.to_builtins(result.violations_by(state)),
