@@ -20,6 +20,8 @@ from soak.testbed import LocalTestbed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from deploy_images import DeployImages
+
     from soak.testbed import Server
 
 STARTING_SECONDS_MAX = 120.0
@@ -158,6 +160,16 @@ def engine() -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def images(engine: Any) -> Iterator[Images]:
     found = Images(engine)
+    yield found
+    found.remove()
+
+
+@pytest.fixture(scope="session")
+def deploy_images(engine: Any) -> Iterator[DeployImages]:
+    """Return the images of the deployment, each made when first asked for."""
+    import deploy_images as made  # noqa: PLC0415  most tests need nothing of Docker
+
+    found = made.DeployImages(engine, os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
     yield found
     found.remove()
 
