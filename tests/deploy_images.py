@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import docker.errors
+import pytest
 from docker_images import Image, _readable
 
 from soak.testbed import binaries, versions
@@ -37,7 +38,7 @@ RUNTIME_LIBRARIES = (
     "libdl.so.2",
     "libutil.so.1",
 )
-_LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "__pycache__", "site-packages"}
+_LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "site-packages"}
 DOWNLOAD_SECONDS_MAX = 300
 
 
@@ -77,31 +78,41 @@ def _is_wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return _readable(member)
 
 
-def with_shell(program: Path, *others: Path, folder: str) -> tuple[bytes, list[str]]:
-    """Make the image of a server: its programs, a shell for its health check, and a folder for its data."""
+def with_shell(programs: dict[str, Path], folder: str) -> tuple[bytes, list[str]]:
+    """Make the image of a server: its programs by name, a shell for its health check, and a folder for its data."""
     image = Image()
-    for path in (program, *others):
-        image.add(path.resolve(), f"bin/{path.name}")
+    for name, path in {**programs, "sh": Path("/bin/sh")}.items():
+        image.add(path.resolve(), f"bin/{name}")
         image.add_libraries(path)
-    shell = Path("/bin/sh").resolve()
-    image.add(shell, "bin/sh")
-    image.add_libraries(shell)
-    image.folder("tmp", mode=0o1777)
-    image.folder("etc")
-    image.text("etc/passwd", "root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n")
-    image.text("etc/group", "root:x:0:\nnogroup:x:65534:\n")
-    image.folder(folder, mode=0o1777)
-    return image.finished(), ["ENV PATH=/bin", f"WORKDIR /{folder}", f'CMD ["{program.name}"]']
+    image.text("etc/passwd", "root:x:0:0::/:/bin/sh\n")
+    image.text("etc/group", "root:x:0:\n")
+    for name in ("tmp", folder):
+        image.folder(name, mode=0o1777)
+    return image.finished(), ["ENV PATH=/bin", f"WORKDIR /{folder}", f'CMD ["{next(iter(programs))}"]']
 
 
 def valkey() -> tuple[bytes, list[str]]:
-    program = binaries.redis_program(versions.VALKEY)
+    """Make Valkey, with a client of Redis under the name that health checks ask for."""
     client = binaries.redis_server().with_name("redis-cli")
-    with tempfile.TemporaryDirectory() as folder:
-        # Health checks ask with the client that is named like the server.
-        named = Path(folder) / program.name.replace("-server", "-cli")
-        shutil.copy(client, named)
-        return with_shell(program, named, folder="data")
+    return with_shell({"valkey-server": binaries.redis_program(versions.VALKEY), "valkey-cli": client}, "data")
+
+
+def prometheus() -> tuple[bytes, list[str]]:
+    return with_shell({name: installed(name) for name in ("prometheus", "promtool")}, "prometheus")
+
+
+def alertmanager() -> tuple[bytes, list[str]]:
+    programs = {"alertmanager": installed("prometheus-alertmanager"), "amtool": installed("amtool")}
+    return with_shell(programs, "alertmanager")
+
+
+def installed(program: str) -> Path:
+    """Return where a program of this machine is; skips the test that needs it if it is not there."""
+    if (found := shutil.which(program)) is not None:
+        return Path(found)
+    if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+        pytest.fail(f"{program} is not installed")
+    pytest.skip(f"{program} is not installed")
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # an image is built
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 STOP_SECONDS_MAX = 360
 BUSY = ("--users", "8", "--set", "load.think=100ms")
 
@@ -72,7 +72,7 @@ def test_the_image_says_what_it_is_and_has_nothing_it_does_not_need(engine: Any,
     with started(engine, image, "-c", look, entrypoint="python") as container:
         container.wait(timeout=PATIENCE_SECONDS)
         assert container.logs().decode().split(maxsplit=1)[0] == "10001"
-        told = container.logs().decode().replace("None]", "None]", 1)
+        told = container.logs().decode()
         assert "[None, None, None]" in told
         assert told.endswith("False []\n")
     with started(engine, image, "--version") as container:
