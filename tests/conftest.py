@@ -169,7 +169,7 @@ def deploy_images(engine: Any) -> Iterator[DeployImages]:
     """Return the images of the deployment, each made when first asked for."""
     import deploy_images as made  # noqa: PLC0415  most tests need nothing of Docker
 
-    found = made.DeployImages(engine, os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
+    found = made.DeployImages(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
     yield found
     found.remove()
 

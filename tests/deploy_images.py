@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import docker
 import docker.errors
 import pytest
 from docker_images import Image, _readable
@@ -40,6 +41,7 @@ RUNTIME_LIBRARIES = (
 )
 _LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "tkinter", "turtledemo", "site-packages"}
 DOWNLOAD_SECONDS_MAX = 300
+BUILD_SECONDS_MAX = 900
 
 
 def python_base() -> tuple[bytes, list[str]]:
@@ -78,12 +80,14 @@ def _is_wanted(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return _readable(member)
 
 
-def with_shell(programs: dict[str, Path], folder: str) -> tuple[bytes, list[str]]:
+def with_shell(programs: dict[str, Path], folder: str, *files: Path) -> tuple[bytes, list[str]]:
     """Make the image of a server: its programs by name, a shell for its health check, and a folder for its data."""
     image = Image()
     for name, path in {**programs, "sh": Path("/bin/sh")}.items():
         image.add(path.resolve(), f"bin/{name}")
         image.add_libraries(path)
+    for path in files:
+        image.add(path, str(path).lstrip("/"))
     image.text("etc/passwd", "root:x:0:0::/:/bin/sh\n")
     image.text("etc/group", "root:x:0:\n")
     for name in ("tmp", folder):
@@ -103,7 +107,7 @@ def prometheus() -> tuple[bytes, list[str]]:
 
 def alertmanager() -> tuple[bytes, list[str]]:
     programs = {"alertmanager": installed("prometheus-alertmanager"), "amtool": installed("amtool")}
-    return with_shell(programs, "alertmanager")
+    return with_shell(programs, "alertmanager", *Path("/usr/share/prometheus/alertmanager").glob("*.tmpl"))
 
 
 def installed(program: str) -> Path:
@@ -177,8 +181,9 @@ def download_wheels(folder: Path) -> None:
 class DeployImages:
     """Names of images, each made once for all workers of a test run, and removed when the last one is done."""
 
-    def __init__(self, engine: Any, run: str) -> None:
-        self._engine = engine
+    def __init__(self, run: str) -> None:
+        # While it installs packages the engine says nothing for a long time.
+        self._engine: Any = docker.from_env(timeout=BUILD_SECONDS_MAX)
         self._run = run
         self._used: list[str] = []
 
@@ -202,6 +207,7 @@ class DeployImages:
             with contextlib.suppress(docker.errors.APIError):
                 self._engine.images.remove(name, force=True)
         (Path(tempfile.gettempdir()) / f"soak-test-deploy-{self._run}.lock").unlink(missing_ok=True)
+        self._engine.close()
 
     def _is_there(self, name: str) -> bool:
         try:

@@ -40,6 +40,7 @@ from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
+from soak.daemon.snapshot import Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import View
 from soak.errors import ExitCode, SoakError, UsageError
@@ -416,9 +417,13 @@ class Daemon:
     async def _await_first_message(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS_MAX):
-                while "load" in self._children and not (await self._board.snapshot()).total("acknowledged"):  # noqa: ASYNC110  asked over HTTP
+                while not self._has_begun(await self._board.snapshot()):  # noqa: ASYNC110  asked over HTTP
                     await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
         self._talking.set()
+
+    def _has_begun(self, snapshot: Snapshot) -> bool:
+        # A load that is somebody else's may come at any time; the verifier has to be there before anything is broken.
+        return snapshot.total("acknowledged") > 0 if "load" in self._children else snapshot.verifier is not None
 
     async def _end_in_time(self) -> None:
         """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""

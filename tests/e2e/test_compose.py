@@ -208,12 +208,12 @@ def composed(engine: Any, images: Images, deploy_images: DeployImages) -> Iterat
     import deploy_images as made  # noqa: PLC0415  needs Docker
 
     name = f"soaktest{os.getpid()}"
-    ports = ("SOAK_PORT", "LOCUST_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT")
+    ports = ("DAEMON_PORT", "LOCUST_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT")
     environment = {
         "COMPOSE_PROJECT_NAME": name,
         "COMPOSE_PROFILES": "",
-        "SOAK_CONTAINERS": name,
-        "SOAK_IMAGE": deploy_images.soak(),
+        "CONTAINER_PREFIX": name,
+        "DAEMON_IMAGE": deploy_images.soak(),
         "VALKEY_IMAGE": deploy_images.made("valkey", *made.valkey()),
         "POSTGRES_IMAGE": images["postgres-18"],
         "PROMETHEUS_IMAGE": deploy_images.made("prometheus", *made.prometheus()),
@@ -249,14 +249,14 @@ def healed(status: Any, target: str) -> list[dict[str, Any]]:
 @pytest.mark.timeout(1800)
 def test_the_composed_soak_breaks_its_siblings_through_the_gate_and_passes(composed: Composed) -> None:
     composed.run("up", "-d", "--no-build", "soak", "load", "load-worker", *watched())
-    composed.until("SOAK_PORT", "/status", lambda status: total(status, "verified") > 20)
+    composed.until("DAEMON_PORT", "/status", lambda status: total(status, "verified") > 20)
     ledger = composed.container("ledger")["State"]["StartedAt"]
     for target in ("redis", "postgres"):
-        composed.until("SOAK_PORT", "/status", lambda status, target=target: healed(status, target))
+        composed.until("DAEMON_PORT", "/status", lambda status, target=target: healed(status, target))
         container = composed.container(target)
         assert container["State"]["StartedAt"] > container["Created"]
-    after = total(composed.get("SOAK_PORT", "/status"), "verified")
-    composed.until("SOAK_PORT", "/status", lambda status: total(status, "verified") > after)
+    after = total(composed.get("DAEMON_PORT", "/status"), "verified")
+    composed.until("DAEMON_PORT", "/status", lambda status: total(status, "verified") > after)
     assert composed.container("ledger")["State"]["StartedAt"] == ledger
     composed.until("LOCUST_PORT", "/stats/requests", lambda told: told["user_count"] == 8)
     if watched():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deploy_images import DeployImages
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]  # an image is built
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]  # an image is built
 
 PATIENCE_SECONDS = 240.0
 STOP_SECONDS_MAX = 360
