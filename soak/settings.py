@@ -143,6 +143,16 @@ class ServerSettings(Section):
     )
 
 
+class ContainerSettings(Section):
+    """Containers of servers that were given, by name: what may be broken through Docker, and nothing else."""
+
+    redis: str | None = Field(default=None, min_length=1, description="The container of servers.redis.")
+    postgres: str | None = Field(default=None, min_length=1, description="The container of servers.postgres.")
+    postgres_replica: str | None = Field(
+        default=None, min_length=1, description="The container of servers.postgres_replica."
+    )
+
+
 class TestbedSettings(Section):
     """Where servers that are not given are started, and what may happen to those that are given."""
 
@@ -175,6 +185,7 @@ class TestbedSettings(Section):
         default=None, description="Restarts a given server; {server} stands for its kind. Run without a shell."
     )
     restart_timeout: PositiveSeconds = Field(default=300.0, description="How long that command may take.")
+    containers: ContainerSettings = ContainerSettings()
 
 
 class LedgerSettings(Section):

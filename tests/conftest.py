@@ -21,6 +21,8 @@ from soak.testbed.power_cut import no_disks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from deploy_images import DeployImages
+
     from soak.testbed import Server
 
 STARTING_SECONDS_MAX = 120.0
@@ -170,6 +172,16 @@ def own_disks() -> None:
         if os.environ.get("SOAK_REQUIRE_ALL") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def deploy_images(engine: Any) -> Iterator[DeployImages]:
+    """Return the images of the deployment, each made when first asked for."""
+    import deploy_images as made  # noqa: PLC0415  most tests need nothing of Docker
+
+    found = made.DeployImages(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
+    yield found
+    found.remove()
 
 
 @pytest.fixture

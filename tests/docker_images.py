@@ -9,9 +9,12 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from soak.testbed import binaries, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SHELL = Path("/bin/sh")
 TOOLS = ("chmod", "chown", "mkdir", "mv", "rm", "setpriv")
@@ -28,9 +31,14 @@ if [ "$(id -u)" = 0 ]; then
   exec setpriv --reuid=postgres --regid=postgres --clear-groups -- "$0" "$@"
 fi
 if [ ! -e "$PGDATA/PG_VERSION" ]; then
-  printf '%s\\n' "$POSTGRES_PASSWORD" > /tmp/password
+  printf '%s\\n' "${POSTGRES_PASSWORD:-none}" > /tmp/password
   initdb -D "$PGDATA" -U "$POSTGRES_USER" --pwfile=/tmp/password $POSTGRES_INITDB_ARGS
   rm /tmp/password
+  if [ -n "$POSTGRES_HOST_AUTH_METHOD" ]; then
+    echo "host all all all $POSTGRES_HOST_AUTH_METHOD" >> "$PGDATA/pg_hba.conf"
+    [ "$POSTGRES_DB" = postgres ] ||
+      echo "create database \\"$POSTGRES_DB\\"" | postgres --single -D "$PGDATA" -j postgres
+  fi
 fi
 exec "$@"
 """
@@ -50,7 +58,7 @@ def build(client: Any, version: str) -> str:
 
 
 def _redis(program: Path) -> tuple[bytes, list[str]]:
-    image = _Image()
+    image = Image()
     image.add(program, f"usr/local/bin/{program.name}")
     image.add_libraries(program)
     # Health checks ask with the client that is named like the server; one speaks to all of them.
@@ -62,7 +70,7 @@ def _redis(program: Path) -> tuple[bytes, list[str]]:
 
 
 def _postgres(version: int) -> tuple[bytes, list[str]]:
-    image = _Image()
+    image = Image()
     folder = binaries.postgres_folder(version)
     package = folder.parent
     libraries = package.with_name(f"{package.name}.libs")
@@ -90,7 +98,7 @@ def _postgres(version: int) -> tuple[bytes, list[str]]:
     ]
 
 
-class _Image:
+class Image:
     """A file system, as an archive."""
 
     def __init__(self) -> None:
@@ -98,10 +106,12 @@ class _Image:
         self._archive = tarfile.open(fileobj=self._buffer, mode="w")  # noqa: SIM115  closed in finished
         self._names: set[str] = set()
 
-    def add(self, source: Path, name: str) -> None:
+    def add(
+        self, source: Path, name: str, keep: Callable[[tarfile.TarInfo], tarfile.TarInfo | None] | None = None
+    ) -> None:
         if name not in self._names:
             self._names.add(name)
-            self._archive.add(source, name, filter=_readable)
+            self._archive.add(source, name, filter=keep or _readable)
 
     def add_libraries(self, program: Path) -> None:
         """Add the shared libraries of the system that a program needs, where it looks for them."""
@@ -109,6 +119,18 @@ class _Image:
         for found in re.findall(r"(/\S+) \(0x", listed):
             if not Path(found).resolve().is_relative_to(Path(binaries.__file__).parents[2]):
                 self.add(Path(found).resolve(), str(found).lstrip("/"))
+
+    def add_named_libraries(self, *names: str) -> None:
+        """Add shared libraries of the system that packages expect to be there."""
+        listed = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+        found = dict(re.findall(r"(\S+) \(libc6,x86-64[^)]*\) => (\S+)", listed))
+        for name in names:
+            self.add(Path(found[name]).resolve(), found[name].lstrip("/"))
+
+    def link(self, name: str, target: str) -> None:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = tarfile.SYMTYPE, target
+        self._archive.addfile(member)
 
     def text(self, name: str, content: str, mode: int = 0o644) -> None:
         member = tarfile.TarInfo(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from soak import faults
-from soak.daemon.plan import LEDGER, Plan
+from soak.daemon.plan import LEDGER, Plan, addresses, setting_of
 from soak.errors import UsageError
 from soak.settings import SoakSettings
 from soak.testbed import versions
@@ -30,6 +30,7 @@ def make_testbed(
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
     wanted = settings.testbed
+    containers = _containers(settings)
     local = LocalTestbed(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
@@ -55,7 +56,7 @@ def make_testbed(
             proxied=proxied or wanted.proxied,
             power_cuts=power_cuts or wanted.power_cuts,
         )
-    given = _given(settings, plan, folder)
+    given = _given(settings, plan, folder, containers)
     return CombinedTestbed(
         {
             **{kind: local if kind == LEDGER else own for kind in plan.embedded},
@@ -103,7 +104,7 @@ def _docker(
     )
 
 
-def _given(settings: SoakSettings, plan: Plan, folder: Path) -> Testbed:
+def _given(settings: SoakSettings, plan: Plan, folder: Path, containers: dict[str, str]) -> Testbed:
     wanted = settings.testbed
     if unknown := sorted(set(wanted.allow_faults) - set(faults.ALL)):
         raise UsageError(
@@ -116,4 +117,18 @@ def _given(settings: SoakSettings, plan: Plan, folder: Path) -> Testbed:
         allow_faults=wanted.allow_faults,
         proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
+        containers=containers,
     )
+
+
+def _containers(settings: SoakSettings) -> dict[str, str]:
+    """Return the containers of given servers by kind; raises `UsageError` where one cannot be meant."""
+    named = {kind.replace("_", "-"): name for kind, name in settings.testbed.containers if name is not None}
+    if strangers := sorted(set(named) - set(addresses(settings))):
+        raise UsageError(
+            f"testbed.containers.{strangers[0].replace('-', '_')} names a container of a server whose address is not "
+            f"given; set {setting_of(strangers[0])}, too"
+        )
+    if len(set(named.values())) < len(named):
+        raise UsageError("testbed.containers names one container twice; each server has its own")
+    return named

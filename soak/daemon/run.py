@@ -36,12 +36,14 @@ from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
 from soak.daemon.joining import join_info, store_context
+from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.promises import settle_promises
 from soak.daemon.recorder import Recorder
 from soak.daemon.setup import servers_told, setup_of
+from soak.daemon.snapshot import Snapshot
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
@@ -114,6 +116,7 @@ class Daemon:
         self._stop = stop
         self._view = view
         self._failure = ExitCode.INCONCLUSIVE
+        self._notifier = Notifier()
         self._notes: list[str] = []
         self._info: JoinInfo | None = None
         self._setup: Setup | None = None
@@ -166,6 +169,8 @@ class Daemon:
         await self._settle(outcome)
         if self._info is not None or self._beginning.resumed is not None:
             self._teller.tell_last(outcome)
+        self._notifier.send(STATUS=f"run {outcome.run} is over: {outcome.verdict}")
+        self._notifier.close()
         return outcome
 
     async def _start(self) -> None:
@@ -179,6 +184,7 @@ class Daemon:
         self._view.offer(f"with buttons that act, once: {self._http.address}/#code={self._permission.new_code()}")
         self._spawn(self._refresh(), "refresh")
         self._spawn(self._board.consumption.measure(), "consumption")
+        self._spawn(keep_notified(self._notifier, self._board.snapshot), "service manager")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
@@ -286,6 +292,7 @@ class Daemon:
 
     async def _drain(self) -> Outcome:
         self._board.phase = "draining"
+        self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
         if self._conductor is not None:
             await self._conductor.finish()
@@ -360,6 +367,7 @@ class Daemon:
 
     async def _close(self) -> None:
         self._board.phase = "done"
+        self._notifier.send(STOPPING="1")
         if self._conductor is not None:
             await self._conductor.finish()
         await asyncio.gather(*(child.end_now() for child in self._children.values()))
@@ -472,9 +480,13 @@ class Daemon:
     async def _await_first_message(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_MESSAGE_SECONDS_MAX):
-                while "load" in self._children and not (await self._board.snapshot()).total("acknowledged"):  # noqa: ASYNC110  asked over HTTP
+                while not self._has_begun(await self._board.snapshot()):  # noqa: ASYNC110  asked over HTTP
                     await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
         self._talking.set()
+
+    def _has_begun(self, snapshot: Snapshot) -> bool:
+        # A load that is somebody else's may come at any time; the verifier has to be there before anything is broken.
+        return snapshot.total("acknowledged") > 0 if "load" in self._children else snapshot.verifier is not None
 
     async def _end_in_time(self) -> None:
         """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""

@@ -30,11 +30,14 @@ class Follower:
         self._intake = intake
         self.is_reachable = True
         self.lag_seconds = 0.0
+        self.turns = 0
+        """How often the ledger was looked at; it rises as long as somebody follows, also while the ledger is away."""
         self._asking = asyncio.Lock()
         """Many sessions ask at once after a fault; the ledger is asked over a few connections."""
 
     async def run(self) -> None:
         while True:
+            self.turns += 1
             try:
                 entries = await self._reader.read(self._state.position, block_seconds=BLOCK_SECONDS)
             except ServerUnreachableError as error:

@@ -116,6 +116,7 @@ class Status:
             "state": self.phase,
             "at_us": now_us(),
             "at_wall_seconds": time.time(),
+            "turns": self._follower.turns,
             "totals": msgspec.to_builtins(result.totals_of(state)),
             "by_store": msgspec.to_builtins(result.by_store(state)),
             "measured": msgspec.to_builtins(measure(state, self._oldest_by_store())),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from soak.testbed.external.command import OperatorCommand
+    from soak.testbed.external.containers import ContainedGiven
     from soak.testbed.server import Server
 
 STORM = "connection_storm"
@@ -39,10 +40,12 @@ class ExternalTestbed:
         allow_faults: Iterable[str] = (),
         restart_command: OperatorCommand | None = None,
         proxy_host: str = HOST,
+        containers: Mapping[str, str] | None = None,
     ) -> None:
         """Take servers by kind; the command restarts the one whose kind stands in it as `{server}`.
 
         Where a fault of the network is allowed, our clients come through a proxy that listens on the given address.
+        Servers whose containers are named are broken through Docker instead of by the command.
         """
         if restart_command is not None and len(addresses) > 1 and not restart_command.names_the_server:
             raise UsageError(
@@ -52,6 +55,8 @@ class ExternalTestbed:
         self.no_power_cuts: str | None = OTHERS
         self.namespace: str | None = None
         self._allowance = Allowance(frozenset(allow_faults), restart_command)
+        self._containers = containers or {}
+        self._contained: dict[str, ContainedGiven] = {}
         self._addresses = addresses
         self._proxy_host = proxy_host
         self._state = state.TestbedState()
@@ -67,9 +72,12 @@ class ExternalTestbed:
         for kind in kinds:
             if kind not in self._addresses:
                 raise UsageError(f"no address of a {kind} server was given")
-            if kind not in self._servers:
-                server = self._servers[kind] = self._take(kind, self._addresses[kind])
-                await self._make_ready(server)
+            if kind in self._servers:
+                continue
+            url = self._addresses[kind]
+            server = await self._take_contained(kind, url) if kind in self._containers else self._take(kind, url)
+            self._servers[kind] = server
+            await self._make_ready(server)
         return {kind: server.url for kind, server in self._servers.items()}
 
     async def stop(self) -> None:
@@ -77,6 +85,8 @@ class ExternalTestbed:
             if server.proxy is not None:
                 await server.proxy.close()
         self._servers.clear()
+        while self._contained:
+            await self._contained.popitem()[1].vessel.close()
 
     async def discard(self) -> None:
         """Remove nothing: the data is not ours."""
@@ -87,7 +97,8 @@ class ExternalTestbed:
     def refuses(self, fault: str, target: str) -> str | None:
         if target not in self._servers:
             return None
-        return self._allowance.refuses(fault) or (self._servers[target].no_proxy if fault in IN_THE_WAY else None)
+        server = self._servers[target]
+        return server.refuses(fault) or (server.no_proxy if fault in IN_THE_WAY else None)
 
     async def _make_ready(self, server: GivenServer) -> None:
         """Do what the faults that are allowed will need."""
@@ -111,10 +122,20 @@ class ExternalTestbed:
         self._state.servers[server.kind] = Pinned(server.port, "", server.pinned.proxy_port)
         state.save(self._folder, self._state)
 
+    async def _take_contained(self, kind: str, url: str) -> GivenServer:
+        # Imported only where it is used: the client of Docker is a heavy one.
+        from soak.testbed.external import containers  # noqa: PLC0415
+
+        allowance = containers.ContainerAllowance(self._allowance.faults)
+        container = containers.NamedContainer(kind, self._containers[kind], self._folder / kind, allowance)
+        contained = containers.ContainedGivenPostgres if kind.startswith("postgres") else containers.ContainedGivenRedis
+        server = contained(kind, _pinned(kind, url), url, container, allowance)
+        self._contained[kind] = server
+        await server.take()
+        return server
+
     def _take(self, kind: str, url: str) -> GivenServer:
-        parts = urlsplit(url)
-        pinned = Pinned(parts.port or PORTS[kind], parts.password or "")
-        server = _class_of(kind)(kind, pinned, url, self._folder / kind, self._allowance)
+        server = _class_of(kind)(kind, _pinned(kind, url), url, self._folder / kind, self._allowance)
         server.state = ServerState.RUNNING
         return server
 
@@ -123,3 +144,8 @@ def _class_of(kind: str) -> type[GivenServer]:
     if kind == "http":
         return GivenService
     return GivenPostgres if kind.startswith("postgres") else GivenRedis
+
+
+def _pinned(kind: str, url: str) -> Pinned:
+    parts = urlsplit(url)
+    return Pinned(parts.port or PORTS[kind], parts.password or "")

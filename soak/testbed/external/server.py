@@ -170,6 +170,10 @@ class GivenServer(Server):
         )
         self._detour, self.no_proxy = detour, None
 
+    def refuses(self, fault: str) -> str | None:
+        """Return why its operator does not let this fault happen; None if it may."""
+        return self._allowance.refuses(fault)
+
     def address(self, port: int) -> str:
         del port
         return self._url
