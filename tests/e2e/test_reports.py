@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from soak.errors import ExitCode
 from soak.report import schema
+from soak.report.series import Series
 from soak.report.series_file import read_series
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -58,6 +59,11 @@ def until_verified(check: RunningCheck, count: int) -> dict[str, Any]:
     return check.until(lambda status: total(status, "verified") >= count, VERIFIED_SECONDS_MAX)
 
 
+def told_in(data_dir: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((data_dir / "result.json").read_text())
+    return told
+
+
 def run_to_its_end(folder: Path, *words: str) -> Ended:
     reports, summary = folder / "reports", folder / "summary.md"
     check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
@@ -84,7 +90,9 @@ def kill(folder: Path, *words: str) -> Ended:
     """Kill daemon, verifier and load at once, in the midst of it."""
     check = RunningCheck(folder, *BUSY, *words)
     try:
-        status = until_verified(check, 50)
+        check.until(lambda status: total(status, "violations") > 0, VERIFIED_SECONDS_MAX)
+        wait_until(lambda: told_in(check.data_dir)["verdict"] == "violation")
+        status = check.status()
         children = [child["pid"] for child in status["children"] if child["pid"]]
         for pid in (check.process.pid, *children):
             os.kill(pid, signal.SIGKILL)
@@ -109,7 +117,7 @@ def soaks() -> Iterator[dict[str, Ended]]:
         ending = {
             "clean": pool.submit(run_to_its_end, clean, "--store", "redis-list", "--duration", "10s", *FAULTS),
             "flawed": pool.submit(run_to_its_end, flawed, *flaw, "--duration", "8s"),
-            "killed": pool.submit(kill, killed, "--store", "redis-list", "--duration", "120s"),
+            "killed": pool.submit(kill, killed, *flaw, "--duration", "120s"),
             "doubtful": pool.submit(
                 interrupt, doubtful, "--store", "redis-list", "--set", "verifier.minimum_verified=100000000"
             ),
@@ -226,22 +234,22 @@ def browser() -> Iterator[Browser]:
             chromium.close()
 
 
-def test_a_kill_of_everything_leaves_a_truthful_result_that_is_no_pass(soaks: dict[str, Ended], tmp_path: Path) -> None:
+def test_a_kill_of_everything_leaves_what_was_found(soaks: dict[str, Ended], tmp_path: Path) -> None:
     killed = soaks["killed"]
     document = validated((killed.data_dir / "result.json").read_text())
-    assert (document["verdict"], document["finished"]) == ("undecided", False)
+    assert (document["verdict"], document["finished"]) == ("violation", False)
+    assert document["result"]["violations"]
     told = soak("report", str(killed.data_dir), "--output-dir", str(tmp_path), "--exit-code")
-    assert told.returncode == ExitCode.INCONCLUSIVE, told.stderr
-    reported = validated((tmp_path / "report.json").read_text())
-    check_same_numbers(tmp_path, reported)
-    assert reported["result"]["totals"]["acknowledged"] > 0
+    assert told.returncode == ExitCode.VIOLATION, told.stderr
+    check_same_numbers(tmp_path, validated((tmp_path / "report.json").read_text()))
     xml = ET.fromstring((tmp_path / "junit.xml").read_text())  # noqa: S314  our own
-    assert xml.attrib["errors"] == "1"
+    assert int(xml.attrib["failures"]) > 0
+    assert xml.attrib["errors"] == "1", "it was cut off"
     assert "cut off" in (tmp_path / "report.html").read_text()
     terminal = soak("report", str(killed.data_dir))
     assert terminal.returncode == ExitCode.PASS
-    assert "undecided  run" in terminal.stdout
-    assert "cut off" in terminal.stdout
+    assert "violation  run" in terminal.stdout
+    assert "it is cut off" in terminal.stdout
 
 
 def test_an_interrupted_soak_that_has_shown_too_little_is_reported_and_is_not_green(soaks: dict[str, Ended]) -> None:
@@ -254,7 +262,13 @@ def test_an_interrupted_soak_that_has_shown_too_little_is_reported_and_is_not_gr
     assert "messages were verified" in doubtful.summary.read_text()
 
 
-def test_a_running_soak_can_be_reported_and_resumes_its_record_after_a_kill(tmp_path: Path) -> None:
+def recorded(check: RunningCheck, run: str) -> Series:
+    return read_series(check.data_dir / "series.jsonl", run)["redis-list"]
+
+
+def test_a_running_soak_can_be_reported_and_one_that_was_killed_is_no_pass_and_goes_on_with_its_record(
+    tmp_path: Path,
+) -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *BUSY, "--duration", "120s", "--set", "report.step_summary=false")
         first = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
@@ -270,17 +284,19 @@ def test_a_running_soak_can_be_reported_and_resumes_its_record_after_a_kill(tmp_
             wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
         finally:
             first.close()
-        before = read_series(first.data_dir / "series.jsonl", document["run"])["redis-list"]
+        before = recorded(first, document["run"])
+        left = soak("report", str(first.data_dir), "--exit-code")
+        assert left.returncode == ExitCode.INCONCLUSIVE, "what was cut off is no pass"
+        assert "undecided  run" in left.stdout
         second = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
         try:
-            seen = total(until_verified(second, 1), "verified")
-            until_verified(second, seen + 50)
+            until_verified(second, 1)
+            wait_until(lambda: len(recorded(second, document["run"])) > len(before), VERIFIED_SECONDS_MAX)
             ended = second.end()
         finally:
             second.close()
-        after = read_series(first.data_dir / "series.jsonl", document["run"])["redis-list"]
+        after = recorded(second, document["run"])
         assert (ended["run"], ended["verdict"]) == (document["run"], "pass"), second.output
         assert after.points[0] == before.points[0]
-        assert len(after) > len(before)
         assert len(after.stretches()) > 1, "while nobody measured there is a gap"
         assert not (tmp_path / "summary.md").exists()
