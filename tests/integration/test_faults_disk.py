@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 import redis
-from breaking import PATIENCE_SECONDS, client_of, running, sql
+from breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 from soak.faults import ALL
 from soak.faults.slow_fsync import SlowFsync
@@ -146,6 +146,20 @@ async def test_postgres_ends_when_it_cannot_sync_and_recovers_what_it_had_acknow
         await ALL["fsync_error"].heal(bed, "postgres")
         await sql(url, "insert into told values (3)")
         assert await sql(url, "select count(*) from told where value <> 2") == 2
+
+
+async def test_postgres_whose_recovery_fails_by_the_same_disk_serves_again_when_that_is_mended(tmp_path: Path) -> None:
+    """Show the worst of it: some versions neither recover nor end then, and have to be restarted."""
+    async with dying(tmp_path, "postgres") as (bed, _):
+        server = bed.servers["postgres"]
+        await sql(server.url, "create table told as select 1 as value")
+        await ALL["fsync_error"].inject(bed, "postgres")
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await sql(server.url, "insert into told values (2)")
+        await until(lambda: server.log_path.read_text(errors="replace").count("PANIC") >= 2)
+        await ALL["fsync_error"].heal(bed, "postgres")
+        await sql(server.url, "insert into told values (3)")
+        assert await sql(server.url, "select count(*) from told where value <> 2") == 2
 
 
 @pytest.mark.parametrize("name", ["disk_full", "slow_fsync", "fsync_error", "power_cut"])

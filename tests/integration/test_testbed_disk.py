@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import client_of, running, sql, until
+from breaking import PATIENCE_SECONDS, client_of, running, sql, until
 from test_faults_power import WRITERS, broken_while_writing, until_synced
 
 from soak import cli
@@ -279,6 +279,19 @@ async def test_data_stays_where_it_was_begun(folder: Path) -> None:
             reason = POWER_CUT.unavailable(bed, "redis")
             assert (place == on_disk) == (reason is None)
     assert "was begun without a disk" in str(reason)
+
+
+async def test_a_replica_on_a_disk_of_its_own_survives_a_cut_and_cannot_change_places_with_its_primary(
+    folder: Path,
+) -> None:
+    async with running(folder, "postgres-replica", **BY_FILE_SYSTEM) as bed:
+        assert "cannot change places" in str(ALL["failover"].unavailable(bed, "postgres"))
+        await sql(bed.servers["postgres"].url, "create table kept as select 7 as value")
+        await POWER_CUT.inject(bed, "postgres-replica")
+        await POWER_CUT.heal(bed, "postgres-replica")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await sql(bed.servers["postgres-replica"].url, "select to_regclass('kept') is null"):
+                await asyncio.sleep(0.05)
 
 
 async def test_postgres_has_its_disk_also_where_its_user_may_not_enter_the_data_folder(folder: Path) -> None:
