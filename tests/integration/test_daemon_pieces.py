@@ -75,7 +75,7 @@ class Source:
     async def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    async def verifier_metrics(self, exposition: Exposition) -> str | None:  # noqa: ARG002
+    async def verifier_metrics(self, _exposition: Exposition) -> str | None:
         return self._verifier_text
 
     def use(self) -> Use:
