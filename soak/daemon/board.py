@@ -83,8 +83,8 @@ class StatusBoard:
             return last_metrics.read(self._folder.verifier, exposition)
         return await self._client.metrics(self._children["verifier"].pid, exposition)
 
-    async def use(self) -> Use:
-        return await self.consumption.use()
+    def use(self) -> Use:
+        return self.consumption.use()
 
     def _pids(self) -> dict[str, int | None]:
         """Name the processes that are ours: not the servers under test, but the ledger."""

@@ -20,6 +20,8 @@ import psutil
 LOOP_STEP_SECONDS = 0.5
 LOOP_STEPS_KEPT = 30
 """The worst of the last fifteen seconds is told: as long as it commonly is between two scrapes."""
+PROCESSES_SECONDS = 5.0
+"""To find the children of a process, all processes of the machine are looked at: not at every scrape."""
 FOLDER_SECONDS = 15.0
 """Between two measurements of the data folder, at least."""
 FOLDER_COST_FACTOR = 50
@@ -59,23 +61,23 @@ class Consumption:
         self._folder = folder
         self._pids = pids
         self._delays: deque[float] = deque([0.0], maxlen=LOOP_STEPS_KEPT)
+        self._processes: dict[str, ProcessUse] = {}
         self._folder_bytes: dict[str, int] = dict.fromkeys(FOLDER_PARTS, 0)
+        self._free_bytes: int | None = None
 
-    async def use(self) -> Use:
-        """Tell what is taken now."""
-        pids = {name: pid for name, pid in self._pids().items() if pid is not None}
-        # In a thread: to find the children of a process, all processes of the machine are looked at.
-        processes, free = await asyncio.to_thread(lambda: (_measure(pids), _free_bytes(self._folder)))
+    def use(self) -> Use:
+        """Tell what was taken when it was last measured; it takes no time."""
+        running = {name for name, pid in self._pids().items() if pid is not None}
         return Use(
-            processes=processes,
+            processes={name: use for name, use in self._processes.items() if name in running},
             folder_bytes=dict(self._folder_bytes),
-            disk_free_bytes=free,
+            disk_free_bytes=self._free_bytes,
             loop_delay_seconds=max(self._delays),
         )
 
     async def measure(self) -> None:
         """Measure until cancelled."""
-        await asyncio.gather(self._measure_loop(), self._measure_folder())
+        await asyncio.gather(self._measure_loop(), self._measure_processes(), self._measure_folder())
 
     async def _measure_loop(self) -> None:
         while True:
@@ -83,9 +85,16 @@ class Consumption:
             await asyncio.sleep(LOOP_STEP_SECONDS)
             self._delays.append(max(0.0, time.monotonic() - before - LOOP_STEP_SECONDS))
 
+    async def _measure_processes(self) -> None:
+        while True:
+            pids = {name: pid for name, pid in self._pids().items() if pid is not None}
+            self._processes = await asyncio.to_thread(_measure, pids)
+            await asyncio.sleep(PROCESSES_SECONDS)
+
     async def _measure_folder(self) -> None:
         while True:
             before = time.monotonic()
+            self._free_bytes = await asyncio.to_thread(_free_bytes, self._folder)
             self._folder_bytes = await asyncio.to_thread(folder_bytes, self._folder)
             await asyncio.sleep(max(FOLDER_SECONDS, (time.monotonic() - before) * FOLDER_COST_FACTOR))
 

@@ -29,7 +29,7 @@ class Source(Protocol):
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None: ...
 
-    async def use(self) -> Use: ...
+    def use(self) -> Use: ...
 
 
 class HttpServer:
@@ -77,9 +77,7 @@ class HttpServer:
         with self.scrapes.one(request.headers):
             exposition = asked_for(request.headers.get("Accept", ""))
             verifier_text = await self._source.verifier_metrics(exposition)
-            text = self._metrics.text(
-                await self._source.snapshot(), verifier_text, await self._source.use(), exposition
-            )
+            text = self._metrics.text(await self._source.snapshot(), verifier_text, self._source.use(), exposition)
             return web.Response(body=text.encode(), headers={"Content-Type": exposition.value})
 
     async def _readyz(self, _request: web.Request) -> web.Response:

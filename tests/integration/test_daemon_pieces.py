@@ -75,10 +75,10 @@ class Source:
     async def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    async def verifier_metrics(self, exposition: Exposition) -> str | None:  # noqa: ARG002
+    async def verifier_metrics(self, _exposition: Exposition) -> str | None:
         return self._verifier_text
 
-    async def use(self) -> Use:
+    def use(self) -> Use:
         return Use(
             processes={"load": ProcessUse(resident_bytes=4096, open_files=7, threads=3, cpu_seconds=1.5, processes=2)},
             folder_bytes={"logs": 512},
