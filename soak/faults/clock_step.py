@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
+from soak.testbed.power_cut import PowerSupply
 
 if TYPE_CHECKING:
     from soak.testbed.bed import Testbed
@@ -40,7 +41,7 @@ class ClockStep(Fault):
             return "libfaketime is not installed; install it (apt install libfaketime, dnf install libfaketime)"
         if process_of(bed.servers[target]) is None:
             return "only where the server is a process on this machine"
-        if bed.servers[target].power is not None:
+        if isinstance(bed.servers[target].power, PowerSupply):
             return "the server runs under the shim of power cuts, which libfaketime cannot share it with"
         return None
 
