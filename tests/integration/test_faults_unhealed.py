@@ -153,6 +153,9 @@ async def test_a_server_that_was_paused_ends_with_its_killed_owner_and_not_only_
     started = json.loads((tmp_path / "servers" / PIDS_NAME).read_text())["servers"]
     assert target in started
     await until(lambda: not any(is_same_process(one["pid"], one["created_seconds"]) for one in started.values()))
+    async with running(tmp_path, *(PAIR if target == "postgres" else (target,))) as bed:
+        await heal_leftovers(bed)
+        await works(bed, doomed)
 
 
 async def test_settings_of_a_server_that_lived_on_are_put_back_from_the_notes(tmp_path: Path) -> None:
