@@ -1,0 +1,79 @@
+"""What the verifier tells for the sake of alerts: settings, ages, planned faults, and which violation it was."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import aiohttp
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from verifying import scripting, verifying
+
+from soak.exposition import Exposition
+from soak.ledger.records import FaultPhase
+from soak.settings import SoakSettings
+from soak.verifier import last_metrics
+from soak.verifier.examiner import now_us
+from soak.verifier.status import settings_seconds
+
+
+async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force(
+    redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    before = time.time()
+    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path, coverage=7) as verifier:
+        await verifier.until(lambda status: status["run"])
+        assert await verifier.metric("soak_last_acknowledged_timestamp_seconds") == 0.0
+        assert 'soak_setting_seconds{name="verifier.coverage"} 7.0' in (await verifier.get("/metrics")).decode()
+        assert await verifier.metric("soak_phase", phase="running") == 1.0
+        await script.open("chat")
+        await script.say("chat", 3)
+        await verifier.until_verified(3)
+        assert before - 1 < await verifier.metric("soak_last_acknowledged_timestamp_seconds") < time.time() + 1
+        assert 0.0 <= await verifier.metric("soak_coverage_age_seconds") < time.time() - before + 1
+        await verifier.finish()
+        text = last_metrics.read(verifier.folder, Exposition.TEXT)
+        assert text is not None
+        assert 'soak_verified_messages_total{store="redis-list"} 3.0' in text
+        assert 'phase="done",run="' in text
+
+
+async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+        await verifier.until(lambda status: status["run"])
+        phase = FaultPhase(fault="f", kind="crash", target="redis", phase="start", at=now_us(), planned=False)
+        await script.journal.fault(phase)
+        await verifier.until_metric(1, "soak_faults_active")
+        assert await verifier.metric("soak_planned_faults_active") == 0
+        await script.fault("g", "start")
+        await verifier.until_metric(1, "soak_planned_faults_active")
+
+
+async def test_the_exemplar_of_a_violation_is_its_id(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+        await script.open("private-chat")
+        said = await script.say("private-chat", 4)
+        await verifier.until_verified(4)
+        await script.remove(said[1])
+        await script.say("private-chat", 1)
+        await verifier.until_found()
+        endpoint = json.loads((verifier.folder / "endpoint.json").read_bytes())
+        address = f"http://{endpoint['host']}:{endpoint['port']}/metrics"
+        accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+        async with aiohttp.ClientSession() as http, http.get(address, headers=accept) as answer:
+            text = await answer.text()
+        exemplars = [
+            sample.exemplar.labels["violation"]
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.exemplar
+        ]
+        assert exemplars == [verifier.journal()[0]["id"]]
+        assert "private-chat" not in text
+
+
+def test_a_limit_that_is_switched_off_is_none() -> None:
+    settings = SoakSettings.model_validate({"faults": {"recovery_max": None}, "verifier": {"canary": "none"}})
+    assert settings_seconds(settings)["faults.recovery_max"] == float("inf")
+    assert settings_seconds(settings)["verifier.canary"] == 0.0
