@@ -119,3 +119,7 @@ class Hostile(OneInAThousand):
     def _spoiled(message: Message) -> Message:
         spoiled = msgspec.structs.replace(message, session=HOSTILE, content=HOSTILE)
         return msgspec.structs.replace(spoiled, checksum=checksum(spoiled))
+
+
+class HostileMemoryWithANameThatIsTooLongForAPhone(Hostile):
+    """The same, where a test looks at how names are broken into lines."""
