@@ -144,3 +144,7 @@ class NeverReconnects(_Flawed):
         except (RedisError, OSError):
             self._is_open = True
             raise
+
+
+class HostileMemoryWithANameThatIsTooLongForAPhone(Hostile):
+    """The same, where a test looks at how names are broken into lines."""

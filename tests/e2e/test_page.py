@@ -24,7 +24,7 @@ from soak.testbed.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
-FLAWED = "flawed_stores:Hostile"
+FLAWED = "flawed_stores:HostileMemoryWithANameThatIsTooLongForAPhone"
 QUICK = (*BUSY, "--users", "8", "--set", "verifier.canary=2s", "--duration", "10m")
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
 

@@ -116,9 +116,8 @@ function breaking(state, targets) {
   const impossible = possible.filter((one) => one.targets[chosen.target] !== null);
   return h("form", { submit },
     h("div", { class: "row" },
-      h("label", { for: "target" }, "Server"), target,
-      h("label", { for: "fault" }, "Fault"), fault,
-      h("label", { for: "hold" }, "For"), hold,
+      [["target", "Server", target], ["fault", "Fault", fault], ["hold", "For", hold]].map(([id, label, field]) =>
+        h("span", { class: "field" }, h("label", { for: id }, label), field)),
       h("button", { type: "submit", "data-key": "inject", disabled: chosen.fault === "" }, "Break it …")),
     h("p", { class: "note", id: "fault-means" }, possible.find((one) => one.fault === chosen.fault)?.description ?? "None is possible here."),
     impossible.length ? h("details", { "data-key": "impossible" }, h("summary", { "data-key": "summary-impossible" }, `${impossible.length} faults are not possible here`),
