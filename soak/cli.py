@@ -55,13 +55,19 @@ exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be 
 """
 
 
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Understand a command line; one that is not understood ends the program with a line that says why."""
+    words = _negative_values_joined(argv)
+    return _parser(next((word for word in words if word in _COMMANDS), None)).parse_args(words)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     if os.getpid() == first_process.FIRST and (ended := first_process.split()) is not None:
         return ended
-    words = _negative_values_joined(sys.argv[1:] if argv is None else argv)
+    words = sys.argv[1:] if argv is None else argv
     try:
-        arguments = _parser(next((word for word in words if word in _COMMANDS), None)).parse_args(words)
+        arguments = parse(words)
         code: ExitCode = arguments.execute(arguments)
         # Here, where it is known what to do if nobody reads it.
         sys.stdout.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -24,6 +25,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from soak import cli
 from soak.daemon.contracts import check_declared
 from soak.errors import ExitCode
 from soak.flaws.catalogue import ALL as FLAWS
@@ -35,6 +37,7 @@ from soak.testbed.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECONDS_MAX = 60.0
 SHORT = "4s"
 
@@ -49,9 +52,9 @@ def commands(marker: str) -> list[str]:
     return [line for block in found for line in block.splitlines() if line]
 
 
-def table(heading: str) -> list[list[str]]:
+def table(heading: str, page: str = README) -> list[list[str]]:
     """Return the rows of the first table with this first column, without backquotes."""
-    body = re.search(rf"^\| {heading} \|.*?\n\|[-|]+\n((?:\|.*\n)+)", README, re.MULTILINE)
+    body = re.search(rf"^\| {heading} \|.*?\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert body is not None, f"there is no table of {heading}"
     return [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in body[1].splitlines()]
 
@@ -162,7 +165,9 @@ def test_the_metrics_and_pages_are_those_of_a_live_run(environment: dict[str, st
     # On every kind of server there is, for each tells other things of itself.
     stores = ["--store", "redis-list", "--store", "postgres-replica"]
     command = ["soak", "run", "--plain", *stores, "--users", "5", "--think", "100ms"]
-    documented = {name: set(filter(None, labels.split(", "))) for name, labels, _ in table("metric")}
+    documented = {name: set(filter(None, labels.split(", "))) for name, labels, _ in table("metric", METRICS)}
+    for row in table("the metric"):
+        assert row in table("metric", METRICS), f"{row[0]} is told in two ways"
     with (folder / "output.txt").open("w") as output:
         daemon = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
     try:
@@ -253,3 +258,41 @@ def test_make_knows_its_targets(target: str) -> None:
     done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"make {target}" in README
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)):
+        if link.startswith(("http://", "https://")):
+            continue
+        path, _, heading = link.partition("#")
+        target = page if not path else (page.parent / path).resolve()
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        if heading:
+            assert heading in _headings(target.read_text(encoding="utf-8")), f"{page.name}: no heading for {link}"
+
+
+def _headings(text: str) -> set[str]:
+    found = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_shown_is_understood(page: Path) -> None:
+    for line in _soak_lines(page.read_text(encoding="utf-8")):
+        words = shlex.split(line, comments=True)
+        words = words[: next((number for number, word in enumerate(words) if word in {"&", "&&", ">", "|"}), None)]
+        while words and "=" in words[0]:
+            words.pop(0)
+        if words[:1] == ["soak"] and words[1:2] not in (["--version"], []):
+            cli.parse(words[1:])
+
+
+def _soak_lines(text: str) -> list[str]:
+    shown = re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    joined = [line for block in shown for line in block.replace("\\\n", " ").splitlines()]
+    return [line for line in joined if re.match(r"(?:[A-Z_]+=\S+ )*soak [a-z-]", line)]
