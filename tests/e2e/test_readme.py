@@ -175,7 +175,8 @@ def test_the_metrics_and_pages_are_those_of_a_live_run(environment: dict[str, st
         until(lambda: joinable.exists() and answers(address_in(joinable) + "/readyz"))
         address = address_in(joinable)
         for path, _ in table("path"):
-            assert answers(address + path)
+            if not path.startswith("POST "):  # those do something
+                assert answers(address + path)
         deadline = time.monotonic() + SECONDS_MAX
         while (live := live_metrics(address)) != documented and time.monotonic() < deadline:
             time.sleep(0.2)  # a server that was just started has not been asked yet
