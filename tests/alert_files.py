@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ RUNBOOK = ROOT / "docs" / "runbook.md"
 _METRIC = re.compile(r"\bsoak_[a-z0-9_]+(?![:\w])")
 
 
+@functools.cache
 def rules() -> list[dict[str, Any]]:
     """Return all rules, those that record and those that alert."""
     files = [yaml.safe_load(path.read_text()) for path in (RECORDING, ALERTS)]
