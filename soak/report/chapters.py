@@ -125,7 +125,7 @@ def _moments(moments: list[Moment], offset_us: int) -> list[Row]:
 def _written(story: dict[str, Any]) -> list[Chapter]:
     chapters = []
     if expected := story.get("expected"):
-        row = Row(label=expected["role"], text=shown(expected["content"]))
+        row = Row(label=plain(expected["role"]), text=shown(expected["content"]))
         chapters.append(Chapter(title="What was written", rows=[row]))
     if stored := story.get("stored"):
         rows = [Row(label=shown(stored["role"]), text=shown(stored["content"]))] if "content" in stored else []
@@ -154,7 +154,11 @@ def _contract(story: dict[str, Any]) -> Chapter:
     broken, promises = clause.get("broken", ""), dict(clause.get("contract") or {})
     promises.setdefault(broken, "always")
     rows = [
-        Row(label=name, text=f"{text} (broken)" if name == broken else text, tone="bad" if name == broken else "")
+        Row(
+            label=plain(name),
+            text=plain(f"{text} (broken)" if name == broken else text),
+            tone="bad" if name == broken else "",
+        )
         for name, text in promises.items()
     ]
     return Chapter(title="What was promised", rows=rows)
@@ -165,7 +169,7 @@ def _cause(story: dict[str, Any]) -> Chapter:
     rows = [Row(label="for", text=plain(fact), tone="good") for fact in cause.get("facts") or []]
     rows += [Row(label="against", text=plain(fact), tone="bad") for fact in cause.get("against") or []]
     nothing = [Row(text="nothing in the ledger, the reads or the telemetry points to one")]
-    return Chapter(title=f"Probable cause: {cause.get('cause', 'unknown')}", rows=rows or nothing)
+    return Chapter(title=plain(f"Probable cause: {cause.get('cause', 'unknown')}"), rows=rows or nothing)
 
 
 def _also(record: Recorded, file: EvidenceFile) -> list[Chapter]:
