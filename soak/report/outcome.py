@@ -90,7 +90,7 @@ def so_far(result: Result | None, problems: list[str]) -> tuple[str, ExitCode, l
 
 def write(folder: Path, outcome: Outcome) -> None:
     """Replace the outcome in a data folder in one step. Raises OSError."""
-    write_document(folder / FILE_NAME, outcome)
+    write_document(folder / FILE_NAME, outcome, is_last=outcome.finished)
 
 
 def read(folder: Path) -> Outcome | None:

@@ -81,6 +81,7 @@ class Verifier:
         self._stop = asyncio.Event()
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
+        self._telling = threading.Lock()
         self._is_told = False
         """The last word was written, and nothing may replace it."""
 
@@ -256,7 +257,7 @@ class Verifier:
             await asyncio.sleep(RESULT_AFTER_VIOLATION_SECONDS)
 
     def _write_result(self, outcome: result.Result) -> None:
-        with self._saving:
+        with self._telling:
             if outcome.finished or not self._is_told:
                 result.write(self._folder, outcome)
                 self._is_told = self._is_told or outcome.finished
@@ -285,10 +286,10 @@ class Verifier:
         blob = checkpoint.encode(self._state, counted)
         # What the loop really spends on it; waiting for a disk, or for its turn, costs nobody anything.
         self._encoding_seconds = time.thread_time() - started
-        self._status.state_bytes = len(blob)
         try:
             # In a thread: a slow disk must not hold up the ledger and the sweeps.
             await asyncio.to_thread(self._write_checkpoint, blob)
+            self._status.state_bytes = len(blob)
         except OSError as error:
             self._status.warn(f"the state cannot be saved ({error}); the ledger keeps growing until it can")
             return None

@@ -273,16 +273,21 @@ def faults_of(state: State, clock_offset_us: int) -> list[FaultResult]:
 
 def write(folder: Path, result: Result) -> None:
     """Replace the result in one step. Raises OSError."""
-    write_document(folder / FILE_NAME, result)
+    write_document(folder / FILE_NAME, result, is_last=result.finished)
 
 
-def write_document(path: Path, document: msgspec.Struct) -> None:
-    """Replace a file by what a value holds, in one step and for good. Raises OSError."""
+def write_document(path: Path, document: msgspec.Struct, *, is_last: bool) -> None:
+    """Replace a file by what a value holds, in one step. Raises OSError.
+
+    Only the last word is brought onto the disk: what is written every few seconds has to survive our death, not the
+    machine's.
+    """
     temporary = path.with_name(path.name + ".part")
     with temporary.open("wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
-        file.flush()
-        os.fsync(file.fileno())
+        if is_last:
+            file.flush()
+            os.fsync(file.fileno())
     temporary.replace(path)
 
 

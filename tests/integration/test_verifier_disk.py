@@ -97,7 +97,7 @@ async def test_a_disk_that_is_full_from_the_beginning_leaves_the_soak_running(
         await script.remove(said[2])
         await script.end()
         command = sidecar_command(tmp_path, script.info.header.run)[1:]
-        limited = [sys.executable, "-c", LIMITED, "1500", *command]
+        limited = [sys.executable, "-c", LIMITED, "3000", *command]
         done = subprocess.run(
             limited, env=sidecar_environment(script), capture_output=True, text=True, timeout=60, check=False
         )
