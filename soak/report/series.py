@@ -14,11 +14,8 @@ import msgspec
 
 POINTS_MAX = 2_000
 STEP_SECONDS = 1.0
-FULL_SHARE = 1.25
-"""A point takes up a neighbour until it would be so much wider than the step: measuring is never quite punctual."""
 GAP_SECONDS = 1.5
 """Two points that are further apart than this have a gap between them."""
-STEP_DOUBLINGS_MAX = 30
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +69,11 @@ class Series:
         if point.seconds <= 0 or (self._points and point.at_wall_seconds <= self._points[-1].at_wall_seconds):
             return
         self._take(point)
-        doublings = 0
-        while len(self._points) > self._points_max and doublings < STEP_DOUBLINGS_MAX:
-            doublings += 1
+        whole_seconds = point.at_wall_seconds - self._points[0].since_wall_seconds
+        while len(self._points) > self._points_max and self.step_seconds < whole_seconds:
             self._coarsen()
         # Only gaps without number come to this: nothing can be merged across them, so the oldest go.
-        del self._points[: len(self._points) - self._points_max]
+        del self._points[: max(0, len(self._points) - self._points_max)]
 
     def stretches(self) -> list[list[Point]]:
         """Return the points in stretches without a gap: what may be drawn as one line."""
@@ -97,7 +93,8 @@ class Series:
             self._points.append(point)
 
     def _has_room(self, last: Point, point: Point) -> bool:
-        return point.at_wall_seconds - last.since_wall_seconds <= self.step_seconds * FULL_SHARE
+        # To the nearest: measuring is never quite punctual, and two points of a step would not fit into the next one.
+        return point.at_wall_seconds - last.since_wall_seconds <= self.step_seconds + point.seconds / 2
 
     def _coarsen(self) -> None:
         self.step_seconds *= 2
