@@ -39,7 +39,12 @@ def is_down(status: dict[str, Any]) -> bool:
 
 
 def test_a_server_that_syncs_every_second_and_is_held_to_always_is_found_out() -> None:
-    held = ("--set", "contract.redis-list.preset=redis-always", "--allow-weaker-server")
+    # Nothing is forgotten here: a cut that takes a forget brings back what was forgotten, which is reported, too.
+    held = (
+        *("--set", "contract.redis-list.preset=redis-always", "--allow-weaker-server"),
+        "--set",
+        "load.forget_share=0",
+    )
     words = ("--store", "redis-list", *BUSY, *BY_FILE_SYSTEM, *CUTS, *held)
     with checking(*words, "--duration", "60s", "--set", "faults.abort_after_violations=1") as check:
         told = check.wait()
