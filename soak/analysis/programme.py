@@ -6,7 +6,23 @@ import difflib
 from collections.abc import Sequence
 
 from soak.analysis.trial import Trial
-from soak.analysis.trials import concurrent_writers, growing_prefix
+from soak.analysis.trials import (
+    active_ttl,
+    clock_skew,
+    colliding_sessions,
+    concurrent_writers,
+    dropped_replies,
+    forgetting,
+    growing_prefix,
+    hard_text,
+    identical_turns,
+    long_session,
+    outage_reads,
+    outage_writes,
+    power_cut,
+    process_crash,
+    server_crash,
+)
 from soak.errors import UsageError
 
 ALL: dict[str, Trial] = {
@@ -14,6 +30,19 @@ ALL: dict[str, Trial] = {
     for module in (
         concurrent_writers,
         growing_prefix,
+        identical_turns,
+        hard_text,
+        colliding_sessions,
+        forgetting,
+        long_session,
+        clock_skew,
+        dropped_replies,
+        outage_reads,
+        outage_writes,
+        process_crash,
+        server_crash,
+        power_cut,
+        active_ttl,
     )
 }
 

@@ -103,6 +103,10 @@ class Talk:
         self._book.end_forget(outcome, sent, max(now_us(), sent + 1))
         return outcome
 
+    def close(self) -> None:
+        """Note that nothing more will be said: where sessions expire, it is known when this one has to be gone."""
+        self._book.closed = True
+
     def _record(self, attempt: Attempt) -> None:
         self.outcomes[Outcome(attempt.outcome)] += 1
         if attempt.outcome == Outcome.OK:

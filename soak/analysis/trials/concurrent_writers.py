@@ -20,10 +20,10 @@ async def run(rig: Rig) -> Tried:
     return seen_in([talk], notes=notes)
 
 
-async def speak(rig: Rig, talk: Talk, writer: int, turns: int) -> None:
-    """Say so much, one message after the other, through the process of this writer."""
+async def speak(rig: Rig, talk: Talk, process: int, turns: int, writer: int | None = None) -> None:
+    """Say so much, one message after the other, through one process; the writer has its number unless told."""
     for _ in range(turns):
-        await talk.say(rig.store(writer), writer)
+        await talk.say(rig.store(process), process if writer is None else writer)
 
 
 TRIAL = Trial(

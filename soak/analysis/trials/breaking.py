@@ -1,0 +1,55 @@
+"""Writers at work until something breaks: what trials of crashes have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from soak.analysis.rig import Rig
+from soak.analysis.talk import Talk, now_us
+from soak.model.faults import FaultWindow
+from soak.model.outcome import Outcome
+from soak.tasks import end_tasks
+
+SESSIONS = 8
+LOAD_SECONDS = 2.0
+LOAD_SECONDS_MAX = 30.0
+ACKNOWLEDGED_MIN = 40
+LAST_REPLY_SECONDS_MAX = 12.0
+TURNS_MAX = 5_000
+_POLL_SECONDS = 0.05
+
+
+async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:
+    """Write to several sessions, break something, and return when every writer has heard of its last message."""
+    talks = [rig.talk(f"{name}{number}-short") for number in range(SESSIONS)]
+    writing = [asyncio.create_task(_write(rig, talk, number)) for number, talk in enumerate(talks)]
+    try:
+        await _until_enough(talks, writing)
+        window = FaultWindow(fault=name, kind=kind, target=rig.subject.server or "subject", started=now_us())
+        rig.faults.append(window)
+        await break_it()
+        await asyncio.wait(writing, timeout=LAST_REPLY_SECONDS_MAX)
+    finally:
+        await end_tasks(writing)
+    # What is acknowledged from here on is the word of the one that comes back, and nothing excuses its loss.
+    window.ended = now_us()
+    return talks
+
+
+async def _write(rig: Rig, talk: Talk, number: int) -> None:
+    for _ in range(TURNS_MAX):
+        if await talk.say(rig.store(number)) is not Outcome.OK:
+            # Something is broken. What came next would tell of the time after it.
+            return
+
+
+async def _until_enough(talks: list[Talk], writing: list[asyncio.Task[None]]) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while loop.time() < begun + LOAD_SECONDS_MAX:
+        acknowledged = sum(talk.outcomes[Outcome.OK] for talk in talks)
+        is_enough = loop.time() > begun + LOAD_SECONDS and acknowledged >= ACKNOWLEDGED_MIN
+        if is_enough or all(task.done() for task in writing):
+            return
+        await asyncio.sleep(_POLL_SECONDS)
