@@ -1,4 +1,4 @@
-"""Authors whose texts are chosen, where the usual mix would not do: the same words again, or hard ones only."""
+"""Authors whose texts are chosen, where the usual mix would not do: easy words, the same words again, hard ones only."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Sequence
 from typing import TypeGuard
 
 import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from soak.model.message import Message, Stored, checksum
 from soak.model.text import ROLES, Author
 
 
-class Reciter(Author):
-    """Says given texts in turn. The n-th message of every writer has the n-th text."""
+class PlainSpeaker(Author):
+    """Says easy words: a trial of order or loss must not also be one of hard text."""
 
-    def __init__(self, run: str, seed: int, texts: Sequence[str]) -> None:
+    def __init__(self, run: str, seed: int) -> None:
         super().__init__(run, seed)
-        self._texts = tuple(texts)
+        self._number = seed
+
+    def text(self, session: str, writer: int, seq: int) -> str:
+        mark = xxh3_64_hexdigest(f"{session}/{writer}/{seq}".encode("utf-8", "surrogatepass"), self._number)
+        return f"Please remember the number {mark}."
 
     def write(self, session: str, writer: int, seq: int) -> Message:
-        text = self._texts[(seq - 1) % len(self._texts)]
+        text = self.text(session, writer, seq)
         bare = Message(self.run, session, writer, seq, ROLES[(seq + 1) & 1], text, 0)
         return msgspec.structs.replace(bare, checksum=checksum(bare))
 
@@ -28,3 +33,15 @@ class Reciter(Author):
 
     def are_mine(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
         return all(isinstance(item, Message) and item.session == session and self.is_mine(item) for item in items)
+
+
+class Reciter(PlainSpeaker):
+    """Says given texts in turn. The n-th message of every writer has the n-th text."""
+
+    def __init__(self, run: str, seed: int, texts: Sequence[str]) -> None:
+        super().__init__(run, seed)
+        self._texts = tuple(texts)
+
+    def text(self, session: str, writer: int, seq: int) -> str:
+        del session, writer
+        return self._texts[(seq - 1) % len(self._texts)]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis.authors import Reciter
+from soak.analysis.authors import PlainSpeaker, Reciter
 from soak.analysis.stage import Stage
 from soak.analysis.talk import Talk
 from soak.contracts.given import what_is_given
@@ -19,7 +19,6 @@ from soak.faults.clock_step import ClockStep
 from soak.model.contract import Contract, Expiry
 from soak.model.faults import FaultWindow
 from soak.model.read import Rules
-from soak.model.text import Author
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
@@ -77,7 +76,7 @@ class Rig:
 
     def talk(self, session: str, texts: Sequence[str] | None = None) -> Talk:
         """Begin a session; what is said in it follows from its name and the seed, unless texts are given."""
-        author = Author(NAMESPACE, self._seed) if texts is None else Reciter(NAMESPACE, self._seed, texts)
+        author = PlainSpeaker(NAMESPACE, self._seed) if texts is None else Reciter(NAMESPACE, self._seed, texts)
         rules = Rules(contract=self.contract, ttl_epsilon_us=int(TTL_EPSILON_SECONDS * 1e6))
         return Talk(session, author, rules, self.faults)
 

@@ -82,7 +82,8 @@ class SubjectProcess:
         """Start it, and return when it answers at `url`."""
         with self._log.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
-                *(str(self._interpreter), self._subject.script),
+                # Its own folder is not searched: a script may be called like the library it is about.
+                *(str(self._interpreter), "-P", self._subject.script),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,

@@ -19,7 +19,7 @@ def _unfit(subject: Subject) -> str | None:
 
 
 async def run(rig: Rig) -> Tried:
-    talk = rig.talk("living-short")
+    talk = rig.talk("living")
     for turn in range(TURNS):
         await talk.say(rig.store(turn))
         await talk.read(rig.store(turn))

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.05
 
 async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:
     """Write to several sessions, break something, and return when every writer has heard of its last message."""
-    talks = [rig.talk(f"{name}{number}-short") for number in range(SESSIONS)]
+    talks = [rig.talk(f"{name}{number}") for number in range(SESSIONS)]
     writing = [asyncio.create_task(_write(rig, talk, number)) for number, talk in enumerate(talks)]
     try:
         await _until_enough(talks, writing)

@@ -16,7 +16,7 @@ def _unfit(subject: Subject) -> str | None:
 
 
 async def run(rig: Rig) -> Tried:
-    talk = rig.talk("skewed-short")
+    talk = rig.talk("skewed")
     for turn in range(TURNS):
         # One is answered before the other one speaks: there is no doubt about the order.
         await talk.say(rig.store(turn % 2), turn % 2)

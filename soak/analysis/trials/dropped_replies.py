@@ -17,7 +17,7 @@ DROPPED_MIN = 3
 
 
 async def run(rig: Rig) -> Tried:
-    talks = [rig.talk(f"dropped{number}-short") for number in range(SESSIONS)]
+    talks = [rig.talk(f"dropped{number}") for number in range(SESSIONS)]
     before = rig.proxy.replies_dropped
     rig.proxy.drop_replies(ONE_IN)
     try:

@@ -12,7 +12,7 @@ TURNS_ANEW = 3
 
 
 async def run(rig: Rig) -> Tried:
-    talk, neighbour = rig.talk("forgotten-short"), rig.talk("remembered-short")
+    talk, neighbour = rig.talk("forgotten"), rig.talk("remembered")
     for turn in range(TURNS):
         await talk.say(rig.store(turn))
         await neighbour.say(rig.store(turn))

@@ -15,7 +15,7 @@ LAST = 50
 
 
 async def run(rig: Rig) -> Tried:
-    talk = rig.talk("long-short")
+    talk = rig.talk("long")
     until = time.monotonic() + SAYING_SECONDS_MAX
     said = 0
     while said < TURNS and time.monotonic() < until:

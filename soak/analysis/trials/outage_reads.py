@@ -14,7 +14,7 @@ TURNS = 6
 
 
 async def run(rig: Rig) -> Tried:
-    talks = [rig.talk(f"away{number}-short") for number in range(SESSIONS)]
+    talks = [rig.talk(f"away{number}") for number in range(SESSIONS)]
     await asyncio.gather(*(speak(rig, talk, number, TURNS, 0) for number, talk in enumerate(talks)))
     await rig.proxy.refuse()
     rig.proxy.reset_connections()

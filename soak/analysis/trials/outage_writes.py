@@ -17,7 +17,7 @@ TURNS_AFTER = 3
 
 
 async def run(rig: Rig) -> Tried:
-    talks = [rig.talk(f"writing{number}-short") for number in range(SESSIONS)]
+    talks = [rig.talk(f"writing{number}") for number in range(SESSIONS)]
 
     async def all_speak(turns: int) -> None:
         await asyncio.gather(*(speak(rig, talk, number, turns, 0) for number, talk in enumerate(talks)))

@@ -65,20 +65,26 @@ class Surroundings:
     process: int = 0
     """Which of the deployment's processes this is, from 0."""
 
+    def postgres_by(self, driver: str) -> str:
+        """Return the address of PostgreSQL as SQLAlchemy writes it, without what only libpq understands."""
+        return self.servers["postgres"].partition("?")[0].replace("postgresql://", f"postgresql+{driver}://", 1)
+
 
 def with_id(message: Message) -> str:
-    """Put the id in front of the content, for libraries that have no other place for it."""
-    return f"{len(message.id)}:{message.id}{message.content}"
+    """Put role and id in front of the content, for libraries that have no other place for them."""
+    head = f"{message.role} {message.id}"
+    return f"{len(head)}:{head}{message.content}"
 
 
-def without_id(text: Any, role: Any) -> Message:
-    """Take the id off again; what has none is handed on as it came."""
+def without_id(text: Any) -> Message:
+    """Take role and id off again; what has none is handed on as it came."""
     if not isinstance(text, str):
-        return Message(None, role, text)
-    size, colon, rest = text.partition(":")
-    if not colon or not size.isdecimal() or len(rest) < int(size):
-        return Message(None, role, text)
-    return Message(rest[: int(size)], role, rest[int(size) :])
+        return Message(None, None, text)
+    size, _, rest = text.partition(":")
+    if not size.isdecimal() or len(rest) < int(size):
+        return Message(None, None, text)
+    role, _, name = rest[: int(size)].partition(" ")
+    return Message(name, role, rest[int(size) :])
 
 
 def serve(open_memory: Callable[[Surroundings], Any]) -> None:
