@@ -1,4 +1,4 @@
-"""Authors whose texts are chosen, where the usual mix would not do: easy words, the same words again, hard ones only."""
+"""Authors whose texts are chosen: easy words, the same words again, or hard ones only."""
 
 from __future__ import annotations
 

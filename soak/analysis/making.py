@@ -48,6 +48,7 @@ async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
     verdict, reason = judged(tried, subject.by_design.get(trial.name), trial.acknowledged_min)
     return Cell(
         subject=subject.name,
+        called=subject.called or subject.name,
         library=subject.library,
         version=subject.version,
         trial=trial.name,

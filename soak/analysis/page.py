@@ -39,7 +39,8 @@ def document(cells: Sequence[Cell], seconds: float) -> str:
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width'><title>soak analysis</title>"
-        f"<style>{_STYLE}</style></head>\n<body><h1>What memory libraries keep</h1>\n<p>{escape(summary(cells, seconds))}</p>\n"
+        f"<style>{_STYLE}</style></head>\n<body><h1>What memory libraries keep</h1>\n"
+        f"<p>{escape(summary(cells, seconds))}</p>\n"
         f"<div class=wide><table><thead><tr><th scope=col>library</th>{heads}</tr></thead>\n"
         f"<tbody>{''.join(rows)}</tbody></table></div>\n{_details(cells)}</body></html>\n"
     )

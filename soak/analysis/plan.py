@@ -45,6 +45,7 @@ def empty_cell(subject: Subject, trial: str, seed: int, verdict: Verdict, reason
     """Return a cell of which nothing is known but why."""
     return Cell(
         subject=subject.name,
+        called=subject.called or subject.name,
         library=subject.library,
         version=subject.version,
         trial=trial,

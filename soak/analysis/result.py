@@ -28,6 +28,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One trial on one library."""
 
     subject: str
+    called: str
+    """As it was called on the command line: its name, or the path of its script."""
     library: str
     version: str
     trial: str
@@ -54,7 +56,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def command(self) -> str:
         """What makes this cell again."""
-        return f"soak analyse {self.subject} --trial {self.trial} --seed {self.seed}"
+        return f"soak analyse {self.called} --trial {self.trial} --seed {self.seed}"
 
     @property
     def words(self) -> str:
@@ -67,7 +69,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict is Verdict.PASS:
             return "pass"
         if self.tolerated:
-            parts.append(f"{self.tolerated:,} lost, as the server is set")
+            # Told apart: for these the server is to be asked, not the library.
+            more = "more " if parts else ""
+            parts.append(f"{self.tolerated:,} {more}lost as the server is set")
         return ", ".join(parts) + (" (by design)" if self.verdict is Verdict.BY_DESIGN else "")
 
 

@@ -39,7 +39,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Where the logs of the libraries are kept; None: nowhere."""
 
 
-async def analyse(wanted: Wanted, trials: Sequence[Trial], progress: Progress, say: Callable[[str], None]) -> list[Cell]:
+async def analyse(
+    wanted: Wanted, trials: Sequence[Trial], progress: Progress, say: Callable[[str], None]
+) -> list[Cell]:
     """Make every cell, in the order of subjects and trials."""
     places = asyncio.Semaphore(wanted.side_by_side)
     folder = TemporaryFolder(FOLDER_PREFIX)

@@ -63,7 +63,7 @@ def markdown_lines(cells: Sequence[Cell], seconds: float) -> list[str]:
 
 def _in_table(cell: Cell) -> str:
     if cell.verdict is Verdict.NOT_APPLICABLE:
-        return "–"
+        return "-"
     return f"**{cell.words}**" if cell.verdict is Verdict.FINDING else cell.words
 
 

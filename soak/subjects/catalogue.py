@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from soak.errors import UsageError
 from soak.subjects.description import Subject, read_script
 
@@ -33,7 +35,7 @@ def _find_one(name: str, known: dict[str, Subject]) -> Subject:
     if path.endswith(".py"):
         for subject in read_script(Path(path)):
             if subject.version == version or (not version and subject.is_newest):
-                return subject
+                return msgspec.structs.replace(subject, called=name)
         raise UsageError(f"{path} knows no release {version}")
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" (did you mean {near[0]}?)" if near else ""

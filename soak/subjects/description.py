@@ -76,6 +76,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     not_applicable: dict[str, str] = {}
     """By trial, with the reason."""
     is_newest: bool = True
+    called: str = ""
+    """As it was called, where that is not its name: the path of a script."""
 
     @property
     def server(self) -> str | None:

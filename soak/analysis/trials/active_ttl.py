@@ -10,7 +10,7 @@ from soak.analysis.stage import Stage
 from soak.analysis.trial import Trial
 from soak.subjects.description import Subject
 
-TURNS = 12
+TURNS = 9
 PAUSE_SECONDS = TTL_SECONDS / 4
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from soak.analysis.rig import Rig
 from soak.analysis.talk import Talk, now_us
+from soak.analysis.trials.concurrent_writers import speak
 from soak.model.faults import FaultWindow
 from soak.model.outcome import Outcome
 from soak.tasks import end_tasks
@@ -17,30 +18,34 @@ LOAD_SECONDS_MAX = 30.0
 ACKNOWLEDGED_MIN = 40
 LAST_REPLY_SECONDS_MAX = 12.0
 TURNS_MAX = 5_000
+TURNS_DOWN = 2
+"""Said by each while it is down: nothing excuses the loss of what is acknowledged then."""
 _POLL_SECONDS = 0.05
 
 
 async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:
     """Write to several sessions, break something, and return when every writer has heard of its last message."""
     talks = [rig.talk(f"{name}{number}") for number in range(SESSIONS)]
-    writing = [asyncio.create_task(_write(rig, talk, number)) for number, talk in enumerate(talks)]
+    is_over = asyncio.Event()
+    writing = [asyncio.create_task(_write(rig, talk, number, is_over)) for number, talk in enumerate(talks)]
     try:
         await _until_enough(talks, writing)
         window = FaultWindow(fault=name, kind=kind, target=rig.subject.server or "subject", started=now_us())
         rig.faults.append(window)
         await break_it()
+        is_over.set()
         await asyncio.wait(writing, timeout=LAST_REPLY_SECONDS_MAX)
     finally:
         await end_tasks(writing)
-    # What is acknowledged from here on is the word of the one that comes back, and nothing excuses its loss.
+    # Whatever is acknowledged from here on cannot have been by what is down.
     window.ended = now_us()
+    await asyncio.gather(*(speak(rig, talk, number, TURNS_DOWN, 0) for number, talk in enumerate(talks)))
     return talks
 
 
-async def _write(rig: Rig, talk: Talk, number: int) -> None:
+async def _write(rig: Rig, talk: Talk, number: int, is_over: asyncio.Event) -> None:
     for _ in range(TURNS_MAX):
-        if await talk.say(rig.store(number)) is not Outcome.OK:
-            # Something is broken. What came next would tell of the time after it.
+        if is_over.is_set() or await talk.say(rig.store(number)) is not Outcome.OK:
             return
 
 

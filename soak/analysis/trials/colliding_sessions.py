@@ -30,6 +30,6 @@ async def run(rig: Rig) -> Tried:
 
 TRIAL = Trial(
     name="colliding-sessions",
-    question="Are sessions apart whose names differ only in case, a comma, a slash, a blank …, also when one is forgotten?",
+    question="Are sessions apart whose names differ only in case, a comma, a slash …, also when one is forgotten?",
     run=run,
 )

@@ -147,13 +147,13 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802  the name is given
+    def do_GET(self) -> None:
         if self.path == "/v1/health":
             self._answer(200, {"contract": CONTRACT, "features": [], "name": sys.argv[0].rpartition("/")[2]})
         else:
             self._answer(404, {"error": "there is nothing here"})
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         ask = {"/v1/append": _append, "/v1/history": _history, "/v1/forget": _forget}.get(self.path)
         try:
             question = self._question()

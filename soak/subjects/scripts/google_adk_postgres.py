@@ -6,7 +6,7 @@
 # library = "google-adk"
 # title = "google-adk DatabaseSessionService on PostgreSQL"
 # needs = ["postgres"]
-# promises = "Events of a session in chronological order; an append to a session that has changed since it was read is refused."
+# promises = "Events in chronological order; an append to a session that has changed since it was read is refused."
 # ///
 """google-adk: `DatabaseSessionService`; a message is an event, appended to the session as it was just read.
 

@@ -8,7 +8,7 @@
 # needs = ["postgres"]
 # promises = "Messages of a session in the order they were added."
 # ///
-"""langchain-postgres: `PostgresChatMessageHistory`. Its session ids are UUIDs, so each is made of the session's name."""
+"""langchain-postgres: `PostgresChatMessageHistory`. Its session ids are UUIDs, each made of a session's name here."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@
 #
 # [tool.soak.by-design.concurrent-writers]
 # kinds = ["lost", "rolled_back", "reordered", "non_monotonic", "stale"]
-# reason = "a checkpoint is the whole state, and the last one wins; one invocation of a thread at a time is up to the caller"
+# reason = "a checkpoint is the whole state and the last one wins; one invocation at a time is up to the caller"
 #
 # [tool.soak.by-design.growing-prefix]
 # kinds = ["lost", "rolled_back", "reordered", "non_monotonic", "stale"]
-# reason = "a checkpoint is the whole state, and the last one wins; one invocation of a thread at a time is up to the caller"
+# reason = "a checkpoint is the whole state and the last one wins; one invocation at a time is up to the caller"
 # ///
 """langgraph: a graph with messages as its state and a `PostgresSaver`; a message is what one invocation adds."""
 
