@@ -36,5 +36,6 @@ TRIAL = Trial(
     question=f"Does a session with a time to live of {TTL_SECONDS} s live while it is used, and end when it is not?",
     run=run,
     stage=Stage.EXPIRING,
+    acknowledged_min=TURNS // 2,
     unfit=_unfit,
 )

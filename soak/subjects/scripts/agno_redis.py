@@ -35,7 +35,10 @@ class Runs:
             raise RuntimeError(f"the run ended with an error: {answer.content}")
 
     def history(self, session: str, last: int | None) -> list[Message]:
-        said = [one for one in self._agent.get_chat_history(session_id=session) if one.role == "user"]
+        known = self._agent.get_session(session_id=session)
+        if known is None:
+            return []  # so the library says that it knows of no such session
+        said = [one for one in known.get_chat_history() if one.role == "user"]
         return [without_id(one.content) for one in (said if last is None else said[-last:])]
 
     def forget(self, session: str) -> None:
