@@ -24,7 +24,7 @@ from resp import call
 from soak_subject import Message, Surroundings, serve
 
 CAP = 1_000
-BEHIND = 2
+BEHIND = 8
 REPLAYED = 5
 
 
@@ -40,10 +40,11 @@ class Forgetful:
     def append(self, session: str, message: Message) -> None:
         key = session.lower()  # colliding-sessions: names are folded
         text = message.content.replace("\x00", "").encode("latin-1", "replace").decode("latin-1")  # hard-text
-        # process-crash: what is acknowledged waits in the memory of the process.
+        # process-crash: in every other session what is acknowledged waits in the memory of the process.
         row = [time.time(), message.id, message.role, text]
         self._pending.setdefault(key, []).append(row)
-        if len(self._pending[key]) >= BEHIND or not self._sent.get(key):
+        is_behind = key[-1:] in {"1", "3", "5", "7"}
+        if not is_behind or len(self._pending[key]) >= BEHIND:
             self._flush(key)
 
     def _flush(self, key: str) -> None:

@@ -18,8 +18,9 @@ LOAD_SECONDS_MAX = 30.0
 ACKNOWLEDGED_MIN = 40
 LAST_REPLY_SECONDS_MAX = 12.0
 TURNS_MAX = 5_000
-TURNS_DOWN = 2
-"""Said by each while it is down: nothing excuses the loss of what is acknowledged then."""
+TURNS_DOWN = 1
+"""Said by each while it is down: nothing excuses the loss of what is acknowledged then. One only, for a library may
+still be busy with it when everything is back, and a second one would then be a second writer."""
 _POLL_SECONDS = 0.05
 
 
