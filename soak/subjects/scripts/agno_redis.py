@@ -7,6 +7,7 @@
 # title = "agno Agent with RedisDb"
 # needs = ["redis"]
 # id-in-content = true
+# has-ttl = true
 # promises = "The runs of a session are stored, and its chat history is what they said."
 #
 # [tool.soak.releases."2.6.4"]
@@ -26,7 +27,7 @@ class Runs:
     """A run for each message. Its answer is not part of the conversation that is looked at."""
 
     def __init__(self, surroundings: Surroundings) -> None:
-        db = RedisDb(db_url=surroundings.servers["redis"])
+        db = RedisDb(db_url=surroundings.servers["redis"], expire=surroundings.ttl_seconds)
         self._agent = Agent(model=AtOnce(id="at-once"), db=db, telemetry=False)
 
     def append(self, session: str, message: Message) -> None:
