@@ -10,7 +10,7 @@ from soak.analysis.rig import Rig
 from soak.analysis.stage import Stage
 from soak.subjects.description import Subject
 
-SECONDS_MAX = 180.0
+SECONDS_MAX = 480.0
 """For one trial; one that takes longer is inconclusive."""
 
 

@@ -15,7 +15,7 @@ PAUSE_SECONDS = TTL_SECONDS / 4
 
 
 def _unfit(subject: Subject) -> str | None:
-    return None if subject.has_ttl else "the library has no time to live"
+    return None if subject.has_ttl else "it gives sessions no time to live"
 
 
 async def run(rig: Rig) -> Tried:

@@ -10,7 +10,8 @@ from soak.analysis.trial import Trial
 from soak.model.outcome import Outcome
 
 TURNS = 1_050
-SAYING_SECONDS_MAX = 120.0
+SAYING_SECONDS_MAX = 400.0
+"""Some libraries write the whole session for each message, and some machines are slow."""
 LAST = 50
 
 
