@@ -18,6 +18,7 @@ from soak.errors import SoakError
 from soak.faults.clock_step import ClockStep
 from soak.model.contract import Contract, Expiry
 from soak.model.faults import FaultWindow
+from soak.model.outcome import Outcome
 from soak.model.read import Rules
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
@@ -100,7 +101,9 @@ class Rig:
         until = time.monotonic() + RECOVERY_SECONDS_MAX
         left = list(enumerate(talks))
         while left:
-            left = [(number, talk) for number, talk in left if not await talk.read(self.store(number))]
+            unanswered = [(number, talk) for number, talk in left if not await talk.read(self.store(number))]
+            # Where nothing was ever acknowledged, nothing is to be waited for.
+            left = [(number, talk) for number, talk in unanswered if talk.outcomes[Outcome.OK]]
             if left and time.monotonic() > until:
                 return False
             if left:

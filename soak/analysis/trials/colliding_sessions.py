@@ -14,7 +14,7 @@ TURNS = 2
 async def run(rig: Rig) -> Tried:
     by_kind: dict[str, list[Talk]] = {}
     for kind, names in LOOKALIKES.items():
-        talks = by_kind[kind] = [rig.talk(f"{kind}={name}") for name in names]
+        talks = by_kind[kind] = [rig.talk(f"{kind.replace(' ', '-')}={name}") for name in names]
         for turn in range(TURNS):
             for number, talk in enumerate(talks):
                 await talk.say(rig.store(number + turn))
