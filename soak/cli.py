@@ -37,6 +37,7 @@ _COMMANDS = {
     "export": "the history of sessions for an independent checker",
     "doctor": "what this machine has and lacks",
     "conformance": "what a memory behind HTTP lacks before it can be soaked",
+    "analyse": "what real memory libraries lose, each tried in the same way",
     "config": "the effective settings and where each came from",
     "clean": "remove what a run left on your servers",
     "docker-gate": "let a soak break the containers that are named, and no others",

@@ -1,0 +1,73 @@
+"""Makes the cells of one library on one stage, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from pathlib import Path
+
+from soak.analysis import programme
+from soak.analysis.plan import StagePlan, empty_cell
+from soak.analysis.result import Cell, Verdict, judged
+from soak.analysis.rig import CannotBeTriedError, Rig, staged
+from soak.analysis.trial import SECONDS_MAX, Trial
+from soak.errors import SoakError
+from soak.masking import mask
+
+
+async def make_cells(plan: StagePlan, folder: Path) -> list[Cell]:
+    """Make the cells of a plan; what cannot be made says why."""
+    cells: list[Cell] = []
+    try:
+        async with staged(plan.subject, plan.stage, Path(plan.interpreter), folder, plan.seed) as rig:
+            for name in plan.trials:
+                cells.append(await _make(rig, plan, programme.ALL[name]))
+                if name != plan.trials[-1]:
+                    await rig.tidy()
+    except (SoakError, CannotBeTriedError, TimeoutError) as error:
+        reason = mask(" ".join(str(error).split())) or type(error).__name__
+        made = {cell.trial for cell in cells}
+        cells += [_not_made(plan, name, reason) for name in plan.trials if name not in made]
+    return cells
+
+
+async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
+    begun = time.monotonic()
+    subject = plan.subject
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            tried = await trial.run(rig)
+    except TimeoutError:
+        return _not_made(plan, trial.name, f"it was not over after {SECONDS_MAX:.0f} s")
+    except (CannotBeTriedError, SoakError) as error:
+        return _not_made(plan, trial.name, mask(" ".join(str(error).split())))
+    except Exception as error:  # noqa: BLE001  whatever it was, this cell is lost, and the others go on
+        traceback.print_exc()
+        return _not_made(plan, trial.name, mask(f"internal error ({type(error).__name__}: {error})"))
+    verdict, reason = judged(tried, subject.by_design.get(trial.name), trial.acknowledged_min)
+    return Cell(
+        subject=subject.name,
+        called=subject.called or subject.name,
+        library=subject.library,
+        version=subject.version,
+        trial=trial.name,
+        seed=plan.seed,
+        verdict=verdict,
+        found=tried.found,
+        tolerated=tried.tolerated,
+        acknowledged=tried.acknowledged,
+        failed=tried.failed,
+        unknown=tried.unknown,
+        verified=tried.verified,
+        reads=tried.reads,
+        reads_without_answer=tried.reads_without_answer,
+        reason=mask(reason),
+        notes=[mask(note) for note in tried.notes],
+        example=tried.example,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _not_made(plan: StagePlan, trial: str, reason: str) -> Cell:
+    return empty_cell(plan.subject, trial, plan.seed, Verdict.INCONCLUSIVE, reason)

@@ -1,0 +1,146 @@
+"""What came of one trial on one library, as one value."""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from soak.analysis.talk import Talk
+from soak.errors import ExitCode
+from soak.model.outcome import Outcome
+from soak.subjects.description import ByDesign
+
+
+class Verdict(enum.Enum):
+    """What a trial has shown. None of them is reached by doing nothing."""
+
+    PASS = "pass"  # noqa: S105  a verdict
+    FINDING = "finding"
+    BY_DESIGN = "by design"
+    NOT_APPLICABLE = "not applicable"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial on one library."""
+
+    subject: str
+    called: str
+    """As it was called on the command line: its name, or the path of its script."""
+    library: str
+    version: str
+    trial: str
+    seed: int
+    verdict: Verdict
+    found: dict[str, int] = {}
+    """Messages by kind of what is wrong with them."""
+    tolerated: int = 0
+    """Lost, as the server under it says that it may."""
+    acknowledged: int = 0
+    failed: int = 0
+    unknown: int = 0
+    verified: int = 0
+    reads: int = 0
+    reads_without_answer: int = 0
+    reason: str = ""
+    """Why it is by design, not applicable or inconclusive."""
+    notes: list[str] = []
+    """What else was seen: how often the fault struck, what the library raised."""
+    example: str = ""
+    """One of the messages concerned, and what is wrong with it."""
+    seconds: float = 0.0
+
+    @property
+    def command(self) -> str:
+        """What makes this cell again."""
+        return f"soak analyse {self.called} --trial {self.trial} --seed {self.seed}"
+
+    @property
+    def words(self) -> str:
+        """What was found, in a few words."""
+        if self.verdict is Verdict.NOT_APPLICABLE:
+            return "-"
+        if self.verdict is Verdict.INCONCLUSIVE:
+            return "inconclusive"
+        parts = [f"{count:,} {kind}" for kind, count in sorted(self.found.items(), key=lambda one: -one[1])]
+        if self.verdict is Verdict.PASS:
+            return "pass"
+        if self.tolerated:
+            # Told apart: for these the server is to be asked, not the library.
+            more = "more " if parts else ""
+            parts.append(f"{self.tolerated:,} {more}lost as the server is set")
+        return ", ".join(parts) + (" (by design)" if self.verdict is Verdict.BY_DESIGN else "")
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trial has seen, before anything is made of it."""
+
+    found: dict[str, int]
+    example: str
+    tolerated: int
+    acknowledged: int
+    failed: int
+    unknown: int
+    verified: int
+    reads: int
+    reads_without_answer: int
+    unsettled: int
+    """Sessions that could not be read to the end."""
+    notes: list[str] = []
+    doubts: list[str] = []
+    """Why it proves nothing that nothing was found."""
+
+
+def seen_in(talks: Sequence[Talk], *, notes: Sequence[str] = (), doubts: Sequence[str] = ()) -> Tried:
+    """Add up what was seen in the sessions of a trial."""
+    kinds: Counter[str] = Counter(kind.value for talk in talks for kind, _ in talk.found)
+    first = next(iter((key, detail) for talk in talks for key, detail in talk.found.items()), None)
+    outcomes: Counter[Outcome] = Counter()
+    errors: Counter[str] = Counter()
+    for talk in talks:
+        outcomes += talk.outcomes
+        errors += Counter(talk.errors)
+    told = [f"{count} x {error}" for error, count in errors.most_common(3)]
+    return Tried(
+        found=dict(kinds.most_common()),
+        example=f"{first[0][0].value} {first[0][1]}: {first[1]}" if first is not None else "",
+        tolerated=sum(talk.tolerated for talk in talks),
+        acknowledged=outcomes[Outcome.OK],
+        failed=outcomes[Outcome.FAILED],
+        unknown=outcomes[Outcome.UNKNOWN],
+        verified=sum(talk.verified for talk in talks),
+        reads=sum(talk.reads for talk in talks),
+        reads_without_answer=sum(talk.reads_without_answer for talk in talks),
+        unsettled=sum(1 for talk in talks if not talk.is_settled),
+        notes=[*notes, *told],
+        doubts=list(doubts),
+    )
+
+
+def judged(tried: Tried, design: ByDesign | None, acknowledged_min: int) -> tuple[Verdict, str]:
+    """Return the verdict, and why it is neither a pass nor a finding. Pure."""
+    if tried.found:
+        if design is not None and set(tried.found) <= set(design.kinds):
+            return Verdict.BY_DESIGN, design.reason
+        return Verdict.FINDING, ""
+    doubts = list(tried.doubts)
+    if tried.acknowledged < acknowledged_min:
+        doubts.append(f"only {tried.acknowledged} messages were acknowledged, at least {acknowledged_min} are needed")
+    if tried.unsettled:
+        doubts.append(f"{tried.unsettled} sessions could not be read to the end")
+    if doubts:
+        return Verdict.INCONCLUSIVE, "; ".join([*doubts, *tried.notes])
+    if tried.tolerated:
+        return Verdict.BY_DESIGN, "no more was lost than the server as configured may lose"
+    if not tried.verified:
+        return Verdict.INCONCLUSIVE, "; ".join(["nothing was verified", *tried.notes])
+    return Verdict.PASS, ""
+
+
+def exit_code_of(cells: Sequence[Cell]) -> ExitCode:
+    """Return what the command answers with: findings are what it is for, and cells that were not made are not."""
+    is_made = all(cell.verdict is not Verdict.INCONCLUSIVE for cell in cells)
+    return ExitCode.PASS if cells and is_made else ExitCode.INCONCLUSIVE

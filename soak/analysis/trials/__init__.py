@@ -1,0 +1,1 @@
+"""The trials, one a file, in the order in which they are made."""

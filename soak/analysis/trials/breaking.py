@@ -1,0 +1,61 @@
+"""Writers at work until something breaks: what trials of crashes have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from soak.analysis.rig import Rig
+from soak.analysis.talk import Talk, now_us
+from soak.analysis.trials.concurrent_writers import speak
+from soak.model.faults import FaultWindow
+from soak.model.outcome import Outcome
+from soak.tasks import end_tasks
+
+SESSIONS = 8
+LOAD_SECONDS = 2.0
+LOAD_SECONDS_MAX = 30.0
+ACKNOWLEDGED_MIN = 40
+LAST_REPLY_SECONDS_MAX = 12.0
+TURNS_MAX = 5_000
+TURNS_DOWN = 1
+"""Said by each while it is down: nothing excuses the loss of what is acknowledged then. One only, for a library may
+still be busy with it when everything is back, and a second one would then be a second writer."""
+_POLL_SECONDS = 0.05
+
+
+async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:
+    """Write to several sessions, break something, and return when every writer has heard of its last message."""
+    talks = [rig.talk(f"{name}{number}") for number in range(SESSIONS)]
+    is_over = asyncio.Event()
+    writing = [asyncio.create_task(_write(rig, talk, number, is_over)) for number, talk in enumerate(talks)]
+    try:
+        await _until_enough(talks, writing)
+        window = FaultWindow(fault=name, kind=kind, target=rig.subject.server or "subject", started=now_us())
+        rig.faults.append(window)
+        await break_it()
+        is_over.set()
+        await asyncio.wait(writing, timeout=LAST_REPLY_SECONDS_MAX)
+    finally:
+        await end_tasks(writing)
+    # Whatever is acknowledged from here on cannot have been by what is down.
+    window.ended = now_us()
+    await asyncio.gather(*(speak(rig, talk, number, TURNS_DOWN, 0) for number, talk in enumerate(talks)))
+    return talks
+
+
+async def _write(rig: Rig, talk: Talk, number: int, is_over: asyncio.Event) -> None:
+    for _ in range(TURNS_MAX):
+        if is_over.is_set() or await talk.say(rig.store(number)) is not Outcome.OK:
+            return
+
+
+async def _until_enough(talks: list[Talk], writing: list[asyncio.Task[None]]) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while loop.time() < begun + LOAD_SECONDS_MAX:
+        acknowledged = sum(talk.outcomes[Outcome.OK] for talk in talks)
+        is_enough = loop.time() > begun + LOAD_SECONDS and acknowledged >= ACKNOWLEDGED_MIN
+        if is_enough or all(task.done() for task in writing):
+            return
+        await asyncio.sleep(_POLL_SECONDS)

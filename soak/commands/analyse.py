@@ -1,0 +1,139 @@
+"""`soak analyse`: what real memory libraries lose, each tried in the same way."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from soak.analysis import page, programme, table
+from soak.analysis.plan import plan_stages
+from soak.analysis.result import Cell, exit_code_of
+from soak.analysis.side_by_side import SIDE_BY_SIDE, Wanted, analyse
+from soak.errors import ExitCode, UsageError
+from soak.report.progress import Progress
+from soak.report.table import print_json, print_table
+from soak.subjects import catalogue, environment
+from soak.subjects.description import PROCESSES_MAX, Subject
+
+DESCRIPTION = (
+    "Put real memory libraries through the same trials, on servers of their own, and show what each of them lost.\n"
+    "Each library runs in an environment of its own, which is installed when it is first needed."
+)
+EPILOG = f"""\
+trials: {", ".join(programme.ALL)}
+
+examples:
+  soak analyse --list                                          which libraries there are
+  soak analyse                                                 the newest release of each, all trials
+  soak analyse openai-agents-redis --trial concurrent-writers --seed 7
+  soak analyse agno-redis agno-redis@2.6.4                     two releases of one
+  soak analyse ./my_subject.py --html analysis.html            a library of your own choice
+
+exit codes: 0 the analysis was made, whatever it found; 2 usage; 4 a cell could not be made, or interrupted"""
+
+SEED_DEFAULT = 7
+SEED_MAX = 2**63 - 1
+JOBS_MAX = 16
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("subjects", metavar="SUBJECT", nargs="*", help="names (--list), or paths of scripts; all unless given")
+    add("--list", action="store_true", help="list the subjects and trials, and end")
+    add("--trial", metavar="NAME", nargs="+", default=[], help="trials to make; all unless given")
+    add("--seed", metavar="N", type=int, default=SEED_DEFAULT, help=f"what is said ({SEED_DEFAULT} unless given)")
+    add("--processes", metavar="N", type=int, help="processes of each library (unless given, as its script says)")
+    add("--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"stages side by side (default: {SIDE_BY_SIDE})")
+    add("--environments", metavar="DIR", type=Path, help="where environments are kept (default: in the user's cache)")
+    add("--logs", metavar="DIR", type=Path, help="keep what the libraries logged in this folder")
+    add("--html", metavar="FILE", type=Path, help="write the table as a page, too")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the results as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the table for a page in Markdown")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    if arguments.list:
+        _list(as_json=arguments.json)
+        return ExitCode.PASS
+    wanted = _wanted(arguments)
+    trials = programme.find(arguments.trial)
+    begun = time.monotonic()
+    progress = Progress(sum(len(plan_stages(subject, trials, wanted.seed)[0]) for subject in wanted.subjects))
+    try:
+        cells = asyncio.run(_analyse(wanted, progress))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        progress.clear()
+        sys.stderr.write("soak: interrupted; all servers and libraries were ended, and nothing is proved\n")
+        return ExitCode.INCONCLUSIVE
+    finally:
+        progress.clear()
+    _print(arguments, cells, time.monotonic() - begun)
+    return exit_code_of(cells)
+
+
+async def _analyse(wanted: Wanted, progress: Progress) -> list[Cell]:
+    task = asyncio.current_task()
+    if task is not None:
+        # Told to end by a supervisor, it tidies up as after Ctrl-C.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await analyse(wanted, programme.find(wanted.trials), progress, _say)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    for flag, value, least, most in (
+        ("--seed", arguments.seed, 0, SEED_MAX),
+        ("--jobs", arguments.jobs, 1, JOBS_MAX),
+        ("--processes", arguments.processes, 1, PROCESSES_MAX),
+    ):
+        if value is not None and not least <= value <= most:
+            raise UsageError(f"{flag} {value}: should be from {least} to {most}")
+    subjects = catalogue.find(arguments.subjects)
+    if arguments.processes is not None:
+        subjects = [msgspec.structs.replace(subject, processes=arguments.processes) for subject in subjects]
+    if arguments.html is not None and not arguments.html.parent.is_dir():
+        raise UsageError(f"--html {arguments.html}: there is no such folder")
+    return Wanted(
+        subjects=subjects,
+        trials=[trial.name for trial in programme.find(arguments.trial)],
+        seed=arguments.seed,
+        environments=str(arguments.environments or environment.default_folder()),
+        side_by_side=arguments.jobs,
+        logs=str(arguments.logs) if arguments.logs is not None else None,
+    )
+
+
+def _list(*, as_json: bool) -> None:
+    subjects = list(catalogue.all_subjects().values())
+    if as_json:
+        print_json(msgspec.json.encode(subjects))
+        return
+    print_table(("subject", "release", "server", "processes", "what it is"), [_row(subject) for subject in subjects])
+    sys.stdout.write("\n")
+    print_table(("trial", "question"), [(trial.name, trial.question) for trial in programme.ALL.values()])
+
+
+def _row(subject: Subject) -> tuple[str, ...]:
+    return (subject.name, subject.version, subject.server or "files", str(subject.processes), subject.title)
+
+
+def _print(arguments: argparse.Namespace, cells: Sequence[Cell], seconds: float) -> None:
+    if arguments.html is not None:
+        arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
+    if arguments.json:
+        print_json(msgspec.json.encode(table.as_json(cells, seconds)))
+    else:
+        lines = table.markdown_lines if arguments.markdown else table.report_lines
+        sys.stdout.write("\n".join(lines(cells, seconds)) + "\n")

@@ -1,0 +1,1 @@
+"""Real memory libraries behind the http contract, each a script with an environment of its own."""

@@ -1,0 +1,42 @@
+"""Which subjects there are: those that come with soak, and scripts of the user's own."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from soak.errors import UsageError
+from soak.subjects.description import Subject, read_script
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+def all_subjects() -> dict[str, Subject]:
+    """Return every subject that comes with soak, each release of each library, by name."""
+    paths = sorted(path for path in SCRIPTS.glob("*.py") if not path.name.startswith("_"))
+    return {subject.name: subject for path in paths for subject in read_script(path)}
+
+
+def find(names: Sequence[str]) -> list[Subject]:
+    """Return the subjects of these names or paths; without any, the newest release of all that come with soak."""
+    known = all_subjects()
+    if not names:
+        return [subject for subject in known.values() if subject.is_newest]
+    return [_find_one(name, known) for name in dict.fromkeys(names)]
+
+
+def _find_one(name: str, known: dict[str, Subject]) -> Subject:
+    if name in known:
+        return known[name]
+    path, _, version = name.partition("@")
+    if path.endswith(".py"):
+        for subject in read_script(Path(path)):
+            if subject.version == version or (not version and subject.is_newest):
+                return msgspec.structs.replace(subject, called=name)
+        raise UsageError(f"{path} knows no release {version}")
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    raise UsageError(f"there is no subject {name!r}{hint}; see 'soak analyse --list', or give the path of a script")

@@ -1,0 +1,151 @@
+"""What a subject's script says of itself, read from its inline metadata without running it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from soak.errors import UsageError
+from soak.model.contract import Contract
+
+PROCESSES_DEFAULT = 2
+PROCESSES_MAX = 8
+SERVER_KINDS = ("redis", "postgres")
+_BLOCK = re.compile(r"(?m)^# /// script\n((?:^#(?: .*)?\n)+?)^# ///$")
+
+
+class ByDesign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the library's authors say that it does: found all the same, and labelled."""
+
+    kinds: list[str]
+    reason: str
+
+
+class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Another release of the same library."""
+
+    dependencies: list[str]
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `tool.soak` of a script."""
+
+    library: str
+    title: str
+    version: str = ""
+    needs: list[str] = []
+    processes: int = PROCESSES_DEFAULT
+    id_in_content: bool = msgspec.field(default=False, name="id-in-content")
+    has_ttl: bool = msgspec.field(default=False, name="has-ttl")
+    keeps_files: bool = msgspec.field(default=False, name="keeps-files")
+    promises: str = ""
+    contract: dict[str, Any] = {}
+    by_design: dict[str, ByDesign] = msgspec.field(default_factory=dict, name="by-design")
+    not_applicable: dict[str, str] = msgspec.field(default_factory=dict, name="not-applicable")
+    releases: dict[str, Release] = {}
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """One library in one release, behind the http contract."""
+
+    name: str
+    """As it is called on the command line: `openai-agents-redis`, or `openai-agents-redis@0.3.3`."""
+    script: str
+    title: str
+    library: str
+    version: str
+    dependencies: list[str]
+    needs: list[str]
+    """The kinds of servers it wants, none or one of them."""
+    processes: int
+    """How many of it run side by side, where production would have several."""
+    id_in_content: bool
+    """The library has no place for an id, so it stands in front of the content."""
+    has_ttl: bool
+    keeps_files: bool
+    """Its data is in files of its own, not on a server."""
+    promises: str
+    """What its documentation promises, in a sentence."""
+    contract: Contract
+    by_design: dict[str, ByDesign] = {}
+    """By trial."""
+    not_applicable: dict[str, str] = {}
+    """By trial, with the reason."""
+    is_newest: bool = True
+    called: str = ""
+    """As it was called, where that is not its name: the path of a script."""
+
+    @property
+    def server(self) -> str | None:
+        return self.needs[0] if self.needs else None
+
+
+def read_script(path: Path) -> list[Subject]:
+    """Return what a script offers: its newest release, then the others; raises `UsageError` if it says nothing."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the subject {path} cannot be read ({error}); give the path of a script") from error
+    found = _BLOCK.search(text)
+    if found is None:
+        raise UsageError(f"{path} has no '# /// script' block with its dependencies; see soak/subjects/scripts")
+    try:
+        block = tomllib.loads("".join(line[2:] + "\n" for line in found[1].splitlines()))
+        said = msgspec.convert(block.get("tool", {}).get("soak"), _Said)
+        contract = msgspec.convert(said.contract, Contract)
+        dependencies = msgspec.convert(block.get("dependencies", []), list[str])
+        _check(said)
+    except (tomllib.TOMLDecodeError, msgspec.MsgspecError, ValueError) as error:
+        raise UsageError(f"the script block of {path} is not understood: {error}") from None
+    return [
+        _subject(path, said, contract, said.version or version_of(said.library, dependencies), dependencies),
+        *(
+            _subject(path, said, contract, version, release.dependencies, is_newest=False)
+            for version, release in said.releases.items()
+        ),
+    ]
+
+
+def version_of(library: str, dependencies: list[str]) -> str:
+    """Return the version to which the library itself is pinned; empty where it has no releases."""
+    for dependency in dependencies:
+        name, pinned, version = dependency.partition("==")
+        if pinned and name.partition("[")[0].strip() == library:
+            return version.strip()
+    return ""
+
+
+def _subject(
+    path: Path, said: _Said, contract: Contract, version: str, dependencies: list[str], *, is_newest: bool = True
+) -> Subject:
+    name = path.stem.replace("_", "-")
+    return Subject(
+        name=name if is_newest else f"{name}@{version}",
+        script=str(path.resolve()),
+        title=said.title,
+        library=said.library,
+        version=version,
+        dependencies=dependencies,
+        needs=said.needs,
+        processes=said.processes,
+        id_in_content=said.id_in_content,
+        has_ttl=said.has_ttl,
+        keeps_files=said.keeps_files,
+        promises=said.promises,
+        contract=contract,
+        by_design=said.by_design,
+        not_applicable=said.not_applicable,
+        is_newest=is_newest,
+    )
+
+
+def _check(said: _Said) -> None:
+    unknown = [kind for kind in said.needs if kind not in SERVER_KINDS]
+    if unknown or len(said.needs) > 1:
+        raise ValueError(f"needs should be none or one of {', '.join(SERVER_KINDS)}")
+    if not 1 <= said.processes <= PROCESSES_MAX:
+        raise ValueError(f"processes should be from 1 to {PROCESSES_MAX}")

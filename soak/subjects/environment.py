@@ -1,0 +1,123 @@
+"""An environment for each set of dependencies: made once, by whoever needs it first, and kept.
+
+Memory libraries pin each other's clients away: installed together, one silently downgrades what another needs. So each
+has a virtual environment of its own, in a folder that is named by a hash of all it is made of.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from soak.errors import ServerUnreachableError, UsageError
+from soak.subjects.description import Subject
+
+MAKE_SECONDS_MAX = 900.0
+_STAMP = "complete"
+_HASH_CHARACTERS = 16
+_LAST_WORDS_CHARACTERS = 300
+_NOT_PINNED = re.compile(r"[<>~!*]|^[^=]*$")
+
+
+def default_folder() -> Path:
+    """Return where environments are kept unless told otherwise."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
+    return cache / "soak" / "subjects"
+
+
+def interpreter_for(subject: Subject, folder: Path, say: Callable[[str], None]) -> Path:
+    """Return the Python that can run this subject; the first time, its environment is made, which needs an index.
+
+    Two that need the same one at the same time wait for each other. One that was broken off is made anew.
+    """
+    if not subject.dependencies:
+        return Path(sys.executable)
+    for dependency in subject.dependencies:
+        if _NOT_PINNED.search(dependency.partition(";")[0]):
+            raise UsageError(f"{subject.name} depends on {dependency!r}; pin it to one version with ==")
+    home = folder / f"{subject.library}-{_mark(subject.dependencies)}"
+    interpreter = home / "bin" / "python"
+    if (home / _STAMP).exists():
+        return interpreter
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(home.with_suffix(".lock")):
+            if not (home / _STAMP).exists():
+                say(f"installing {', '.join(subject.dependencies)} into {home}")
+                shutil.rmtree(home, ignore_errors=True)
+                _make(home, subject)
+                (home / _STAMP).write_text("\n".join(subject.dependencies) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the environment of {subject.name} cannot be made in {folder} ({error.strerror or error}); "
+            "choose another folder with --environments"
+        ) from error
+    return interpreter
+
+
+def _mark(dependencies: Sequence[str]) -> str:
+    parts = [platform.python_implementation(), platform.python_version(), platform.machine(), *sorted(dependencies)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_HASH_CHARACTERS]
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _make(home: Path, subject: Subject) -> None:
+    interpreter = str(home / "bin" / "python")
+    # To unpack a pip into each environment takes longer than most libraries do; ours can install for others.
+    is_ours = importlib.util.find_spec("pip") is not None
+    _run(subject, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
+    pip = [sys.executable, "-m", "pip", "--python", interpreter] if is_ours else [interpreter, "-m", "pip"]
+    # pip's own settings count: they say where the operator's packages come from.
+    _run(subject, [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", *subject.dependencies])
+
+
+def _run(subject: Subject, command: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    try:
+        done = subprocess.run(  # noqa: S603  pip, with what the script pins
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=MAKE_SECONDS_MAX,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
+        raise ServerUnreachableError(
+            f"the environment of {subject.name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
+        ) from None
+    if done.returncode:
+        raise ServerUnreachableError(
+            f"the environment of {subject.name} cannot be installed ({_last_words(done.stdout)}); "
+            "its packages have to come from a package index once: look at the network, or at pip's settings"
+        )
+
+
+def _last_words(output: str) -> str:
+    """Return what pip says is wrong, without addresses: they may hold a password."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error")] or lines or ["it said nothing"]
+    return re.sub(r"\b[a-z+]+://\S+", "(an address)", " ".join(errors[-1].split()))[-_LAST_WORDS_CHARACTERS:]

@@ -1,0 +1,157 @@
+"""One process of a subject: started, killed without warning, and never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from soak.errors import ServerUnreachableError
+from soak.masking import mask
+from soak.subjects.description import Subject
+
+KIT = Path(__file__).with_name("kit")
+READY_SECONDS_MAX = 180.0
+"""Some libraries import for a long time on a busy machine."""
+END_SECONDS_MAX = 10.0
+LAST_LINES = 4
+_NOBODY = "http://127.0.0.1:9"
+"""The discard port, where nobody listens."""
+
+_QUIET = {
+    # Nothing leaves this machine, whatever a library would like to tell.
+    "HTTP_PROXY": _NOBODY,
+    "HTTPS_PROXY": _NOBODY,
+    "http_proxy": _NOBODY,
+    "https_proxy": _NOBODY,
+    "NO_PROXY": "127.0.0.1,localhost",
+    "no_proxy": "127.0.0.1,localhost",
+    "DO_NOT_TRACK": "1",
+    "AGNO_TELEMETRY": "false",
+    "ANONYMIZED_TELEMETRY": "False",
+    "HF_HUB_OFFLINE": "1",
+    "LANGCHAIN_TRACING_V2": "false",
+    "LANGSMITH_TRACING": "false",
+    "MEM0_TELEMETRY": "False",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    "OTEL_SDK_DISABLED": "true",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONNOUSERSITE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+_KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What a subject is told; the same fields as the kit's `Surroundings`."""
+
+    servers: dict[str, str]
+    folder: str
+    ttl_seconds: int | None = None
+    process: int = 0
+
+
+class SubjectProcess:
+    """One process of a subject, with an address of its own."""
+
+    def __init__(
+        self, subject: Subject, interpreter: Path, told: Told, log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._subject = subject
+        self._interpreter = interpreter
+        self._told = told
+        self._log = log
+        self._environment = dict(environment or {})
+        self._child: Process | None = None
+        self.url = ""
+        """Changes with every start."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self._child is not None and self._child.returncode is None
+
+    async def start(self) -> None:
+        """Start it, and return when it answers at `url`."""
+        with self._log.open("ab") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                # Its own folder is not searched: a script may be called like the library it is about.
+                *(str(self._interpreter), "-P", self._subject.script),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                cwd=self._told.folder,
+                env=self._surroundings(),
+                # A group of its own, so that a kill takes what the library may have started along.
+                start_new_session=True,
+            )
+        assert self._child.stdout is not None  # noqa: S101  it is a pipe
+        try:
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                line = await self._child.stdout.readline()
+            self.url = f"http://127.0.0.1:{json.loads(line)['port']}"
+        except TimeoutError:
+            await self.kill()
+            raise self._failure(f"did not come up within {READY_SECONDS_MAX:.0f} s") from None
+        except (ValueError, KeyError, TypeError):
+            await self.kill()
+            raise self._failure("did not come up") from None
+        except BaseException:
+            await self.kill()
+            raise
+
+    async def kill(self) -> None:
+        """End it at one moment, with no chance to write anything."""
+        child = self._child
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        await child.wait()
+        if child.stdin is not None:
+            child.stdin.close()
+
+    async def stop(self) -> None:
+        """Ask it to end, and see to it that it does."""
+        child = self._child
+        if child is None:
+            return
+        if child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.terminate()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS_MAX):
+                    await child.wait()
+        await self.kill()
+        self._child = None
+
+    def last_words(self) -> str:
+        """Return the end of its log in one line, without passwords."""
+        try:
+            lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return ""
+        return mask(" ".join(" ".join(lines[-LAST_LINES:]).split()))
+
+    def _surroundings(self) -> dict[str, str]:
+        # Nothing of our own environment but what names places and languages: it may hold secrets.
+        ours = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        return {
+            **ours,
+            **_QUIET,
+            "HOME": self._told.folder,
+            "PYTHONPATH": str(KIT),
+            "SOAK_SUBJECT": msgspec.json.encode(self._told).decode(),
+            **self._environment,
+        }
+
+    def _failure(self, what: str) -> ServerUnreachableError:
+        words = self.last_words() or "it said nothing"
+        return ServerUnreachableError(f"{self._subject.name} {what}: {words[-300:]} (log: {self._log})")

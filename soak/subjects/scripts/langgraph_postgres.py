@@ -1,0 +1,78 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["langgraph==1.2.20", "langgraph-checkpoint-postgres==3.2.0", "psycopg[binary,pool]==3.3.8"]
+#
+# [tool.soak]
+# library = "langgraph-checkpoint-postgres"
+# title = "langgraph MessagesState with PostgresSaver"
+# needs = ["postgres"]
+# promises = "Each invocation of a thread goes on from the thread's latest checkpoint."
+#
+# [tool.soak.by-design.concurrent-writers]
+# kinds = ["lost", "rolled_back", "reordered", "non_monotonic", "stale"]
+# reason = "a checkpoint is the whole state and the last one wins; one invocation at a time is up to the caller"
+#
+# [tool.soak.by-design.growing-prefix]
+# kinds = ["lost", "rolled_back", "reordered", "non_monotonic", "stale"]
+# reason = "a checkpoint is the whole state and the last one wins; one invocation at a time is up to the caller"
+# ///
+"""langgraph: a graph with messages as its state and a `PostgresSaver`; a message is what one invocation adds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from psycopg.rows import dict_row
+from psycopg_pool import ConnectionPool
+from soak_subject import Message, Surroundings, serve
+
+POOL_MAX = 16
+ROLES = {"human": "user", "ai": "assistant"}
+
+
+def _listen(_state: MessagesState) -> dict[str, Any]:
+    return {"messages": []}
+
+
+class Threads:
+    """A thread for each session. The id is the message's own."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+        pool: Any = ConnectionPool(surroundings.servers["postgres"], max_size=POOL_MAX, kwargs=settings)
+        self._saver = PostgresSaver(pool)
+        try:
+            self._saver.setup()
+        except Exception as error:  # noqa: BLE001  two processes may make the same tables at the same moment
+            print(f"tables: {error}")  # noqa: T201  for the log
+            self._saver.setup()
+        graph = StateGraph(MessagesState)
+        graph.add_node("listen", _listen)
+        graph.add_edge(START, "listen")
+        graph.add_edge("listen", END)
+        self._graph = graph.compile(checkpointer=self._saver)
+
+    def append(self, session: str, message: Message) -> None:
+        kind = HumanMessage if message.role == "user" else AIMessage
+        said: Any = {"messages": [kind(content=message.content, id=message.id)]}
+        self._graph.invoke(said, self._config(session))
+
+    def history(self, session: str, last: int | None) -> list[Message]:
+        said = self._graph.get_state(self._config(session)).values.get("messages", [])
+        return [
+            Message(one.id, ROLES.get(one.type, one.type), one.content)
+            for one in (said if last is None else said[-last:])
+        ]
+
+    def forget(self, session: str) -> None:
+        self._saver.delete_thread(session)
+
+    def _config(self, session: str) -> Any:
+        return {"configurable": {"thread_id": session}}
+
+
+if __name__ == "__main__":
+    serve(Threads)

@@ -1,0 +1,154 @@
+"""A verdict is never reached by doing nothing, and the tables say what was found and how to see it again."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import msgspec
+import pytest
+
+from soak.analysis import page, programme, table
+from soak.analysis.authors import PlainSpeaker, Reciter
+from soak.analysis.plan import empty_cell, plan_stages
+from soak.analysis.result import Cell, Tried, Verdict, exit_code_of, judged
+from soak.errors import ExitCode, UsageError
+from soak.subjects import catalogue
+from soak.subjects.description import ByDesign
+
+GOOD = Tried(
+    found={},
+    example="",
+    tolerated=0,
+    acknowledged=100,
+    failed=0,
+    unknown=0,
+    verified=100,
+    reads=3,
+    reads_without_answer=0,
+    unsettled=0,
+)
+DESIGN = ByDesign(kinds=["lost"], reason="the last one wins")
+
+
+def tried(**changes: object) -> Tried:
+    return msgspec.structs.replace(GOOD, **changes)
+
+
+@pytest.mark.parametrize(
+    ("seen", "design", "verdict"),
+    [
+        (GOOD, None, Verdict.PASS),
+        (tried(found={"lost": 3}), None, Verdict.FINDING),
+        (tried(found={"lost": 3}), DESIGN, Verdict.BY_DESIGN),
+        (tried(found={"lost": 3, "leaked": 1}), DESIGN, Verdict.FINDING),
+        (tried(tolerated=3), None, Verdict.BY_DESIGN),
+        (tried(found={"lost": 3}, tolerated=3), None, Verdict.FINDING),
+        (tried(acknowledged=9), None, Verdict.INCONCLUSIVE),
+        (tried(verified=0), None, Verdict.INCONCLUSIVE),
+        (tried(unsettled=1), None, Verdict.INCONCLUSIVE),
+        (tried(doubts=["no reply was dropped"]), None, Verdict.INCONCLUSIVE),
+        (tried(acknowledged=9, found={"lost": 1}), None, Verdict.FINDING),
+    ],
+)
+def test_the_verdict_follows_from_what_was_seen(seen: Tried, design: ByDesign | None, verdict: Verdict) -> None:
+    reached, reason = judged(seen, design, acknowledged_min=10)
+    assert reached is verdict
+    assert bool(reason) is (verdict not in {Verdict.PASS, Verdict.FINDING})
+
+
+def cell(trial: str = "hard-text", verdict: Verdict = Verdict.PASS, **more: object) -> Cell:
+    plain = empty_cell(catalogue.find(["agno-redis"])[0], trial, 7, verdict, "")
+    return msgspec.structs.replace(plain, **more)
+
+
+CELLS = [
+    cell("concurrent-writers", Verdict.FINDING, found={"lost": 1_329}, example="lost <crowd>/0/1: gone | away"),
+    cell("hard-text"),
+    cell("identical-turns", Verdict.NOT_APPLICABLE, reason="no place for an id"),
+    cell("server-crash", Verdict.BY_DESIGN, tolerated=40, reason="no more was lost than may be"),
+    cell("clock-skew", Verdict.INCONCLUSIVE, reason="libfaketime is not installed"),
+]
+
+
+def test_findings_are_a_success_and_a_cell_that_was_not_made_is_not() -> None:
+    assert exit_code_of(CELLS[:4]) is ExitCode.PASS
+    assert exit_code_of(CELLS) is ExitCode.INCONCLUSIVE
+    assert exit_code_of([]) is ExitCode.INCONCLUSIVE
+
+
+def test_the_terminal_shows_verdicts_reasons_and_commands() -> None:
+    text = "\n".join(table.report_lines(CELLS, 12.0))
+    for part in (
+        "1,329 lost",
+        "libfaketime is not installed",
+        "no place for an id",
+        "40 lost as the server is set (by design)",
+        "soak analyse agno-redis --trial concurrent-writers --seed 7",
+        "5 cells of 1 libraries: 1 pass, 1 finding, 1 by design, 1 not applicable, 1 inconclusive; 12 s",
+    ):
+        assert part in text
+
+
+def test_markdown_is_one_table_that_no_text_of_a_library_can_break() -> None:
+    lines = table.markdown_lines(CELLS, 12.0)
+    assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|") == 8
+    assert "**1,329 lost**" in lines[2]
+    told = next(line for line in lines if "crowd" in line)
+    assert "&lt;crowd>" in told
+    assert "gone \\| away" in told
+
+
+def test_json_has_every_cell_with_its_command() -> None:
+    said = json.loads(msgspec.json.encode(table.as_json(CELLS, 12.0)))
+    assert [one["verdict"] for one in said["cells"]] == [one.verdict.value for one in CELLS]
+    assert said["cells"][0]["command"].startswith("soak analyse agno-redis --trial concurrent-writers")
+    assert said["verdicts"]["inconclusive"] == 1
+
+
+def test_the_page_is_whole_html_and_escapes_what_it_shows() -> None:
+    class Cells(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.classes: list[str] = []
+            self.text = ""
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            if tag == "td" and dict(attrs).get("class"):
+                self.classes.append(str(dict(attrs)["class"]))
+            assert tag != "crowd"
+
+        def handle_data(self, data: str) -> None:
+            self.text += data
+
+    read = Cells()
+    read.feed(page.document(CELLS, 12.0))
+    assert read.classes == ["finding", "pass", "not-applicable", "by-design", "inconclusive"]
+    assert "lost <crowd>/0/1" in read.text
+
+
+def test_trials_are_grouped_by_what_they_need_and_those_that_do_not_fit_say_why() -> None:
+    trials = programme.find([])
+    plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], trials, 7)
+    named = [name for plan in plans for name in plan.trials] + [one.trial for one in cells]
+    assert sorted(named) == sorted(programme.ALL)
+    assert {one.trial for one in cells} >= {"dropped-replies", "server-crash", "power-cut", "active-ttl", "clock-skew"}
+    assert all(one.verdict is Verdict.NOT_APPLICABLE and one.reason for one in cells)
+    assert [trial.name for trial in programme.find(["hard-text", "growing-prefix"])] == ["growing-prefix", "hard-text"]
+    with pytest.raises(UsageError, match="did you mean hard-text"):
+        programme.find(["hard-texts"])
+
+
+def test_what_is_said_follows_from_name_and_seed() -> None:
+    one, other = PlainSpeaker("run", 1), PlainSpeaker("run", 2)
+    said = one.write("talk", 0, 1)
+    assert said == PlainSpeaker("run", 1).write("talk", 0, 1)
+    assert said.is_intact
+    assert said != other.write("talk", 0, 1)
+    assert one.is_mine(said)
+    assert not other.is_mine(said)
+    reciter = Reciter("run", 1, ["continue"])
+    twice = [reciter.write("talk", 0, seq) for seq in (1, 2)]
+    assert twice[0].content == twice[1].content
+    assert reciter.are_mine(twice, "talk")
+    assert not reciter.are_mine(twice, "another")

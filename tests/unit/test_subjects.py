@@ -1,0 +1,113 @@
+"""What a subject's script says of itself is read without running it, and nonsense is refused in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from soak.errors import UsageError
+from soak.model.contract import Order
+from soak.subjects import catalogue
+from soak.subjects.description import read_script, version_of
+from soak.subjects.environment import _NOT_PINNED
+from soak.subjects.process import KIT
+
+HEAD = (
+    "# /// script\n# dependencies = ['thing[redis]==1.2']\n#\n# [tool.soak]\n# library = 'thing'\n# title = 'a thing'\n"
+)
+
+
+def script(folder: Path, text: str) -> Path:
+    path = folder / "a_thing.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_script_is_read_with_its_releases(tmp_path: Path) -> None:
+    newest, older = read_script(
+        script(
+            tmp_path,
+            HEAD + "# needs = ['redis']\n# [tool.soak.contract]\n# order = 'none'\n"
+            "# [tool.soak.releases.'1.0']\n# dependencies = ['thing==1.0']\n# ///\nraise SystemExit\n",
+        )
+    )
+    assert (newest.name, newest.version, newest.server, newest.processes) == ("a-thing", "1.2", "redis", 2)
+    assert newest.contract.order is Order.NONE
+    assert (older.name, older.dependencies, older.is_newest) == ("a-thing@1.0", ["thing==1.0"], False)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("print()\n", "no '# /// script' block"),
+        ("# /// script\n# dependencies = [\n# ///\n", "not understood"),
+        (HEAD + "# needs = ['oracle']\n# ///\n", "needs should be"),
+        (HEAD + "# processes = 99\n# ///\n", "processes should be"),
+        (HEAD + "# wishes = 3\n# ///\n", "wishes"),
+        (HEAD + "# [tool.soak.contract]\n# order = 'best'\n# ///\n", "best"),
+    ],
+)
+def test_nonsense_is_refused_with_the_reason(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as raised:
+        read_script(script(tmp_path, text))
+    assert "\n" not in str(raised.value)
+
+
+def test_every_subject_of_ours_pins_what_it_needs_and_says_what_is_promised() -> None:
+    subjects = catalogue.all_subjects()
+    assert len({subject.library for subject in subjects.values()}) >= 7
+    for subject in subjects.values():
+        assert subject.version, subject.name
+        assert subject.promises.endswith("."), subject.name
+        assert not [one for one in subject.dependencies if _NOT_PINNED.search(one)], subject.name
+        if subject.is_newest:
+            assert version_of(subject.library, subject.dependencies) == subject.version
+
+
+def test_subjects_are_found_by_name_release_and_path_and_the_nearest_name_is_offered(tmp_path: Path) -> None:
+    path = script(tmp_path, HEAD + "# ///\n")
+    names = ["agno-redis@2.6.4", str(path)]
+    assert [subject.name for subject in catalogue.find(names)] == ["agno-redis@2.6.4", "a-thing"]
+    assert all(subject.is_newest for subject in catalogue.find([]))
+    with pytest.raises(UsageError, match=r"did you mean agno-redis"):
+        catalogue.find(["agno-reddis"])
+    with pytest.raises(UsageError, match="knows no release 9"):
+        catalogue.find([f"{path}@9"])
+
+
+def kit() -> Any:
+    spec = importlib.util.spec_from_file_location("soak_subject", KIT / "soak_subject.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their module up by its name.
+    import sys  # noqa: PLC0415
+
+    sys.modules["soak_subject"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("content", ["", "hello", "3:abc", ":", "12:", "\n a b", "\x00"])
+def test_an_id_in_front_of_the_content_comes_off_again_whatever_they_hold(content: str) -> None:
+    subject = kit()
+    message = subject.Message("run/a b:c\n/0/1/00", "user", content)
+    assert subject.without_id(subject.with_id(message)) == message
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "no id", "9:short", "x:y"])
+def test_what_has_no_id_is_handed_on_as_it_came(text: object) -> None:
+    subject = kit()
+    assert subject.without_id(text) == subject.Message(None, None, text)
+
+
+def test_the_kit_needs_nothing_but_the_standard_library() -> None:
+    source = (KIT / "soak_subject.py").read_text()
+    lines = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    names = {line.split()[1].partition(".")[0] for line in lines}
+    import sys  # noqa: PLC0415
+
+    assert names <= set(sys.stdlib_module_names)
