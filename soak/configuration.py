@@ -29,7 +29,7 @@ FILE_NAME = "soak.toml"
 NO_FILE = Path(os.devnull)
 """Named as configuration file it means: read none, not even one that lies here."""
 CONFIG_VARIABLE = "SOAK_CONFIG"
-NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_SUPERVISED"})
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_STORM", "SOAK_SUPERVISED"})
 """Variables that begin like settings and are none."""
 
 KeyPath = tuple[str, ...]

@@ -26,5 +26,8 @@ class GivenService(GivenServer):
     async def read_configuration(self) -> dict[str, str]:
         return {}
 
+    async def read_limits(self) -> dict[str, str]:
+        return {}
+
     async def telemetry(self) -> dict[str, str]:
         return {}
