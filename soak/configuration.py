@@ -317,7 +317,7 @@ def _complaint(details: ErrorDetails, path: KeyPath) -> str:
 def _shown(path: KeyPath, given: object) -> str:
     text = given.get_secret_value() if isinstance(given, SecretStr) else str(given)
     if path[0] == "servers" or path == ("ledger", "url"):
-        return mask(text) if "://" in text else "***"
+        return _without_secret(text)
     return text
 
 
@@ -355,9 +355,14 @@ def _walk(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
         for number, below in enumerate(value):
             yield from _walk(below, (*path, str(number)))
     elif isinstance(value, SecretStr):
-        yield path, mask(value.get_secret_value())
+        yield path, _without_secret(value.get_secret_value())
     else:
         yield path, str(value) if isinstance(value, Path) else value
+
+
+def _without_secret(text: str) -> str:
+    """Show of an address all but its password, and of a token nothing."""
+    return mask(text) if "://" in text else "***"
 
 
 def _walk_values(values: Mapping[str, object], path: KeyPath) -> Iterator[tuple[KeyPath, object]]:

@@ -56,6 +56,8 @@ _REDIS_COUNTERS = (
     "uptime_in_seconds",
     "used_memory",
 )
+TELLING = frozenset({"redis", "ledger", "postgres", "postgres-replica"})
+"""Servers that can be asked."""
 _SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
@@ -104,6 +106,8 @@ async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: boo
 
     PostgreSQL looks at every file of a database to tell its size, so that is asked for apart.
     """
+    if kind not in TELLING:
+        raise ServerUnreachableError(f"{kind} has no way to tell how it is configured")
     try:
         async with asyncio.timeout(timeout_seconds):
             if kind.startswith("postgres"):

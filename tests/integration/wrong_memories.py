@@ -58,6 +58,11 @@ class TakesNoneForAll(MyMemory):
         return await super().history(session, last or None)
 
 
+class ReadsFromTheWrongEnd(MyMemory):
+    async def history(self, session: str, last: int | None = None) -> list[Message]:
+        return (await super().history(session))[:last]
+
+
 class SharesItsDrawer(MyMemory):
     def __init__(self, context: StoreContext) -> None:
         super().__init__(context)

@@ -219,3 +219,10 @@ def test_a_rule_that_makes_no_sense_is_one_line(empty_folder: Path, rule: str, c
 def test_quiet_hours_that_are_none_are_one_line() -> None:
     (line,) = complaints(assignments=["faults.quiet_hours=22-06"])
     assert "write one like 22:00-06:00" in line
+
+
+def test_a_token_is_not_shown_at_all() -> None:
+    token = "sesame-0pen"  # noqa: S105
+    shown = read({"servers.http": "https://host/memory"}, environ={"SOAK_SERVERS__HTTP_TOKEN": token}).leaves()
+    assert token not in repr(shown)
+    assert next(leaf.text for leaf in shown if leaf.key == "servers.http_token") == "***"
