@@ -10,11 +10,9 @@ holds nothing by itself and is made anew, too.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import io
 import tarfile
-import threading
 import time
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,6 +23,7 @@ from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import process
+from soak.testbed.docker.calls import ContainerCalls
 from soak.testbed.docker.engine import FAILURES, one_line
 from soak.testbed.docker.ownership import SERVER_LABEL
 from soak.testbed.ports import HOST
@@ -110,8 +109,7 @@ class ContainerVessel:
         self._on_change = on_change
         self._releases_here: list[Release] = []
         self._asked_at = 0.0
-        # A task that was cancelled leaves its call under way: the next one waits for it.
-        self._one_at_a_time = threading.Lock()
+        self._calls = ContainerCalls(self._name)
 
     @property
     def working_folder(self) -> Path:
@@ -138,7 +136,7 @@ class ContainerVessel:
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            await self._call(self._launch)
+            await self._calls.call(self._launch)
         except docker.errors.ImageNotFound as error:
             raise ServerUnreachableError(
                 f"{self.title} cannot be started from image {self._recipe.image}, which is not here; "
@@ -160,7 +158,7 @@ class ContainerVessel:
             self._asked_at = now
             # An engine that gives no answer says nothing about the server.
             with contextlib.suppress(*FAILURES):
-                await self._call(self._look)
+                await self._calls.call(self._look)
         return self._ended
 
     def what_is_wrong(self) -> str | None:
@@ -170,27 +168,27 @@ class ContainerVessel:
         return None
 
     async def end(self, seconds: float) -> None:
-        await self._do("stopped", self._end, int(seconds))
+        await self._calls.do("stopped", self._end, int(seconds))
 
     async def kill(self) -> None:
-        await self._do("killed", self._kill)
+        await self._calls.do("killed", self._kill)
 
     async def freeze(self) -> None:
-        await self._do("paused", self._pause)
+        await self._calls.do("paused", self._pause)
 
     async def thaw(self) -> None:
-        await self._do("resumed", self._container.unpause)
+        await self._calls.do("resumed", self._container.unpause)
 
     async def wipe(self) -> None:
-        await self._do("wiped", self._wipe)
+        await self._calls.do("wiped", self._wipe)
 
     async def cut_power(self) -> CutPower | None:
-        await self._do("looked at", self._look)
+        await self._calls.do("looked at", self._look)
         if self._pid is not None:
             # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
             # the engine's own way to pause fails now and then where a container is at its limit.
             await process.freeze_tree(self._pid)
-        await self._do("cut off from its power", self._cut_power)
+        await self._calls.do("cut off from its power", self._cut_power)
         return None
 
     @property
@@ -221,28 +219,9 @@ class ContainerVessel:
         self._on_change()
 
     async def last_words(self, lines_max: int = 3) -> str:
-        try:
-            text = await self._call(self._log, lines_max)
-        except FAILURES:
-            return ""
-        return "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
+        return await self._calls.last_words(self._log, lines_max)
 
     # In threads ---------------------------------------------------------------------------------------------
-
-    async def _call(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.to_thread(self._alone, work, *arguments)
-
-    def _alone(self, work: Callable[..., T], *arguments: object) -> T:
-        with self._one_at_a_time:
-            return work(*arguments)
-
-    async def _do(self, what: str, work: Callable[..., None], *arguments: object) -> None:
-        try:
-            await self._call(work, *arguments)
-        except FAILURES as error:
-            raise ServerUnreachableError(
-                f"container {self._name} cannot be {what} ({one_line(error)}); see what the Docker engine says"
-            ) from error
 
     def _launch(self) -> None:
         self._remove_old()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.testbed.docker.calls import ContainerCalls
 from soak.testbed.docker.engine import FAILURES, connect, one_line
 from soak.testbed.external.server import (
     IN_THE_WAY,
@@ -30,7 +30,7 @@ from soak.testbed.external.server import (
 from soak.testbed.server import ServerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from soak.testbed.power_cut import CutPower, Disk, PowerSupply
@@ -89,14 +89,13 @@ class NamedContainer:
         self._pid: int | None = None
         self._ended: str | None = None
         self._asked_at = 0.0
-        # A task that was cancelled leaves its call under way: the next one waits for it.
-        self._one_at_a_time = threading.Lock()
+        self._calls = ContainerCalls(self._name)
 
     async def open(self, url: str) -> None:
         """Find the container and see that it is the one that serves this address; raises `SoakError` if not."""
         self._client = await asyncio.to_thread(connect)
         try:
-            found = await self._call(self._look)
+            found = await self._calls.call(self._look)
         except docker.errors.NotFound as error:
             raise UsageError(
                 f"testbed.containers names {self._name} for {self._kind}, and there is no such container; "
@@ -139,11 +138,11 @@ class NamedContainer:
 
     async def look(self) -> str:
         """Ask how the container is."""
-        await self._do("looked at", self._look)
+        await self._calls.do("looked at", self._look)
         return self.status
 
     async def launch(self) -> None:
-        await self._do("started", self._start)
+        await self._calls.do("started", self._start)
 
     async def how_it_ended(self) -> str | None:
         now = time.monotonic()
@@ -151,23 +150,23 @@ class NamedContainer:
             self._asked_at = now
             # An engine that gives no answer says nothing about the server.
             with contextlib.suppress(*FAILURES):
-                await self._call(self._look)
+                await self._calls.call(self._look)
         return self._ended
 
     def what_is_wrong(self) -> str | None:
         return None
 
     async def end(self, seconds: float) -> None:
-        await self._do("stopped", self._stop, int(seconds))
+        await self._calls.do("stopped", self._stop, int(seconds))
 
     async def kill(self) -> None:
-        await self._do("killed", self._kill)
+        await self._calls.do("killed", self._kill)
 
     async def freeze(self) -> None:
-        await self._do("paused", self._pause)
+        await self._calls.do("paused", self._pause)
 
     async def thaw(self) -> None:
-        await self._do("resumed", self._unpause)
+        await self._calls.do("resumed", self._unpause)
 
     async def wipe(self) -> None:
         raise UsageError(f"{self.title} cannot be wiped: {self.refuses('wiped')}")
@@ -176,28 +175,9 @@ class NamedContainer:
         raise UsageError(f"the power of {self.title} cannot be cut: {OTHERS}")
 
     async def last_words(self, lines_max: int = 3) -> str:
-        try:
-            told = await self._call(self._log, lines_max)
-        except FAILURES:
-            return ""
-        return "; ".join(" ".join(line.split()) for line in told.splitlines() if line.strip())
+        return await self._calls.last_words(self._log, lines_max)
 
     # In threads ---------------------------------------------------------------------------------------------
-
-    async def _call(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.to_thread(self._alone, work, *arguments)
-
-    def _alone(self, work: Callable[..., T], *arguments: object) -> T:
-        with self._one_at_a_time:
-            return work(*arguments)
-
-    async def _do(self, what: str, work: Callable[..., object], *arguments: object) -> None:
-        try:
-            await self._call(work, *arguments)
-        except FAILURES as error:
-            raise ServerUnreachableError(
-                f"container {self._name} cannot be {what} ({one_line(error)}); see what the Docker engine says"
-            ) from error
 
     def _look(self) -> dict[str, Any]:
         found: dict[str, Any] = self._client.api.inspect_container(self._name)
