@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from soak import log
 from soak.exposition import Exposition
 
+_log = log.get_logger("soak.verifier")
 _NAMES = {Exposition.TEXT: "last-metrics.txt", Exposition.OPENMETRICS: "last-metrics.openmetrics"}
 
 
 def write(folder: Path, text: Callable[[Exposition], bytes]) -> None:
+    """Leave it whole or not at all: the result counts for more, and must find what room there is."""
     for exposition, name in _NAMES.items():
-        (folder / name).write_bytes(text(exposition))
+        part = folder / f"{name}.part"
+        try:
+            part.write_bytes(text(exposition))
+            part.replace(folder / name)
+        except OSError as error:
+            _log.warning("the last metrics were not written", error=str(error))
+            part.unlink(missing_ok=True)
 
 
 def read(folder: Path, exposition: Exposition) -> str | None:

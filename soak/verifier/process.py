@@ -232,8 +232,8 @@ class Verifier:
         self._state.recoveries.settle(time.monotonic_ns() // 1000, is_final=True)
         outcome = self._status.result(self._settings.verifier, unread=sum(unread))
         await self._save()
+        last_metrics.write(self._folder, self._metrics.text)
         try:
-            last_metrics.write(self._folder, self._metrics.text)
             await asyncio.to_thread(self._write_result, outcome)
         except OSError as error:
             raise SoakError(

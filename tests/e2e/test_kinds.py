@@ -25,6 +25,7 @@ def chosen(*stores: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_flawed_memories_are_each_reported_as_the_right_kind_with_evidence_that_names_the_message() -> None:
     words = (*chosen(*FLAWED), *BUSY, "--users", "48", "--duration", "60s", "--set", "load.forget_share=0")
     with checking(*words) as check:
@@ -70,6 +71,7 @@ def test_every_built_in_store_passes_with_nothing_unverifiable() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_replica_that_is_declared_to_read_its_writes_is_reported_as_stale() -> None:
     words = (
         *chosen("postgres-replica"),

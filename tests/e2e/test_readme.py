@@ -106,6 +106,7 @@ def run(command: str, environment: dict[str, str]) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("command", commands("exit 0"))
+@pytest.mark.long
 def test_a_command_does_what_the_readme_says(
     command: str, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:

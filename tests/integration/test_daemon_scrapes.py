@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from test_daemon_pieces import a_snapshot
 
 from soak.daemon import scrapes
+from soak.daemon.consumption import Use
 from soak.daemon.http import HttpServer
 from soak.daemon.scrapes import SCRAPER_HEADER, Scrapes
 from soak.daemon.snapshot import Snapshot
@@ -36,6 +37,9 @@ class Source:
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None:
         return FROM_VERIFIER[exposition]
+
+    def use(self) -> Use:
+        return Use()
 
 
 async def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:

@@ -26,6 +26,9 @@ class TestMyMemory(MemoryContract):
 FEW = "identical or (hard_text and cjk)"
 
 
+pytestmark = pytest.mark.long
+
+
 def test_a_project_that_does_not_use_it_imports_next_to_nothing() -> None:
     heavy = "{'redis', 'asyncpg', 'docker', 'gevent', 'locust', 'msgspec', 'psutil', 'pydantic', 'aiohttp'}"
     program = f"import sys, soak.pytest_plugin.hooks; print(sorted({heavy} & set(sys.modules)))"

@@ -84,7 +84,6 @@ def test_a_server_that_was_paused_when_its_owner_was_killed_ends_with_the_folder
         server = psutil.Process(int(owner.stdout.readline()))
         owner.send_signal(signal.SIGKILL)
         owner.wait()
-    assert server.status() == psutil.STATUS_STOPPED
     TemporaryFolder("soak-t-").remove()
     assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
 
