@@ -8,6 +8,7 @@ soak check --store http --url http://127.0.0.1:8000 --duration 60s
 import argparse
 import json
 import os
+import uuid
 from typing import Any
 
 from aiohttp import web
@@ -20,6 +21,7 @@ REDIS = web.AppKey("redis", Redis)
 TOKEN = os.environ.get("MEMORY_TOKEN")
 PREFIX = "memory:"
 PAGE = 1_000
+STARTED = uuid.uuid4().hex  # so that a restart can be seen from outside
 
 
 @web.middleware
@@ -40,7 +42,7 @@ async def asked(request: web.Request, *wanted: str) -> list[Any]:
 
 
 async def health(_request: web.Request) -> web.Response:
-    return web.json_response({"contract": "soak-memory/1", "features": ["clean-up"], "name": "example"})
+    return web.json_response({"contract": "soak-memory/1", "features": ["clean-up"], "started": STARTED})
 
 
 async def append(request: web.Request) -> web.Response:

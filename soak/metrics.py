@@ -52,6 +52,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """By server and setting."""
     unmet_clauses: dict[str, dict[str, int]] = {}
     """By store and clause."""
+    targets: tuple[str, ...] = ()
+    """Servers that faults can happen to, those that tell nothing of their configuration included."""
     faults_by_server: dict[str, dict[str, int]] = {}
     """By server and kind: faults under way."""
     servers: dict[str, ServerSample | None] = {}
@@ -378,13 +380,17 @@ def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
         "soak_recovery_point_exceeded", "Faults after which more was gone than is promised.", labels=["server", "kind"]
     )
     bounds = RECOVERY_POINT_BUCKETS_SECONDS
-    for server in gauges.configuration_drift:
+    for server in _servers(gauges):
         for kind in RECOVERY_KINDS:
             histogram = tally.recovery_points.get(server, {}).get(kind) or Histogram.over(bounds)
             points.add_metric([server, kind], _buckets(histogram, bounds), histogram.sum)
             beyond.add_metric([server, kind], tally.recoveries_beyond.get(server, {}).get(kind, 0))
     yield points
     yield beyond
+
+
+def _servers(gauges: Gauges) -> list[str]:
+    return list(dict.fromkeys((*gauges.configuration_drift, *gauges.targets)))
 
 
 def _kinds_on(server: str) -> list[str]:
@@ -398,7 +404,7 @@ def _recovery_times(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
         labels=["server", "kind", "operation"],
     )
     bounds = RECOVERY_TIME_BUCKETS_SECONDS
-    for server in gauges.configuration_drift:
+    for server in _servers(gauges):
         for kind in _kinds_on(server):
             for operation in ("read", "write"):
                 known = tally.recovery_times.get(server, {}).get(kind, {}).get(operation)
@@ -415,7 +421,7 @@ def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     active = GaugeMetricFamily(
         "soak_fault_active", "Whether this fault of this server is under way.", labels=["server", "kind"]
     )
-    for server in gauges.configuration_drift:
+    for server in _servers(gauges):
         under_way = gauges.faults_by_server.get(server, {})
         for kind in dict.fromkeys((*_kinds_on(server), *under_way)):
             active.add_metric([server, kind], under_way.get(kind, 0))

@@ -22,7 +22,13 @@ async def make_cells(plan: StagePlan, folder: Path) -> list[Cell]:
     try:
         async with staged(plan.subject, plan.stage, Path(plan.interpreter), folder, plan.seed) as rig:
             for name in plan.trials:
-                cells.append(await _make(rig, plan, programme.ALL[name]))
+                before = len(rig.deaths)
+                cell = await _make(rig, plan, programme.ALL[name])
+                if len(rig.deaths) > before:
+                    # What is missing now may be the server's doing: nothing follows from it for the library.
+                    told = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
+                    cell = _not_made(plan, name, told)
+                cells.append(cell)
                 if name != plan.trials[-1]:
                     await rig.tidy()
     except (SoakError, CannotBeTriedError, TimeoutError) as error:

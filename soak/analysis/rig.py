@@ -14,7 +14,6 @@ from soak.analysis.authors import PlainSpeaker, Reciter
 from soak.analysis.stage import Stage
 from soak.analysis.talk import Talk
 from soak.contracts.given import what_is_given
-from soak.errors import SoakError
 from soak.faults.clock_step import ClockStep
 from soak.model.contract import Contract, Expiry
 from soak.model.faults import FaultWindow
@@ -47,9 +46,18 @@ class Rig:
     """What a trial has in its hands."""
 
     def __init__(
-        self, subject: Subject, deployment: Deployment, bed: LocalTestbed | None, contract: Contract, seed: int
+        self,
+        subject: Subject,
+        deployment: Deployment,
+        bed: LocalTestbed | None,
+        contract: Contract,
+        seed: int,
+        *,
+        deaths: Sequence[ServerEvent] = (),
     ) -> None:
         self.subject = subject
+        self.deaths = deaths
+        """Of the server, by itself: it grows as they happen."""
         self.deployment = deployment
         self.contract = contract
         self.faults: list[FaultWindow] = []
@@ -151,9 +159,7 @@ async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path
                 environments=environments,
             )
         )
-        yield Rig(subject, deployment, bed, contract, seed)
-    if events:
-        raise SoakError(f"the server died by itself, not by the trial ({events[0].detail})")
+        yield Rig(subject, deployment, bed, contract, seed, deaths=events)
 
 
 async def _contract(subject: Subject, stage: Stage, bed: LocalTestbed | None) -> Contract:

@@ -113,8 +113,13 @@ def _health() -> Node:
         "responses": {
             "200": _answer(
                 "It is ready.",
-                {"contract": {"const": wire.CONTRACT}, "features": features, "name": {"type": "string"}},
-                optional=("features", "name"),
+                {
+                    "contract": {"const": wire.CONTRACT},
+                    "features": features,
+                    "name": {"type": "string"},
+                    "started": {"type": "string", "description": "Anything that changes with each start."},
+                },
+                optional=("features", "name", "started"),
             ),
             "default": _REFUSED,
         },

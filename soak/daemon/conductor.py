@@ -176,7 +176,7 @@ class Conductor:
 
     async def _carry_out(self, fault: Fault, story: FaultStory) -> Injected:
         self._say(f"fault: {story.name} of {story.target} for {story.hold_seconds:g}s, by {story.by}")
-        watching = asyncio.create_task(self._watch(story))
+        watching = asyncio.create_task(self._watch(fault, story))
         began = time.monotonic()
         try:
             injected = await during(fault, self._bed, story.target, self._journal, story.hold_seconds, self._finishing)
@@ -195,7 +195,7 @@ class Conductor:
             self._busy = [*(one for one in self._busy if one.target != story.target), over]
             self._say(f"fault: {story.name} of {story.target} {story.state} after {story.lasted_seconds:.1f}s")
 
-    async def _watch(self, story: FaultStory) -> None:
+    async def _watch(self, fault: Fault, story: FaultStory) -> None:
         """End the run if the server is not back in time; it is no violation, for nobody can tell what it holds."""
         if self._recovery_max is None:
             return
@@ -204,6 +204,7 @@ class Conductor:
             f"{story.target} did not recover from {story.name} within {self._recovery_max:g}s (faults.recovery_max)"
         )
         self._on_problem(problem)
+        await self._remember(fault, story, problem)
         self._abort(problem)
 
     async def _fail(self, fault: Fault, story: FaultStory, error: Exception) -> None:
@@ -217,6 +218,12 @@ class Conductor:
         story.reason = what
         _log.error("a fault failed", fault=fault.name, target=story.target, exc_info=error)
         self._say(what)
+        await self._remember(fault, story, what)
+        if isinstance(error, HealFailedError):
+            self._abort(what)
+
+    async def _remember(self, fault: Fault, story: FaultStory, what: str) -> None:
+        """Write to the ledger what failed, where it outlives us: a run that is resumed must not be greener for it."""
         now = time.monotonic_ns() // 1000
         record = FaultPhase(
             fault=f"failed-{fault.kind}-{story.target}-{now}",
@@ -227,12 +234,9 @@ class Conductor:
             telemetry={"reason": what},
         )
         try:
-            # In the ledger it outlives us: a run that is resumed must not be greener for it.
             await self._journal.fault(record)
         except SoakError:
             self._on_problem(what)
-        if isinstance(error, HealFailedError):
-            self._abort(what)
 
     # The end ------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,12 @@ from soak import join
 from soak.errors import UsageError
 from soak.report import outcome, series_file
 from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
+from soak.testbed.bed import BedKind
 from soak.verifier.result import Result, read_so_far
 from soak.verifier.result import read as read_result
+
+GIVEN = BedKind.EXTERNAL
+"""In the folder of the servers: what is kept of those that were given."""
 
 
 class DataFolder:
@@ -62,7 +66,11 @@ class DataFolder:
         target.mkdir(parents=True, exist_ok=True)
         for left in (self.verifier, self.servers):
             if left.exists() and any(left.iterdir()):
-                left.rename(_unused(target / left.name))
+                aside = left.rename(_unused(target / left.name))
+                if left == self.servers and (given := aside / GIVEN).exists():
+                    # What was left broken on somebody's server is noted there, and is still to be healed.
+                    left.mkdir()
+                    given.rename(left / GIVEN)
         for file in (self.outcome_file, self.series_file):
             if file.exists():
                 file.rename(_unused(target / file.name))

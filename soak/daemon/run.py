@@ -163,6 +163,8 @@ class Daemon:
                 await self._let_scrapers_know(outcome)
             except LeftError:
                 outcome = self._left()
+                if not self._board.has_run:
+                    await self._let_scrapers_know(outcome)
             self._page.end(outcome)
         finally:
             await self._close()
@@ -333,6 +335,8 @@ class Daemon:
                 self._notes.append(problem)
 
     def _left(self) -> Outcome:
+        if (result := self._folder.result(self._beginning.run)) is not None:
+            return self._outcome(result)  # the verdict was there already; only what comes after it was cut short
         where = "before everything was verified" if self._board.has_run else "before it began"
         self._board.problems.insert(0, f"left {where}, as asked by {self._stop.reason}")
         if self._board.has_run:
@@ -366,7 +370,6 @@ class Daemon:
         )
 
     async def _close(self) -> None:
-        self._board.phase = "done"
         self._notifier.send(STOPPING="1")
         if self._conductor is not None:
             await self._conductor.finish()

@@ -69,11 +69,12 @@ class ConnectionStorm(Fault):
 
     async def heal(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
-        held = self._held.pop(server, [])
+        held = self._held.get(server, [])
         for connection in held:
             await connection.close()
         if held:
             await until_serving(bed, target)  # it takes a moment to notice that they are gone
+        self._held.pop(server, None)  # not before: a try that failed is followed by another
         if isinstance(server, RedisServer):
             notes = Notes(server)
             before = notes.before(self.name)

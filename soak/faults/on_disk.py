@@ -53,9 +53,11 @@ class DiskFault(Fault):
 
     async def heal(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
-        if not isinstance(supply, PowerSupply) or supply.trouble == self.mended(supply.trouble):
+        if not isinstance(supply, PowerSupply):
             return
-        supply.misbehave(self.mended(supply.trouble))
+        # Also where the disk is well already: the try that mended it may have failed after that.
+        if supply.trouble != self.mended(supply.trouble):
+            supply.misbehave(self.mended(supply.trouble))
         server = bed.servers[target]
         if isinstance(server, PostgresServer):
             await _out_of_recovery(bed, server)

@@ -24,11 +24,12 @@ FORGET = "/v1/forget"
 SEARCH = "/v1/search"
 CLEAN_UP = "/v1/clean-up"
 
-NOT_APPLIED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 409, 410, 411, 413, 414, 415, 422, 429, 431, 501})
+NOT_APPLIED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 431, 501})
 """The service saw the request, refused it, and has changed nothing.
 
 A 408, 500, 502, 503 or 504 says nothing of the kind: whoever sends it may have lost the answer of somebody who did the
-work. A service that knows better says so in the body: `{"applied": false}`.
+work. A 409 or 429 may be the answer to a second try that a gateway made by itself, after the first was applied. A
+service that knows better says so in the body: `{"applied": false}`.
 """
 EXCERPT_BYTES = 80
 
@@ -76,6 +77,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     features: list[str] = []
     """Of `search` and `clean-up`, those it has."""
     name: str = ""
+    started: str = ""
+    """Anything that changes with each start: without it nobody can tell whether the service was restarted."""
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,7 @@ class Status:
             origins=self._state.header.origins,
             configuration_drift=drift.drift_now(self._state),
             unmet_clauses=drift.unmet_now(self._state),
+            targets=tuple(sorted({one for targets in self._state.targets.values() for one in targets})),
             faults_by_server=self._faults_by_server(),
             servers=drift.latest_samples(self._state),
             run_start_time_seconds=self._state.header.started_wall_seconds,

@@ -82,9 +82,10 @@ async def test_a_missing_first_batch_makes_its_sessions_unverifiable_not_phantom
 ) -> None:
     async with scripting(redis_url, ledger_url, contract=STRICT) as script:
         await script.open(TALK)
-        first = (await batches(script))[0][0]
+        # On a busy machine its beginning may stand in two.
+        opening = [batch[0] for batch in await batches(script)]
         async with LedgerScope(script) as redis:
-            await redis.xdel(script_key(script), first)
+            await redis.xdel(script_key(script), *opening)
         await script.say(TALK, 3)
         await finish_with_a_later_session(script)
         async with verifying(script, tmp_path) as verifier:

@@ -84,7 +84,7 @@ async def test_a_refusal_means_not_applied(store: Any, service: Service, status:
         await store.append("s", AUTHOR.write("s", 0, 1))
 
 
-@pytest.mark.parametrize("status", [202, 204, 301, 307, 408, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [202, 204, 301, 307, 408, 409, 429, 500, 502, 503, 504])
 async def test_any_other_status_leaves_open_what_happened(store: Any, service: Service, status: int) -> None:
     service.append = with_status(service.append, status)  # type: ignore[method-assign]
     before = len(service.asked)

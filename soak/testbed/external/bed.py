@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import state
-from soak.testbed.bed import FOLDER_NAME, LEDGER, BedKind
+from soak.testbed.bed import FOLDER_NAME, HTTP, LEDGER, BedKind
 from soak.testbed.external.detour import PORTS
 from soak.testbed.external.server import IN_THE_WAY, OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
 from soak.testbed.external.service import GivenService
@@ -60,7 +60,7 @@ class ExternalTestbed:
         self._addresses = addresses
         self._proxy_host = proxy_host
         self._state = state.TestbedState()
-        self._folder = data_dir.resolve() / FOLDER_NAME / "external"
+        self._folder = data_dir.resolve() / FOLDER_NAME / BedKind.EXTERNAL
         self._servers: dict[str, GivenServer] = {}
 
     @property
@@ -103,6 +103,9 @@ class ExternalTestbed:
     async def _make_ready(self, server: GivenServer) -> None:
         """Do what the faults that are allowed will need."""
         if server.kind == LEDGER:
+            return
+        if server.kind == HTTP:
+            server.no_proxy = "faults of the network between us and a web service are not done yet"
             return
         if self._allowance.wants_proxies:
             await self._put_proxy_before(server)
