@@ -121,6 +121,7 @@ def test_a_command_does_what_the_readme_says(
 
 
 @pytest.mark.parametrize("command", commands("exit 1"))
+@pytest.mark.long
 def test_the_example_with_a_bug_is_found_out(command: str, environment: dict[str, str]) -> None:
     done = run(command, environment)
     assert done.returncode == ExitCode.VIOLATION, done.stdout + done.stderr
@@ -131,6 +132,7 @@ def test_the_example_with_a_bug_is_found_out(command: str, environment: dict[str
 
 
 @pytest.mark.parametrize("command", commands("starts"))
+@pytest.mark.long
 def test_a_command_that_goes_on_starts_and_can_be_stopped(
     command: str, environment: dict[str, str], folder: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_soak_that_cannot_start_is_one_line_with_its_exit_code(tmp_path: Path)
     assert "Traceback" not in done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag", [("-f", str(LOCUSTFILE)), (f"--locustfile={LOCUSTFILE}",)])
 def test_help_shows_the_options_where_the_plugin_hook_is_installed(tmp_path: Path, flag: tuple[str, ...]) -> None:
     hook = "import sys\nfrom soak.load.locust_help import load_locustfile_before_help as load\nload(sys.argv[1:])\n"

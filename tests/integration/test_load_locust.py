@@ -29,7 +29,7 @@ from soak.model.contract import Contract
 
 ROOT = Path(__file__).parents[2]
 LOCUSTFILE = ROOT / "locustfiles" / "sessions.py"
-WAIT_SECONDS_MAX = 30.0
+WAIT_SECONDS_MAX = 60.0
 
 HANGING_STORE = """
 import asyncio
@@ -174,6 +174,7 @@ def test_a_signal_drains(run: Run, number: signal.Signals) -> None:
     run.assert_drained(workers=1)
 
 
+@pytest.mark.long
 def test_with_processes_every_worker_drains(run: Run) -> None:
     port = free_port()
     ports = ("--master-port", port, "--master-bind-port", port)
@@ -185,6 +186,7 @@ def test_with_processes_every_worker_drains(run: Run) -> None:
     run.assert_drained(workers=2)
 
 
+@pytest.mark.long
 def test_supervised_a_dead_worker_ends_the_load_with_an_error(run: Run) -> None:
     port = free_port()
     ports = ("--master-port", port, "--master-bind-port", port)
@@ -198,6 +200,7 @@ def test_supervised_a_dead_worker_ends_the_load_with_an_error(run: Run) -> None:
     assert "a worker process has died" in output
 
 
+@pytest.mark.long
 def test_workers_do_not_outlive_a_killed_master(run: Run) -> None:
     port = free_port()
     ports = ("--master-port", port, "--master-bind-port", port)
@@ -210,6 +213,7 @@ def test_workers_do_not_outlive_a_killed_master(run: Run) -> None:
     run.assert_drained(workers=2)
 
 
+@pytest.mark.long
 def test_master_and_worker_apart_drain_too(run: Run) -> None:
     port = free_port()
     master = run.locust("--headless", "-u", "10", "-r", "10", "--master", "--master-bind-port", port)
@@ -221,6 +225,7 @@ def test_master_and_worker_apart_drain_too(run: Run) -> None:
     run.assert_drained(workers=1)
 
 
+@pytest.mark.long
 def test_the_second_signal_leaves_at_once(tmp_path: Path, redis_url: str, ledger_url: str) -> None:
     (tmp_path / "hanging.py").write_text(HANGING_STORE)
     run = Run(tmp_path, redis_url, ledger_url, "hanging:Hanging")
@@ -244,6 +249,7 @@ def test_a_store_that_the_run_does_not_test_is_one_clear_line(run: Run) -> None:
     assert "Traceback" not in output
 
 
+@pytest.mark.long
 def test_the_web_page_shows_the_options_and_a_test_can_be_stopped_and_started_again(run: Run) -> None:
     port = free_port()
     process = run.locust("--web-port", port)
