@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long lint dashboards bench lock clean
+.PHONY: help run test test-long test-extra lint dashboards bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -25,10 +25,13 @@ run: $(RUNTIME) ## start servers, load and verifier; Ctrl-C drains and gives the
 
 # Those that wait most come first, and so share the machine with those that compute.
 test: $(DEVELOPMENT) ## run the tests; WORKERS=2 runs two at a time
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long" tests/e2e tests/integration tests/unit $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long and not extra" tests/e2e tests/integration tests/unit $(ARGS)
 
 test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay short
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m long tests/e2e tests/integration $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not extra" tests/e2e tests/integration $(ARGS)
+
+test-extra: $(DEVELOPMENT) ## run what both leave out: more stores, real libraries, Docker, longer storms
+	SOAK_STORM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m extra tests/e2e tests/integration $(ARGS)
 
 lint: $(DEVELOPMENT) ## check style, format and types
 	$(BIN)/ruff check .

@@ -234,6 +234,7 @@ def test_clients_that_stay_stuck_after_a_fault_is_healed_end_the_soak_as_inconcl
         assert told["result"]["totals"]["violations"] == 0, "who gives no answer has not forgotten"
 
 
+@pytest.mark.extra
 def test_servers_are_upgraded_under_load_and_forget_nothing() -> None:
     servers = ("--store", "redis-list", "--redis", "6.2", "--store", "postgres", "--postgres", "16")
     newest = ("--set", "testbed.redis_upgrade=valkey-9")

@@ -29,7 +29,7 @@ def test_no_correct_memory_is_accused_and_the_one_that_drops_messages_is_found()
 
 if IS_LONG:
 
-    @pytest.mark.long
+    @pytest.mark.extra
     @pytest.mark.timeout(900)
     def test_correct_memories_pass_whatever_happens_around_them() -> None:
         storm = blow(*BUILT_IN, *LETTING_GO)

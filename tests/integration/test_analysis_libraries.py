@@ -12,7 +12,7 @@ import pytest
 
 from soak.analysis.result import Cell, Verdict
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_500)]
+pytestmark = [pytest.mark.extra, pytest.mark.timeout(1_500)]
 
 ROOT = Path(__file__).resolve().parents[2]
 

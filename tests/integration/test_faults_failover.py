@@ -116,6 +116,7 @@ async def shows(url: str, number: int) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.extra
 async def test_a_failover_can_follow_another(tmp_path: Path) -> None:
     async with running(tmp_path, *PAIR) as bed:
         url = bed.servers["postgres"].url

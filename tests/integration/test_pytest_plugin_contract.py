@@ -31,13 +31,13 @@ class TestPostgresOnAnOlderServer(MemoryContract):
     recordings = "soak_recordings/TestPostgres"
 
 
-@pytest.mark.long
+@pytest.mark.extra
 class TestRedisStream(MemoryContract):
     store = "redis-stream"
     versions = ("valkey-9",)
 
 
-@pytest.mark.long
+@pytest.mark.extra
 class TestRedisZset(MemoryContract):
     store = "redis-zset"
     versions = ("valkey-9",)
@@ -54,7 +54,7 @@ class TestPostgresReplica(MemoryContract):
     versions = ("postgres-18",)
 
 
-@pytest.mark.long
+@pytest.mark.extra
 class TestExample(MemoryContract):
     store = "examples.my_memory:MyMemory"
     versions = ("valkey-9",)

@@ -41,7 +41,7 @@ def options(images: Images) -> list[str]:
     return ["--soak-servers=docker", *(f"--soak-docker-image={version}={images[version]}" for version in VERSIONS)]
 
 
-@pytest.mark.long
+@pytest.mark.extra
 def test_the_contract_holds_on_servers_in_docker_and_no_container_is_left(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
@@ -53,7 +53,7 @@ def test_the_contract_holds_on_servers_in_docker_and_no_container_is_left(
     assert containers(engine, images) == []
 
 
-@pytest.mark.long
+@pytest.mark.extra
 def test_what_a_killed_session_left_is_removed_by_the_next_one(tmp_path: Path, engine: Any, images: Images) -> None:
     waits = "import time\n\ndef test_it_waits(soak_redis):\n    open('started', 'w').close()\n    time.sleep(60)\n"
     (tmp_path / "test_wait.py").write_text(waits)
