@@ -73,7 +73,8 @@ def soak(*words: str, folder: Path) -> tuple[int, dict[str, object], str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     done = subprocess.run(
         [sys.executable, "-m", "soak", *words],
-        env={**plain, "SOAK_SERVERS__HTTP_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)},
+        # What is kept after a violation goes with the test.
+        env={**plain, "SOAK_SERVERS__HTTP_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
         cwd=folder,
         capture_output=True,
         text=True,
