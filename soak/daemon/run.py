@@ -324,7 +324,8 @@ class Daemon:
         if is_violation:
             stores = " ".join(f"--store {name}" for name in lasting)
             given = self._beginning.plan.given
-            servers = " ".join(f"--{kind} {mask(url)}" for kind, url in given.items() if kind != LEDGER)
+            flags = {kind: "url" if kind == "http" else kind for kind in given if kind != LEDGER}
+            servers = " ".join(f"--{flag} {mask(given[kind])}" for kind, flag in flags.items())
             self._notes.append(
                 "what the run wrote is kept for you to look at; remove it with: "
                 f"soak clean --namespace {self._beginning.namespace} {stores} {servers}".rstrip()
