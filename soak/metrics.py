@@ -139,6 +139,12 @@ def _by_store(stores: dict[str, StoreTally], latest: Latest) -> Iterator[Metric]
         {s: t.canaries for s, t in stores.items()},
     )
     yield _labelled(
+        "soak_searches",
+        "Messages asked for by their own words, by whether a search showed them.",
+        "result",
+        {s: t.searches for s, t in stores.items()},
+    )
+    yield _labelled(
         "soak_recalls", "Closed sessions read back, by their age.", "age", {s: t.recalls for s, t in stores.items()}
     )
     yield _labelled(

@@ -268,7 +268,7 @@ class Intake:
         if watched.tainted:
             return
         watched.tainted = True
-        watched.suspicions = None
+        watched.suspicions = watched.missed = None
         self._state.tally.stores[watched.book.store].unverifiable += len(watched.book.pending)
         watched.book.pending = NO_ATTEMPTS
         lane = self._state.lanes[watched.book.store]

@@ -106,6 +106,12 @@ class Status:
                 active.setdefault(window.target, {})[window.kind] = 1
         return active
 
+    def _without_search(self) -> list[str]:
+        """Name the stores that can search and have not answered a single one, although there was what to search for."""
+        stores = self._state.tally.stores
+        names = [sweeper.examiner.name for sweeper in self._sweepers if sweeper.examiner.searches_per_read]
+        return [name for name in names if stores[name].verified and not any(stores[name].searches.values())]
+
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
 
@@ -169,8 +175,9 @@ class Status:
                 unverified=sum(len(one.book.pending) for one in watched),
                 oldest_unverified_seconds=self.oldest_unverified_seconds(),
                 oldest_unverified_seconds_max=settings.unverified_age_max,
-                suspicions_open=sum(1 for one in watched if one.suspicions),
+                suspicions_open=sum(1 for one in watched if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
+                stores_without_search=self._without_search(),
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 **_canary_facts(state, settings),
