@@ -120,13 +120,17 @@ def is_missed(read: Read, asked: Message, limit: int) -> bool:
 
 
 def is_due(book: SessionBook, place: Place, read: Read, rules: Rules) -> bool:
-    """Whether a search had to find a message that a whole read has shown: it was acknowledged, and may not be gone."""
+    """Whether a search had to find a message that a whole read has shown.
+
+    It was acknowledged: of an unknown append half may have happened. And nobody is about to erase it: of a forget that
+    is under way, or in doubt, half may have happened just as well.
+    """
     writer = book.find_writer(place[0])
     if writer is None or place[1] not in read.acked.get(place[0], NOTHING):
         return False
-    if book.is_being_forgotten or book.forget_in_doubt or may_have_expired(book, read.returned, rules):
+    if book.forget_in_doubt or may_have_expired(book, read.returned, rules):
         return False
-    return not any(place[1] in seqs for seqs in (writer.excused, writer.gone, writer.failed))
+    return not any(place[1] in seqs for seqs in (writer.unknown, writer.excused, writer.gone, writer.failed))
 
 
 def places_in(read: Read, session: str, run: str) -> set[Place]:

@@ -763,6 +763,29 @@ async def expire_while_it_is_being_looked_for(simulation: Simulation) -> None:
     await simulation.look(3)
 
 
+async def forget_half(simulation: Simulation) -> None:
+    """Take everything out of the index, and leave the rows until the forget goes on."""
+    said = await talk(simulation)
+    simulation.forget()
+    simulation.unindexed = set(said)
+    await simulation.look(4)
+    assert simulation.forgetting is not None
+    simulation.forgetting = (simulation.forgetting[0], True)
+    simulation._erase()
+    simulation._answer_forget(Outcome.OK)
+    await simulation.look(2)
+
+
+async def say_half(simulation: Simulation) -> None:
+    """Write the row and not the index, and never answer."""
+    await talk(simulation)
+    simulation.send(0)
+    simulation.apply(0)
+    simulation.unindexed = {(0, simulation.sent[0])}
+    simulation.answer(0, Outcome.UNKNOWN)
+    await simulation.look(6)
+
+
 async def search_about_right(simulation: Simulation) -> None:
     """Show some messages only to a wide search, as an index that is approximate does."""
     said = await talk(simulation, 20)
@@ -893,6 +916,8 @@ SEARCHES = [
     Flaw("find it altered", {Kind.CORRUPTED}, find_it_altered),
     Flaw("let a participant find what was forgotten", {Kind.RESURRECTED}, let_a_participant_find_what_was_forgotten),
     Flaw("let a participant not find one", {Kind.UNFINDABLE}, let_a_participant_not_find_one),
+    Flaw("forget half", set(), forget_half),
+    Flaw("say half", set(), say_half),
     Flaw("search about right", set(), search_about_right),
     Flaw("search among equals", set(), search_among_equals, steps=0),
     Flaw("index as late as is promised", set(), index_as_late_as_is_promised, STALE),

@@ -54,6 +54,8 @@ MILLISECOND, SECOND = 1_000, 1_000_000
 SETTLE_SECONDS = 0.5
 TTL_EPSILON_US = SECOND // 5
 LEASE = 1_000
+LOOKS_MAX = 20
+"""More that are made at rest, while something is in doubt."""
 
 
 @dataclass
@@ -435,6 +437,10 @@ class Simulation:
             self.answer(writer)
         self.deliver()
         await self.look(4)
+        for _ in range(LOOKS_MAX):
+            # A store that may evict can do so right between the read that shows a message and the search for it.
+            if self.watched.is_in_doubt:
+                await self.look(1)
 
     async def look(self, times: int) -> None:
         """Read all, again and again, with the time to settle in between."""
