@@ -40,6 +40,12 @@ class PostgresStore:
     async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
         schema = Schema(context.namespace + cls.schema_suffix)
         pool = await open_pool(context, "postgres")
+        await cls._migrate(pool, schema)
+        return pool, schema
+
+    @staticmethod
+    async def _migrate(pool: PostgresPool, schema: Schema) -> None:
+        """Bring the schema up to date, or close the connections and say why that cannot be."""
         try:
             await schema.migrate(pool)
         except SoakError:
@@ -48,7 +54,6 @@ class PostgresStore:
         except Exception as error:
             await pool.close()
             raise unreachable(pool.address, error) from error
-        return pool, schema
 
     async def append(self, session: str, message: Message) -> None:
         await self._pool.execute(

@@ -17,6 +17,7 @@ import redis.exceptions
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.model.outcome import NotApplied
 from soak.stores.http import HttpStore
+from soak.stores.pgvector import PgvectorStore
 from soak.stores.postgres import PostgresStore
 from soak.stores.postgres_replica import PostgresReplicaStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
@@ -36,6 +37,7 @@ _BUILT_IN: dict[str, type] = {
     "redis-hash": RedisHashStore,
     "postgres": PostgresStore,
     "postgres-replica": PostgresReplicaStore,
+    "pgvector": PgvectorStore,
     "http": HttpStore,
 }
 _UNREACHABLE = (
