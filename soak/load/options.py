@@ -27,6 +27,7 @@ _NUMBERS: tuple[tuple[str, str, type], ...] = (
     ("--recall-share", "recall_share", float),
     ("--forget-share", "forget_share", float),
     ("--reread-share", "reread_share", float),
+    ("--search-share", "search_share", float),
 )
 
 

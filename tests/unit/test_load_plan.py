@@ -49,6 +49,7 @@ def options(**changes: object) -> Namespace:
         "recall_share": 0.02,
         "forget_share": 0.1,
         "reread_share": 0.1,
+        "search_share": 0.2,
         "think_time": "500ms",
         "mix": "chat",
         "store": None,
