@@ -41,7 +41,7 @@ from soak.verifier.watched import Watched
 if TYPE_CHECKING:
     from soak.verifier.examiner import Examiner
 
-TURNS_PER_READ = 2
+TURNS_PER_READ = 4
 """Messages asked for in turn behind each whole read."""
 SEARCHES_PER_READ = TURNS_PER_READ + 2
 """All that are usually asked for: those, the newest, and one that is gone."""
