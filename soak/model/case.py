@@ -256,6 +256,7 @@ def _derive_second_search(case: Case, basis: SecondSearch, author: Author) -> li
         limit=basis.limit,
         whole=restore(basis.read, case.session, author),
         rules=case.rules,
+        faults=case.faults,
         is_calm=is_calm(case.faults, case.stores_on),
         final_us=basis.final_us,
     )

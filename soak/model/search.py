@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from soak.model.absence import Suspicion
 from soak.model.book import NOTHING, SessionBook
+from soak.model.faults import FaultWindow, allowed_loss_seconds
 from soak.model.identity import identify, is_well_made
 from soak.model.judge import FINDINGS_MAX, find_duplicates, find_resurrected
 from soak.model.kinds import Kind
@@ -78,6 +80,8 @@ class Again(NamedTuple):
     whole: Read
     """A whole read that was invoked after it had returned."""
     rules: Rules
+    faults: Sequence[FaultWindow]
+    """Those of the servers that the store depends on."""
     is_calm: bool
     final_us: int | None
     """How long after the first search that lacked it another one is the last word; None: it never is."""
@@ -148,7 +152,7 @@ def search_again(again: Again, author: Author) -> tuple[Fate, Finding | Late | N
         return Fate.FOUND, _late(missed, again.rules)
     if at is None or not is_missed(again.search, asked, again.limit):
         return Fate.OVER, None
-    if not is_due(book, place, again.search, again.rules):
+    if not is_due(book, place, again.search, again.rules) or _may_be_taken(again):
         return Fate.OVER, None
     apart = again.search.invoked - missed.returned
     if again.final_us is None or not again.is_calm or apart < again.final_us:
@@ -162,6 +166,24 @@ def search_again(again: Again, author: Author) -> tuple[Fate, Finding | Late | N
 
 def _is_it(item: object, asked: Message) -> bool:
     return isinstance(item, Message) and is_well_made(item) and item.name == asked.name
+
+
+def _may_be_taken(again: Again) -> bool:
+    """Whether a fault may have taken what is searched of it, by the contract, and left the rest.
+
+    It need not be a tail: the messages may be on one server and their vectors on another, and what survived on the one
+    says nothing about the other. Of what was acknowledged so long ago that nobody knows when, nothing is claimed.
+    """
+    acknowledged, epsilon = again.missed.acknowledged, again.rules.clock_epsilon_us
+    for window in again.faults:
+        allowed = allowed_loss_seconds(window, again.rules.contract)
+        if allowed == 0.0 or window.started > again.missed.returned + epsilon:
+            continue
+        if allowed is None or not acknowledged or window.ended is None:
+            return True
+        if window.started - int(allowed * 1e6) - epsilon <= acknowledged <= window.ended + epsilon:
+            return True
+    return False
 
 
 def _late(missed: Missed, rules: Rules) -> Late:

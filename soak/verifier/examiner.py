@@ -289,7 +289,7 @@ class Examiner:
             primary=primary,
             run=self._author.run,
             rules=self.rules,
-            faults=self._faults(),
+            faults=self.faults(),
             is_calm=self.is_calm(),
             final_us=self._final_us,
             asks_primary=self._primary_history is not None,
@@ -326,12 +326,13 @@ class Examiner:
             return None
         return await self.read(watched.book, functools.partial(self._primary_history, watched.book.session))
 
-    def _faults(self) -> list[FaultWindow]:
+    def faults(self) -> list[FaultWindow]:
+        """Return the faults of the servers that the store depends on."""
         return [window for window in self._state.faults.values() if window.target in self.targets]
 
     def is_calm(self) -> bool:
         """Whether no fault is active on the servers, and what one may have taken has been looked for everywhere."""
-        return is_calm(self._faults(), self._stores_on)
+        return is_calm(self.faults(), self._stores_on)
 
     def _note_survivors(self, book: SessionBook, read: Read) -> None:
         """Remember how late something was sent that survived a fault: nothing before it may be missing."""

@@ -199,6 +199,7 @@ class Searcher:
             limit=answer.limit,
             whole=whole,
             rules=self._examiner.rules,
+            faults=self._examiner.faults(),
             is_calm=self._examiner.is_calm(),
             final_us=self._final_us,
         )

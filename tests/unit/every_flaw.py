@@ -786,6 +786,35 @@ async def say_half(simulation: Simulation) -> None:
     await simulation.look(6)
 
 
+async def lose_vectors_in_a_crash(simulation: Simulation) -> None:
+    """Let a crash take the newest vectors, and leave all the messages."""
+    said = await talk(simulation)
+    await crash_the_index(simulation, said)
+
+
+async def lose_older_vectors_in_a_crash(simulation: Simulation) -> None:
+    said = await talk(simulation)
+    simulation.now += 3 * SECOND
+    await crash_the_index(simulation, said)
+
+
+async def lose_vectors_long_before_a_crash(simulation: Simulation) -> None:
+    said = await talk(simulation)
+    simulation.unindexed = set(said[-2:])
+    await simulation.look(1)
+    await crash_the_index(simulation, said)
+
+
+async def crash_the_index(simulation: Simulation, said: list[tuple[int, int]]) -> None:
+    rows = simulation.rows
+    simulation.break_down()
+    simulation.break_down()
+    simulation.rows = rows
+    simulation._change()
+    simulation.unindexed = set(said[-2:])
+    await simulation.look(5)
+
+
 async def search_about_right(simulation: Simulation) -> None:
     """Show some messages only to a wide search, as an index that is approximate does."""
     said = await talk(simulation, 20)
@@ -916,6 +945,10 @@ SEARCHES = [
     Flaw("find it altered", {Kind.CORRUPTED}, find_it_altered),
     Flaw("let a participant find what was forgotten", {Kind.RESURRECTED}, let_a_participant_find_what_was_forgotten),
     Flaw("let a participant not find one", {Kind.UNFINDABLE}, let_a_participant_not_find_one),
+    Flaw("lose vectors in a crash", {Kind.UNFINDABLE}, lose_vectors_in_a_crash, steps=0),
+    Flaw("lose older vectors in a crash", {Kind.UNFINDABLE}, lose_older_vectors_in_a_crash, LENIENT, steps=0),
+    Flaw("lose vectors before a crash", {Kind.UNFINDABLE}, lose_vectors_long_before_a_crash, LENIENT, steps=0),
+    Flaw("lose vectors in a crash that may take them", set(), lose_vectors_in_a_crash, LENIENT, steps=0),
     Flaw("forget half", set(), forget_half),
     Flaw("say half", set(), say_half),
     Flaw("search about right", set(), search_about_right),

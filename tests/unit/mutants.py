@@ -194,6 +194,9 @@ MUTANTS = [
     Mutant("a search is believed only at last", SEARCH, "or apart < again.final_us", "", (), ("index late for two quick searches",)),
     Mutant("while a fault is about no search is final", SEARCH, "again.final_us is None or not again.is_calm or", "again.final_us is None or", (), ("index late because of a fault",)),
     Mutant("what is gone is not unfindable", SEARCH, "if at is None or not is_missed(again.search, asked, again.limit):", "if not is_missed(again.search, asked, again.limit):", (), ("lose what is being looked for",)),
+    Mutant("a crash may take a vector", SEARCH, "if not is_due(book, place, again.search, again.rules) or _may_be_taken(again):", "if not is_due(book, place, again.search, again.rules):", (), ("lose vectors in a crash that may take them",)),
+    Mutant("a crash takes no older vector", SEARCH, "if window.started - int(allowed * 1e6) - epsilon <= acknowledged <= window.ended + epsilon:", "if True:", (Kind.UNFINDABLE,), ("lose older vectors in a crash",)),
+    Mutant("a crash takes nothing that was missed before", SEARCH, "if allowed == 0.0 or window.started > again.missed.returned + epsilon:", "if allowed == 0.0:", (Kind.UNFINDABLE,), ("lose vectors before a crash",)),
     Mutant("half of a forget", SEARCH, "if book.forget_in_doubt or may_have_expired", "if may_have_expired", (), ("forget half",)),
     Mutant("half of an unknown append", SEARCH, "(writer.unknown, writer.excused, writer.gone, writer.failed)", "(writer.excused, writer.gone, writer.failed)", (), ("say half",)),
 ]  # fmt: skip

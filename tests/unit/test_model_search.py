@@ -116,7 +116,7 @@ def again_of(
         limit=limit,
         answer=save(first, SESSION, AUTHOR),
     )
-    return Again(store.book, missed, second, limit, whole, rules, is_calm=True, final_us=final_us)
+    return Again(store.book, missed, second, limit, whole, rules, faults=[], is_calm=True, final_us=final_us)
 
 
 def second_case(store: CorrectStore, again: Again) -> Case:
