@@ -68,16 +68,8 @@ class PgvectorStore(PostgresStore):
         await cls._migrate(pool, schema)
         return cls(pool, schema)
 
-    async def append(self, session: str, message: Message) -> None:
-        await self._pool.execute(
-            self._append,
-            session.encode("utf-8", "surrogatepass"),
-            message.run,
-            message.writer,
-            message.seq,
-            message.to_bytes(),
-            embed(message.content),
-        )
+    def _row(self, session: str, message: Message) -> tuple[object, ...]:
+        return *super()._row(session, message), embed(message.content)
 
     async def search(self, session: str, text: str, limit: int) -> Sequence[Stored]:
         """Return at most so many messages of the session, those whose words are nearest to the text first."""

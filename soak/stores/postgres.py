@@ -56,14 +56,12 @@ class PostgresStore:
             raise unreachable(pool.address, error) from error
 
     async def append(self, session: str, message: Message) -> None:
-        await self._pool.execute(
-            self._append,
-            session.encode("utf-8", "surrogatepass"),
-            message.run,
-            message.writer,
-            message.seq,
-            message.to_bytes(),
-        )
+        await self._pool.execute(self._append, *self._row(session, message))
+
+    def _row(self, session: str, message: Message) -> tuple[object, ...]:
+        """Return what is written of a message."""
+        name = session.encode("utf-8", "surrogatepass")
+        return name, message.run, message.writer, message.seq, message.to_bytes()
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
         return await self._read(self._pool, session, last)
