@@ -157,6 +157,9 @@ class TestbedSettings(Section):
     """Where servers that are not given are started, and what may happen to those that are given."""
 
     kind: Literal["local", "docker"] = Field(default="local", description="Processes from packages, or containers.")
+    subject: str | None = Field(
+        default=None, min_length=1, description="The memory service to start for the store http: 'soak analyse --list'."
+    )
     redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
     redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")

@@ -82,6 +82,12 @@ SOAKING = (
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
+    Flag(
+        "--subject",
+        "testbed.subject",
+        "NAME|FILE",
+        "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
+    ),
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
     *SERVERS,

@@ -60,6 +60,9 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     """When it had taken effect, if that was told: what is asked of the server later shows how it copes."""
     ended: int | None = None
     planned: bool = True
+    keeps_data: bool = True
+    """False: the server it happened to rests on another one, which keeps the data. Whatever that one may lose, the
+    death of this one excuses nothing."""
     telemetry: dict[str, str] = {}
     telemetry_after: dict[str, str] = {}
     survivor_sent: int = 0
@@ -74,7 +77,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         if self.kind == "restart" and self.planned:
             # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
             return FaultClass.CLEAN
-        return _CLASSES.get(self.kind, FaultClass.HARMLESS)
+        found = _CLASSES.get(self.kind, FaultClass.HARMLESS)
+        return found if self.keeps_data or found is FaultClass.HARMLESS else FaultClass.CLEAN
 
     @property
     def in_effect(self) -> int | None:

@@ -16,7 +16,7 @@ LEDGER = "ledger"
 POSTGRES = "postgres"
 REPLICA = "postgres-replica"
 HTTP = "http"
-"""A memory behind a web service: always given, never started."""
+"""A memory behind a web service: given, or a program that is started here."""
 KINDS = (LEDGER, "redis", POSTGRES, REPLICA, HTTP)
 FOLDER_NAME = "servers"
 """In the data folder: what testbeds keep there."""

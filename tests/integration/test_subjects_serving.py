@@ -20,7 +20,8 @@ from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext
 from soak.subjects.deployment import deployed
 from soak.subjects.description import read_script
-from soak.subjects.process import SubjectProcess, Told
+from soak.subjects.process import SubjectProcess
+from soak.testbed.service_process import Told
 
 SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 SECONDS_MAX = 60.0
