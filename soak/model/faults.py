@@ -77,8 +77,9 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         if self.kind == "restart" and self.planned:
             # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
             return FaultClass.CLEAN
-        found = _CLASSES.get(self.kind, FaultClass.HARMLESS)
-        return found if self.keeps_data or found is FaultClass.HARMLESS else FaultClass.CLEAN
+        if not self.keeps_data and self.kind in _CLASSES:
+            return FaultClass.CLEAN
+        return _CLASSES.get(self.kind, FaultClass.HARMLESS)
 
     @property
     def in_effect(self) -> int | None:
