@@ -133,6 +133,7 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
     redis_version: RedisVersion = Field(
@@ -249,7 +250,7 @@ class FaultRule(Section):
     faults: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
         default=None, min_length=1, description="Several faults and their weights, in place of one."
     )
-    target: str = Field(description="The server: redis, postgres or postgres-replica.")
+    target: str = Field(description="The server: redis, postgres, postgres-replica, chroma or http.")
     every: PositiveSeconds | None = Field(default=None, description="How often.")
     cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
     jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")

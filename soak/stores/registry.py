@@ -16,6 +16,7 @@ import redis.exceptions
 
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.model.outcome import NotApplied
+from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
 from soak.stores.postgres import PostgresStore
 from soak.stores.postgres_replica import PostgresReplicaStore
@@ -36,6 +37,7 @@ _BUILT_IN: dict[str, type] = {
     "redis-hash": RedisHashStore,
     "postgres": PostgresStore,
     "postgres-replica": PostgresReplicaStore,
+    "chroma": ChromaStore,
     "http": HttpStore,
 }
 _UNREACHABLE = (

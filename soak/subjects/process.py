@@ -16,36 +16,12 @@ import msgspec
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
 from soak.subjects.description import Subject
+from soak.testbed.quiet import QUIET
 from soak.testbed.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, Told
 
 KIT = Path(__file__).with_name("kit")
 END_SECONDS_MAX = 10.0
 LAST_LINES = 4
-_NOBODY = "http://127.0.0.1:9"
-"""The discard port, where nobody listens."""
-
-_QUIET = {
-    # Nothing leaves this machine, whatever a library would like to tell.
-    "HTTP_PROXY": _NOBODY,
-    "HTTPS_PROXY": _NOBODY,
-    "http_proxy": _NOBODY,
-    "https_proxy": _NOBODY,
-    "NO_PROXY": "127.0.0.1,localhost",
-    "no_proxy": "127.0.0.1,localhost",
-    "DO_NOT_TRACK": "1",
-    "AGNO_TELEMETRY": "false",
-    "ANONYMIZED_TELEMETRY": "False",
-    "HF_HUB_OFFLINE": "1",
-    "LANGCHAIN_TRACING_V2": "false",
-    "LANGSMITH_TRACING": "false",
-    "MEM0_TELEMETRY": "False",
-    "OPENAI_AGENTS_DISABLE_TRACING": "1",
-    "OTEL_SDK_DISABLED": "true",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUNBUFFERED": "1",
-    "PYTHONNOUSERSITE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 
 
@@ -53,7 +29,7 @@ def quiet_environment() -> dict[str, str]:
     """Return what every subject finds in its environment: the kit, and nobody to talk to."""
     # Nothing of our own environment but what names places and languages: it may hold secrets.
     ours = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    return {**ours, **_QUIET, "PYTHONPATH": str(KIT)}
+    return {**ours, **QUIET, "PYTHONPATH": str(KIT)}
 
 
 def command_of(subject: Subject, interpreter: Path) -> list[str]:

@@ -12,7 +12,9 @@ import msgspec
 from soak.errors import UsageError
 from soak.testbed import account, binaries, postgres_upgrade, power_cut, process, state, versions
 from soak.testbed.away import Away
-from soak.testbed.bed import FOLDER_NAME, HTTP, KINDS, LEDGER, POSTGRES, REPLICA, BedKind
+from soak.testbed.bed import CHROMA, FOLDER_NAME, HTTP, KINDS, LEDGER, POSTGRES, REPLICA, BedKind
+from soak.testbed.chroma import ChromaServer
+from soak.testbed.chroma_process import ChromaProcess
 from soak.testbed.own import OwnTestbed
 from soak.testbed.postgres import PostgresReplica, PostgresServer
 from soak.testbed.postgres_process import PostgresProcess, ReplicaProcess
@@ -173,6 +175,8 @@ class LocalTestbed(OwnTestbed):
             return self._make_redis(kind, pinned, fresh=fresh)
         if kind == HTTP:
             return self._make_service(kind, pinned, fresh=fresh)
+        if kind == CHROMA:
+            return self._make_chroma(kind, pinned, fresh=fresh)
         return self._make_postgres(kind, pinned, fresh=fresh)
 
     def _make_redis(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
@@ -205,6 +209,12 @@ class LocalTestbed(OwnTestbed):
             home=self._disks.mount_point(kind),
         )
         return ServiceServer(kind, pinned, vessel, fresh=fresh)
+
+    def _make_chroma(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
+        vessel = ChromaProcess(
+            kind, self._folder / kind, pinned, on_spawn=self._record, home=self._disks.mount_point(kind)
+        )
+        return ChromaServer(kind, pinned, vessel, fresh=fresh)
 
     def _addresses(self) -> dict[str, str]:
         return {**self._neighbours(), **{kind: server.url for kind, server in self._servers.items()}}
