@@ -30,7 +30,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     contract: Contract
     origin: str
-    """`declared`, `preset NAME`, `derived`, `the store's own`, or several of them."""
+    """`declared`, `preset NAME`, `derived`, `the store's own` or `the service's own`, or several of them."""
     server: str | None
     """The one server that keeps its data; none: several do, or none that is known."""
     is_derived: bool = False
@@ -104,14 +104,14 @@ def _leaves_durability_to_server(spec: StoreSpec) -> bool:
 
 
 def _origin(spec: StoreSpec, clauses: Mapping[str, object], derived: Mapping[str, object], server: str | None) -> str:
-    parts = ["declared by the service"] if spec.declared_clauses else []
+    parts = ["declared by the service"] if {*spec.declared_clauses} & {*DURABILITY} else []
     if PRESET in clauses:
         parts.append(f"preset {clauses[PRESET]}")
     if single := [clause for clause in clauses if clause != PRESET]:
         parts.append(f"declared: {', '.join(single)}" if parts or derived else "declared")
     if derived:
         parts.append(f"derived from {server}")
-    return ", ".join(parts) or "the store's own"
+    return ", ".join(parts) or ("the store's own" if spec.declared is None else "the service's own")
 
 
 def _override(store: str, contract: Contract, clauses: Mapping[str, object]) -> Contract:

@@ -14,7 +14,7 @@ from soak.model.contract import Contract
 
 PROCESSES_DEFAULT = 2
 PROCESSES_MAX = 8
-SERVER_KINDS = ("redis", "postgres")
+SERVER_KINDS = ("redis", "postgres", "chroma")
 _BLOCK = re.compile(r"(?m)^# /// script\n((?:^#(?: .*)?\n)+?)^# ///$")
 
 
