@@ -26,13 +26,11 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """The fault that a flaw needs to show itself."""
 
     fault: str
-    """A name of the fault catalogue, or `kill_load`: the process that writes dies."""
+    """A name of the fault catalogue."""
     target: str = "redis"
     after_seconds: float = 1.5
     """How long the load runs before it."""
     hold_seconds: float = 0.5
-    times: int = 1
-    """How many processes die one after the other; other faults happen once."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +59,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     """As `package.module:Class`."""
+    service: str = ""
+    """The service that it speaks with, by the name of its script; empty: it is in the process of whoever asks."""
     redis_options: Mapping[str, str] = {}
     postgres_options: Mapping[str, str] = {}
     disturbance: Disturbance | None = None

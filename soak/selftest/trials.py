@@ -44,9 +44,9 @@ async def make_trials(flaws: Sequence[Flaw], progress: Progress, side_by_side: i
 
 
 def _takes_long(flaw: Flaw) -> bool:
-    """Whether it needs two rigs, a replica, or processes that start only to die."""
+    """Whether it needs two rigs, or a replica."""
     disturbance = flaw.wrong.disturbance
-    is_slow = disturbance is not None and disturbance.target in {"load", "postgres-replica"}
+    is_slow = disturbance is not None and disturbance.target == "postgres-replica"
     return is_slow or not flaw.wrong.can_share_a_server_with(flaw.right)
 
 
