@@ -10,6 +10,8 @@ import msgspec
 from soak.model.causes import Cause
 from soak.model.kinds import Kind
 
+PATIENCE_SECONDS = 15.0
+
 
 class WrongFrom(enum.Enum):
     """Since when the wrong state of a message can be read, besides its acknowledgement."""
@@ -89,7 +91,7 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
     latent_seconds: float = 0.0
     """How long after that the wrong state can be read first: a time to live that is too short, say."""
-    patience_seconds: float = 15.0
+    patience_seconds: float = PATIENCE_SECONDS
     """After so long without having shown itself it is not found."""
     heals: bool = False
     """What was lost comes back; it must be noticed, too."""

@@ -210,6 +210,22 @@ async def test_without_a_program_there_is_nothing_to_start(tmp_path: Path) -> No
         await LocalTestbed(tmp_path).start(["http"])
 
 
+@pytest.mark.parametrize(("name", "is_kept"), [("filing", True), ("unsynced", False)])
+async def test_a_power_cut_takes_of_its_files_what_it_had_not_synced(
+    tmp_path: Path, name: str, *, is_kept: bool
+) -> None:
+    bed = bed_of(name, tmp_path, power_cuts=True)
+    async with started(bed) as urls:
+        if bed.no_power_cuts is not None:
+            if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+                pytest.fail(bed.no_power_cuts)
+            pytest.skip(bed.no_power_cuts)
+        await say(urls["http"], 1, 2, 3)
+        await ALL["power_cut"].inject(bed, "http")
+        await ALL["power_cut"].heal(bed, "http")
+        assert (await seqs(urls["http"]) == [1, 2, 3]) is is_kept
+
+
 @contextmanager
 def _owner(folder: Path) -> Iterator[subprocess.Popen[str]]:
     code = (

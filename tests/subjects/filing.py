@@ -22,6 +22,8 @@ BUSY_SECONDS_MAX = 30.0
 class Filing:
     """A row for each message."""
 
+    synchronous = "full"
+
     def __init__(self, surroundings: Surroundings) -> None:
         self._path = f"{surroundings.folder}/memory.db"
         self._local = threading.local()
@@ -32,6 +34,7 @@ class Filing:
     def _database(self) -> sqlite3.Connection:
         if not hasattr(self._local, "database"):
             self._local.database = sqlite3.connect(self._path, timeout=BUSY_SECONDS_MAX)
+            self._local.database.execute(f"pragma synchronous = {self.synchronous}")
         found: sqlite3.Connection = self._local.database
         return found
 
