@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from soak.cli import main
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL
 from soak.model.message import Garbled, Message
@@ -22,6 +23,7 @@ from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext
 from soak.testbed import LocalTestbed
+from soak.testbed.external import ExternalTestbed, OperatorCommand
 from soak.testbed.ports import free_port
 
 AUTHOR = Author("run-1", 7)
@@ -196,3 +198,39 @@ async def test_after_a_power_cut_its_documents_are_on_the_disk_and_cannot_be_rea
             await ALL["power_cut"].heal(bed, "chroma")
             with pytest.raises(HttpAnswerError, match="status 500"):
                 await store.history("talk 0")
+
+
+async def test_one_that_was_given_is_taken_as_it_is_and_no_restart_of_it_could_be_seen(
+    chroma_url: str, tmp_path: Path
+) -> None:
+    bed = ExternalTestbed(
+        tmp_path, {"chroma": chroma_url}, allow_faults=["restart"], restart_command=OperatorCommand("true")
+    )
+    assert await bed.start(["chroma"]) == {"chroma": chroma_url}
+    try:
+        assert await bed.servers["chroma"].answers()
+        assert await bed.telemetry("chroma") == {}
+        assert bed.refuses("crash", "chroma") is not None
+        with pytest.raises(ServerUnreachableError, match="no restart could be seen"):
+            await ALL["restart"].inject(bed, "chroma")
+    finally:
+        await bed.stop()
+
+
+def test_what_a_run_left_on_one_that_was_given_is_cleaned_by_name(chroma_url: str, namespace: str) -> None:
+    async def leave_something() -> None:
+        async with opened(chroma_url, f"{namespace}other") as theirs:
+            context = StoreContext(servers={"chroma": chroma_url}, namespace=namespace)
+            mine = await ChromaStore.open(context)
+            await say(mine, "talk", 1)
+            await mine.close()
+            await say(theirs, "talk", 1)
+            words = ("clean", "--namespace", namespace, "--store", "chroma", "--chroma", chroma_url)
+            assert await asyncio.to_thread(main, words) == 0
+            again = await ChromaStore.open(context)
+            assert await again.history("talk") == []
+            await again.clean_up()
+            await again.close()
+            assert len(await theirs.history("talk")) == 1
+
+    asyncio.run(leave_something())

@@ -9,7 +9,9 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from soak_subject import Message
+import chromadb
+from chromadb.config import Settings
+from soak_subject import Message, Surroundings
 
 DIMENSIONS = 16
 
@@ -35,6 +37,12 @@ class Collection:
 
     def forget(self, session: str) -> None:
         self.documents.delete(where={"session": session})
+
+
+def persistent(surroundings: Surroundings) -> Searched:
+    """Open a collection in files, as the documentation of the releases since 0.4 says."""
+    settings = Settings(anonymized_telemetry=False)
+    return Searched(chromadb.PersistentClient(path=f"{surroundings.folder}/chroma", settings=settings))
 
 
 class Searched(Collection):

@@ -16,16 +16,8 @@
 
 from __future__ import annotations
 
-import chromadb
-from chromadb.config import Settings
-from soak_chroma import Searched
-from soak_subject import Surroundings, serve
-
-
-def open_memory(surroundings: Surroundings) -> Searched:
-    settings = Settings(anonymized_telemetry=False)
-    return Searched(chromadb.PersistentClient(path=f"{surroundings.folder}/chroma", settings=settings))
-
+from soak_chroma import persistent
+from soak_subject import serve
 
 if __name__ == "__main__":
-    serve(open_memory)
+    serve(persistent)

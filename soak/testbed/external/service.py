@@ -58,9 +58,6 @@ class GivenChroma(GivenServer, ChromaServer):
     async def stop_cleanly(self) -> None:
         raise ServerUnreachableError(f"{self.title} does not say when it was started, so no restart could be seen")
 
-    async def read_configuration(self) -> dict[str, str]:
-        return {}
-
     async def read_limits(self) -> dict[str, str]:
         return {}
 
