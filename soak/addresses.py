@@ -17,6 +17,7 @@ def addresses(settings: SoakSettings) -> dict[str, str]:
         "redis": servers.redis,
         "postgres": servers.postgres,
         "postgres-replica": servers.postgres_replica,
+        "chroma": servers.chroma,
         LEDGER: settings.ledger.url,
     }
     given = {kind: secret.get_secret_value() for kind, secret in secrets.items() if secret is not None}

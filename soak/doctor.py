@@ -19,7 +19,7 @@ from docker.errors import DockerException
 
 from soak.errors import SoakError
 from soak.settings import SoakSettings
-from soak.testbed import account, binaries
+from soak.testbed import account, binaries, chroma_process
 from soak.testbed.ports import free_port, is_free
 from soak.testbed.power_cut.compiling import COMPILERS
 from soak.testbed.power_cut.disk import no_disks
@@ -195,6 +195,7 @@ def _optional() -> Iterator[Finding]:
         version = _version(path) if path else None
         shown = f"{path} {version or ''}".strip() if path else "not found"
         yield Finding(name=name, present=path is not None, needed=False, found=shown, meaning=meaning)
+    yield _chroma()
     reason = no_disks()
     yield Finding(
         name="own file systems",
@@ -210,6 +211,17 @@ def _optional() -> Iterator[Finding]:
         needed=False,
         found=str(library or "not found"),
         meaning="clock faults are unavailable",
+    )
+
+
+def _chroma() -> Finding:
+    found = chroma_process.is_installed()
+    return Finding(
+        name="chroma",
+        present=found,
+        needed=False,
+        found=chroma_process.PACKAGE if found else "not installed yet",
+        meaning="installed when --store chroma first needs it, which takes a package index; or give servers.chroma",
     )
 
 

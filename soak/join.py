@@ -11,6 +11,7 @@ import psutil
 
 from soak.errors import UsageError
 from soak.ledger.records import RunHeader
+from soak.stores import registry
 from soak.stores.protocol import StoreContext
 
 FILE_NAME = "run.json"
@@ -32,6 +33,10 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     http_address: str = ""
     token: str = ""
     """Whoever can read this file may ask the daemon to break its servers."""
+
+    def needs_of(self, store: str) -> tuple[str, ...]:
+        """Return the servers that a store rests on, also those behind a service."""
+        return tuple(self.header.needs.get(store, ())) or registry.find(store).needs
 
     def store_context(self) -> StoreContext:
         return StoreContext(

@@ -136,6 +136,7 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
     redis_version: RedisVersion = Field(
@@ -160,6 +161,9 @@ class TestbedSettings(Section):
     """Where servers that are not given are started, and what may happen to those that are given."""
 
     kind: Literal["local", "docker"] = Field(default="local", description="Processes from packages, or containers.")
+    subject: str | None = Field(
+        default=None, min_length=1, description="The memory service to start for the store http: 'soak analyse --list'."
+    )
     redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
     redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
@@ -249,7 +253,7 @@ class FaultRule(Section):
     faults: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
         default=None, min_length=1, description="Several faults and their weights, in place of one."
     )
-    target: str = Field(description="The server: redis, postgres or postgres-replica.")
+    target: str = Field(description="The server: redis, postgres, postgres-replica, chroma or http.")
     every: PositiveSeconds | None = Field(default=None, description="How often.")
     cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
     jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")

@@ -124,6 +124,12 @@ def postgres_replica_url(testbed: TestbedThread, postgres_url: str) -> str:
     return testbed.url("postgres-replica")
 
 
+@pytest.fixture(scope="session")
+def chroma_url(testbed: TestbedThread) -> str:
+    """Return the address of a Chroma server; where it cannot be installed there is none."""
+    return testbed.url("chroma")
+
+
 class Images:
     """Names of Docker images by version, made without a registry, each once per worker."""
 

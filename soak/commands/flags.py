@@ -54,6 +54,7 @@ SERVERS = (
         version_key="servers.postgres_version",
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
+    Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
     Flag("--url", "servers.http", "URL", "a memory behind HTTP for --store http (token: SOAK_SERVERS__HTTP_TOKEN)"),
     Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),
 )
@@ -82,6 +83,12 @@ SOAKING = (
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
+    Flag(
+        "--subject",
+        "testbed.subject",
+        "NAME|FILE",
+        "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
+    ),
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
     *SERVERS,

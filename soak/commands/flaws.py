@@ -13,6 +13,7 @@ import msgspec
 from soak.errors import ExitCode
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, Setup
+from soak.flaws.served import SERVICES
 from soak.report.table import print_json, print_table
 from soak.stores import registry
 
@@ -121,8 +122,12 @@ def _setup(setup: Setup) -> str:
     options = {**setup.redis_options, **setup.postgres_options}
     configured = "".join(f", {name} {value or '(empty)'}" for name, value in options.items())
     fault = f", under {_fault(setup)}" if setup.disturbance is not None else ""
-    return setup.store + configured + fault
+    served = f" of the service {setup.service}" if setup.service else ""
+    return setup.store + served + configured + fault
 
 
 def _source(setup: Setup) -> str:
+    if setup.service:
+        # A process of its own is a script, and all of it is the story.
+        return (SERVICES / f"{setup.service}.py").read_text(encoding="utf-8")
     return inspect.getsource(registry.find(setup.store).factory)

@@ -79,7 +79,7 @@ async def _check_contracts(info: JoinInfo, settings: SoakSettings, folder: DataF
     is_allowed = settings.contract_mismatch == "allow" or info.header.weaker_servers_allowed
     if is_allowed or (folder.verifier / checkpoint.FILE_NAME).exists():
         return
-    needs = {store: registry.find(store).needs for store in info.header.stores}
+    needs = {store: info.needs_of(store) for store in info.header.stores}
     await check_promises(info.header, info.servers, needs)
 
 

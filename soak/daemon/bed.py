@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from soak import faults
 from soak.daemon.plan import LEDGER, Plan, addresses, setting_of
 from soak.errors import UsageError
 from soak.settings import SoakSettings
+from soak.subjects.service import program_of
 from soak.testbed import versions
-from soak.testbed.bed import Testbed
+from soak.testbed.bed import HTTP, Testbed
 from soak.testbed.combined import CombinedTestbed
 from soak.testbed.external import ExternalTestbed, OperatorCommand
 from soak.testbed.local import LocalTestbed
 from soak.testbed.server import EventListener
+
+_ALWAYS_HERE = (LEDGER, HTTP)
 
 
 def make_testbed(
@@ -22,15 +26,17 @@ def make_testbed(
     folder: Path,
     *,
     on_event: EventListener,
+    say: Callable[[str], None],
     proxied: bool = False,
     power_cuts: bool = False,
 ) -> Testbed:
-    """Return where the servers of this plan are: the ledger always here, the others as the settings say.
+    """Return where the servers of this plan are: ledger and service always here, the others as the settings say.
 
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
     wanted = settings.testbed
     containers = _containers(settings)
+    others: list[Testbed] = []
     local = LocalTestbed(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
@@ -42,9 +48,11 @@ def make_testbed(
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,
         disk_size=wanted.disk,
+        service=None if plan.subject is None else program_of(plan.subject, say),
+        neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.servers.items()},
         on_event=on_event,
     )
-    docker = wanted.kind == "docker" and any(kind != LEDGER for kind in plan.embedded)
+    docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local
     own: Testbed = local
@@ -57,10 +65,13 @@ def make_testbed(
             power_cuts=power_cuts or wanted.power_cuts,
         )
     given = _given(settings, plan, folder, containers)
+    others += [own, given] if docker else [given]
+    # What is here comes last: a service is told the addresses of all that it rests on.
     return CombinedTestbed(
         {
-            **{kind: local if kind == LEDGER else own for kind in plan.embedded},
             **dict.fromkeys(plan.given, given),
+            **{kind: own for kind in plan.embedded if kind not in _ALWAYS_HERE},
+            **{kind: local for kind in plan.embedded if kind in _ALWAYS_HERE},
         }
     )
 

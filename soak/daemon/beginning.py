@@ -29,6 +29,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """Servers that were given, without user and password."""
     testbed: str = "local"
     """Where the others were started."""
+    subject: str | None = None
+    """The service that was started for the store http."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def remember(folder: DataFolder, beginning: Beginning) -> None:
         embedded=sorted(beginning.plan.embedded),
         given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
         testbed=beginning.plan.testbed,
+        subject=_named(beginning.plan),
     )
     write_whole(folder.state_file, msgspec.json.encode(state))
 
@@ -122,6 +125,8 @@ def _resume(configuration: Configuration, folder: DataFolder, unfinished: tuple[
         raise _changed(folder, header.run, "servers", state.given or "embedded ones", servers or "embedded ones")
     if plan.testbed != state.testbed:
         raise _changed(folder, header.run, "testbed.kind", state.testbed, plan.testbed)
+    if _named(plan) != state.subject:
+        raise _changed(folder, header.run, "testbed.subject", state.subject, _named(plan))
     alive = heartbeat.read(folder.heartbeat_file)
     if alive is not None and alive.run != header.run:
         alive = None
@@ -134,6 +139,10 @@ def _resume(configuration: Configuration, folder: DataFolder, unfinished: tuple[
         last_alive_us=alive.at_us if alive is not None else None,
         active_seconds=alive.active_seconds if alive is not None else 0.0,
     )
+
+
+def _named(plan: Plan) -> str | None:
+    return None if plan.subject is None else plan.subject.name
 
 
 def _refuse_change(folder: DataFolder, run: str, key: str, before: object, now: object, origin: str | None) -> None:

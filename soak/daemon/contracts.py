@@ -30,9 +30,11 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     contract: Contract
     origin: str
-    """`declared`, `preset NAME`, `derived`, `the store's own`, or several of them."""
+    """`declared`, `preset NAME`, `derived`, `the store's own` or `the service's own`, or several of them."""
     server: str | None
     """The one server that keeps its data; none: several do, or none that is known."""
+    is_derived: bool = False
+    """How durable it is follows from that server alone; a service in front of it has declared nothing."""
     is_unchecked: bool = False
     """Its server does not tell enough of its configuration to hold the contract against it."""
 
@@ -78,8 +80,9 @@ def _settle(
     return Settled(
         store=spec.name,
         contract=contract,
-        origin=_origin(clauses, derived, server),
+        origin=_origin(spec, clauses, derived, server),
         server=server,
+        is_derived="crash_loss_seconds" in derived,
         is_unchecked=found is None or not (found.crash.is_known and found.power.is_known),
     )
 
@@ -89,7 +92,7 @@ def _derived(spec: StoreSpec, clauses: Mapping[str, object], given: Given | None
     if given is None or not _leaves_durability_to_server(spec):
         return {}
     losses = {"crash_loss_seconds": given.crash, "power_loss_seconds": given.power}
-    declared = {*clauses, *(DURABILITY if PRESET in clauses else ())}
+    declared = {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ())}
     return {clause: loss.seconds for clause, loss in losses.items() if loss.is_known and clause not in declared}
 
 
@@ -100,15 +103,15 @@ def _leaves_durability_to_server(spec: StoreSpec) -> bool:
     return not any(hasattr(spec.factory, name) for name in ("contract", "contract_for"))
 
 
-def _origin(clauses: Mapping[str, object], derived: Mapping[str, object], server: str | None) -> str:
-    parts = []
+def _origin(spec: StoreSpec, clauses: Mapping[str, object], derived: Mapping[str, object], server: str | None) -> str:
+    parts = ["declared by the service"] if {*spec.declared_clauses} & {*DURABILITY} else []
     if PRESET in clauses:
         parts.append(f"preset {clauses[PRESET]}")
     if single := [clause for clause in clauses if clause != PRESET]:
         parts.append(f"declared: {', '.join(single)}" if parts or derived else "declared")
     if derived:
         parts.append(f"derived from {server}")
-    return ", ".join(parts) or "the store's own"
+    return ", ".join(parts) or ("the store's own" if spec.declared is None else "the service's own")
 
 
 def _override(store: str, contract: Contract, clauses: Mapping[str, object]) -> Contract:

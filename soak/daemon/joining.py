@@ -14,6 +14,7 @@ from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
+from soak.testbed.bed import HTTP
 
 RECALL_SHARE = 0.75
 """Of the age at which a closed session may be retired: later the load must not ask for it."""
@@ -28,6 +29,13 @@ def store_context(settings: SoakSettings, beginning: Beginning, servers: dict[st
         connections_max=settings.stores.connections,
         ttl_seconds=settings.stores.ttl,
     )
+
+
+def _resting(beginning: Beginning, promises: Promises) -> list[str]:
+    """Name the service, where another server keeps its data and says how durable that is."""
+    derived = {one.store for one in promises.settled if one.is_derived}
+    behind = [spec for spec in beginning.plan.specs if HTTP in spec.needs and spec.name in derived]
+    return [HTTP] if beginning.plan.subject is not None and behind else []
 
 
 def join_info(
@@ -49,6 +57,8 @@ def join_info(
         origins={one.store: one.origin for one in promises.settled},
         configurations=promises.configurations,
         weaker_servers_allowed=settings.contract_mismatch == "allow",
+        needs={spec.name: list(spec.needs) for spec in beginning.plan.specs},
+        resting=_resting(beginning, promises),
         started_wall_seconds=beginning.resumed.header.started_wall_seconds if beginning.resumed else time.time(),
     )
     ages = settings.verifier.recall_ages

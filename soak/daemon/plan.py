@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import msgspec
+
 from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared
 from soak.errors import UsageError
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
+from soak.subjects import catalogue as subjects
+from soak.subjects.description import Subject
+from soak.testbed.bed import HTTP
 
 __all__ = ["LEDGER", "Plan", "addresses", "make_plan", "setting_of", "without_secrets"]
-
-ONLY_GIVEN = ("http",)
-"""Servers that nobody but their owner can start."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Plan:
     """Kinds that are started by us."""
     testbed: str = "local"
     """Where they are started, the ledger apart, which always is here."""
+    subject: Subject | None = None
+    """What is started as the service behind the store http."""
 
     @property
     def kinds(self) -> list[str]:
@@ -42,16 +46,17 @@ class Plan:
 
 def make_plan(settings: SoakSettings, names: list[str]) -> Plan:
     """Find the stores and decide which servers are started; raises `UsageError` before anything is."""
-    specs = tuple(registry.find(name) for name in dict.fromkeys(names))
+    subject = _subject(settings)
+    specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
     check_declared(settings.contract, [spec.name for spec in specs], registry.specs())
     known = addresses(settings)
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}
     embedded = tuple(kind for kind in (LEDGER, *needs) if kind not in given)
-    _check_only_given(embedded)
+    _check_service(subject, needs, embedded)
     _check_replica(given, needs)
     _check_ledger_is_apart(given)
-    return Plan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind)
+    return Plan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind, subject=subject)
 
 
 def setting_of(kind: str) -> str:
@@ -67,10 +72,39 @@ def without_secrets(address: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path}"
 
 
-def _check_only_given(embedded: tuple[str, ...]) -> None:
-    for kind in embedded:
-        if kind in ONLY_GIVEN:
-            raise UsageError(f"store {kind} needs the address of a service that runs; give it with --url")
+def _subject(settings: SoakSettings) -> Subject | None:
+    """Return the memory library that is to be started as a service."""
+    if settings.testbed.subject is None:
+        return None
+    if settings.servers.http is not None:
+        raise UsageError(
+            "servers.http gives the address of a service that runs, and testbed.subject names one to start; "
+            "give one of them (--url, --subject)"
+        )
+    (subject,) = subjects.find([settings.testbed.subject])
+    return subject
+
+
+def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
+    """Let a store know what stands behind the service it speaks with, and what that promises."""
+    if subject is None or HTTP not in spec.needs:
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        needs=tuple(dict.fromkeys((*spec.needs, *subject.needs))),
+        declared=subject.contract,
+        declared_clauses=tuple(subject.declared_clauses),
+    )
+
+
+def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...]) -> None:
+    if HTTP in embedded and subject is None:
+        raise UsageError(
+            "store http needs a service: give the address of one that runs with --url, or name one to start with "
+            "--subject"
+        )
+    if subject is not None and HTTP not in needs:
+        raise UsageError(f"testbed.subject = {subject.name} is a service that no store speaks with; add --store http")
 
 
 def _check_replica(given: dict[str, str], needs: dict[str, None]) -> None:

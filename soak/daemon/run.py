@@ -132,6 +132,7 @@ class Daemon:
             beginning.plan,
             folder.path,
             on_event=self._on_server_event,
+            say=self._say,
             proxied=needs_proxies(self._settings.faults),
             power_cuts=needs_power_cuts(self._settings.faults),
         )

@@ -18,7 +18,7 @@ class Crash(Fault):
     description = (
         "All processes of the server are killed; what it had not yet handed to the kernel, or to no file, is lost."
     )
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].kill()

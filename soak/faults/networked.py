@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class NetworkFault(Fault):
     """A fault between clients and server; the server itself is well."""
 
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)

@@ -18,7 +18,7 @@ class Pause(Fault):
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."
     )
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].pause()

@@ -16,7 +16,7 @@ class PowerCut(Fault):
     name = "power_cut"
     kind = "power_cut"
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)

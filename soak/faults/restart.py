@@ -16,7 +16,7 @@ class Restart(Fault):
     name = "restart"
     kind = "restart"
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
-    targets = ("redis", "postgres", "postgres-replica", "http")
+    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].stop_cleanly()

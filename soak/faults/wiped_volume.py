@@ -16,7 +16,7 @@ class WipedVolume(Fault):
     name = "wiped_volume"
     kind = "wiped_volume"
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
-    targets = ("redis", "postgres")
+    targets = ("redis", "postgres", "chroma", "http")
 
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         reason = super().unavailable(bed, target)

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-
-from soak.flaws.flaw import GONE, Flaw, Load, same_server
-from soak.flaws.redis_memory import RedisMemory
+from soak.flaws.flaw import GONE, Flaw, Load
+from soak.flaws.served import same_service
 from soak.model.causes import Cause
-from soak.stores import Message
 
-
-class ContentDedup(RedisMemory):
-    """Drops a message that is there already, against double sends."""
-
-    async def append(self, session: str, message: Message) -> None:
-        digest = hashlib.sha256(f"{message.role}:{message.content}".encode()).hexdigest()
-        if await self.redis.sadd(self.key(session) + ":seen", digest):
-            await super().append(session, message)
-
-
-_WRONG, _RIGHT = same_server(ContentDedup, RedisMemory)
+_WRONG, _RIGHT = same_service("content_dedup")
 
 FLAW = Flaw(
     name="content_dedup",

@@ -10,6 +10,8 @@ import msgspec
 from soak.model.causes import Cause
 from soak.model.kinds import Kind
 
+PATIENCE_SECONDS = 15.0
+
 
 class WrongFrom(enum.Enum):
     """Since when the wrong state of a message can be read, besides its acknowledgement."""
@@ -26,13 +28,11 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
     """The fault that a flaw needs to show itself."""
 
     fault: str
-    """A name of the fault catalogue, or `kill_load`: the process that writes dies."""
+    """A name of the fault catalogue."""
     target: str = "redis"
     after_seconds: float = 1.5
     """How long the load runs before it."""
     hold_seconds: float = 0.5
-    times: int = 1
-    """How many processes die one after the other; other faults happen once."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +62,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     """As `package.module:Class`."""
+    service: str = ""
+    """The service that it speaks with, by the name of its script; empty: it is in the process of whoever asks."""
     redis_options: Mapping[str, str] = {}
     postgres_options: Mapping[str, str] = {}
     disturbance: Disturbance | None = None
@@ -90,7 +92,7 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
     latent_seconds: float = 0.0
     """How long after that the wrong state can be read first: a time to live that is too short, say."""
-    patience_seconds: float = 15.0
+    patience_seconds: float = PATIENCE_SECONDS
     """After so long without having shown itself it is not found."""
     heals: bool = False
     """What was lost comes back; it must be noticed, too."""

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from soak.flaws.flaw import Flaw, Load, same_server
-from soak.flaws.redis_memory import RedisMemory
+from soak.flaws.flaw import Flaw, Load
+from soak.flaws.served import same_service
 from soak.model.causes import Cause
 from soak.model.kinds import Kind
-from soak.model.message import decode_history
-from soak.stores import Stored
 
-READ_MAX = 1_000
-
-
-class ReadCap(RedisMemory):
-    """Reads the first page and takes it for the whole; what is beyond it is stored, and hidden."""
-
-    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        page = await self.redis.lrange(self.key(session), 0, READ_MAX - 1)
-        return decode_history(page if last is None else page[max(0, len(page) - last) :])
-
-
-_WRONG, _RIGHT = same_server(ReadCap, RedisMemory)
+_WRONG, _RIGHT = same_service("read_cap")
 
 FLAW = Flaw(
     name="read_cap",

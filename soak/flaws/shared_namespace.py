@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from soak.flaws.flaw import Flaw, Load, same_server
-from soak.flaws.redis_memory import RedisMemory
+from soak.flaws.flaw import Flaw, Load
+from soak.flaws.served import same_service
 from soak.model.causes import Cause
 from soak.model.kinds import Kind
 
-
-class SharedNamespace(RedisMemory):
-    """Keys are made of the conversation's number; every tenant counts from one."""
-
-    def key(self, session: str) -> str:
-        _tenant, _, number = session.partition("-")
-        return super().key(number)
-
-
-_WRONG, _RIGHT = same_server(SharedNamespace, RedisMemory)
+_WRONG, _RIGHT = same_service("shared_namespace")
 
 FLAW = Flaw(
     name="shared_namespace",

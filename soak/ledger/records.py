@@ -159,6 +159,10 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The effective configuration of each server under test when the run began."""
     weaker_servers_allowed: bool = False
     """It was begun although a server as configured cannot keep what is promised."""
+    needs: dict[str, list[str]] = {}
+    """The servers each store rests on, where it is more than the store says itself: those behind a service."""
+    resting: list[str] = []
+    """Servers under test that keep nothing themselves, but rest on others: nothing may be lost when they die."""
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -60,6 +60,9 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     """When it had taken effect, if that was told: what is asked of the server later shows how it copes."""
     ended: int | None = None
     planned: bool = True
+    keeps_data: bool = True
+    """False: the server it happened to rests on another one, which keeps the data. Whatever that one may lose, the
+    death of this one excuses nothing."""
     telemetry: dict[str, str] = {}
     telemetry_after: dict[str, str] = {}
     survivor_sent: int = 0
@@ -73,6 +76,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     def fault_class(self) -> FaultClass:
         if self.kind == "restart" and self.planned:
             # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
+            return FaultClass.CLEAN
+        if not self.keeps_data and self.kind in _CLASSES:
             return FaultClass.CLEAN
         return _CLASSES.get(self.kind, FaultClass.HARMLESS)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from soak.model.causes import Cause, Explanation
 from soak.model.clues import Clues
 from soak.model.faults import FaultClass, FaultWindow
+from soak.model.telemetry import FOLDER_MARK
 
 WORKER_SILENT_US = 1_000_000
 """A load process that has not been heard of for so long may have died."""
@@ -61,6 +62,9 @@ def _restart(clues: Clues) -> Explanation | None:  # noqa: PLR0911  one answer a
     special = _by_kind(window, facts)
     if special is not None:
         return special
+    if window.survivor_sent == 0 and _is_another_folder(window):
+        facts.append(f"{window.target} came back with another data folder than it had before, and nothing survived")
+        return Explanation(Cause.WIPED_VOLUME, facts, [])
     persists = _persists(clues, window)
     if persists is False:
         facts.append(f"{window.target} was configured not to write down what it is told as it goes")
@@ -102,6 +106,11 @@ def _by_kind(window: FaultWindow, facts: list[str]) -> Explanation | None:
         # The list of causes has none for a file that somebody else wrote to.
         return Explanation(Cause.UNKNOWN, [*facts, "its files were changed while it was stopped"], [])
     return None
+
+
+def _is_another_folder(window: FaultWindow) -> bool:
+    marks = window.telemetry.get(FOLDER_MARK), window.telemetry_after.get(FOLDER_MARK)
+    return None not in marks and marks[0] != marks[1]
 
 
 def _is_rather_expiry(clues: Clues, window: FaultWindow) -> bool:

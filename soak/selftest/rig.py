@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,21 +16,22 @@ from soak.errors import SoakError
 from soak.faults import catalogue as faults
 from soak.faults.window import Injected, during
 from soak.flaws.flaw import Disturbance, Load, Setup
+from soak.flaws.served import SERVICES
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
 from soak.selftest.crowd import Acknowledged, Crowd
-from soak.selftest.killed_load import KilledLoad
 from soak.selftest.seen import Seen, look, read_stories
 from soak.settings import SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
+from soak.subjects.description import Subject, read_script
+from soak.subjects.service import program_of
 from soak.tasks import end_tasks
 from soak.testbed.local import LocalTestbed
 from soak.testbed.server import ServerEvent
 from soak.verifier.process import Verifier
 
-KILL_LOAD = "kill_load"
 PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
 OPERATION_SECONDS_MAX = 2.0
 CONNECTIONS_MAX = 16
@@ -74,8 +76,10 @@ class Rig:
         self._acknowledged: Acknowledged = {}
         self._fault: Injected | None = None
         disturbance = plan.setup.disturbance
+        self._service = _service(plan.setup)
         self._bed = LocalTestbed(
             folder,
+            service=None if self._service is None else program_of(self._service, lambda _text: None),
             redis_options=plan.setup.redis_options,
             postgres_options=plan.setup.postgres_options,
             proxied=disturbance is not None and disturbance.fault in PROXIED_FAULTS,
@@ -102,11 +106,12 @@ class Rig:
 
     @contextlib.asynccontextmanager
     async def _servers(self) -> AsyncIterator[JoinInfo]:
-        needs = {kind for store in self._plan.stores for kind in registry.find(store).needs}
+        behind = () if self._service is None else self._service.needs
+        needs = {store: [*registry.find(store).needs, *behind] for store in self._plan.stores}
         try:
-            urls = await self._bed.start({*needs, "ledger"})
+            urls = await self._bed.start({"ledger", *itertools.chain.from_iterable(needs.values())})
             ledger_url = urls.pop("ledger")
-            yield await _begin_run(self._plan.stores, urls, ledger_url)
+            yield await _begin_run(needs, urls, ledger_url)
         finally:
             await self._bed.stop()
 
@@ -131,12 +136,6 @@ class Rig:
         is_enough: Callable[[dict[str, Seen]], bool],
     ) -> None:
         disturbance = self._plan.setup.disturbance
-        if disturbance is not None and disturbance.fault == KILL_LOAD:
-            killed = KilledLoad(info, self._plan.load, self._folder)
-            deaths = [await killed.live_and_die(disturbance.after_seconds) for _ in range(disturbance.times)]
-            self._fault = deaths[0]
-            await self._until(verifier, is_enough, [])
-            return
         crowds = [await Crowd.gather(info, self._plan.load, self._acknowledged) for _ in range(self._plan.load.tenants)]
         try:
             for crowd in crowds:
@@ -198,7 +197,11 @@ class _Verifying:
             raise SoakError(f"the verifier gave no verdict within {VERDICT_SECONDS_MAX:.0f} s") from None
 
 
-async def _begin_run(stores: tuple[str, ...], servers: dict[str, str], ledger_url: str) -> JoinInfo:
+def _service(setup: Setup) -> Subject | None:
+    return read_script(SERVICES / f"{setup.service}.py")[0] if setup.service else None
+
+
+async def _begin_run(needs: dict[str, list[str]], servers: dict[str, str], ledger_url: str) -> JoinInfo:
     run = "r" + secrets.token_hex(4)
     context = StoreContext(
         servers=servers,
@@ -211,8 +214,9 @@ async def _begin_run(stores: tuple[str, ...], servers: dict[str, str], ledger_ur
         run=run,
         seed=secrets.randbits(63),
         namespace=context.namespace,
-        stores=list(stores),
-        contracts={store: registry.find(store).contract_for(context) for store in stores},
+        stores=list(needs),
+        contracts={store: registry.find(store).contract_for(context) for store in needs},
+        needs=needs,
         started_wall_seconds=time.time(),
     )
     await create_run(ledger_url, header)

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from soak.child_process import NoAnswerError, answer_of
-from soak.flaws.flaw import Flaw
+from soak.flaws.flaw import PATIENCE_SECONDS, Flaw
 from soak.report.progress import Progress
 from soak.selftest.result import Trial, not_made
 
@@ -44,10 +44,10 @@ async def make_trials(flaws: Sequence[Flaw], progress: Progress, side_by_side: i
 
 
 def _takes_long(flaw: Flaw) -> bool:
-    """Whether it needs two rigs, a replica, or processes that start only to die."""
+    """Whether it needs two rigs, a replica, or patience."""
     disturbance = flaw.wrong.disturbance
-    is_slow = disturbance is not None and disturbance.target in {"load", "postgres-replica"}
-    return is_slow or not flaw.wrong.can_share_a_server_with(flaw.right)
+    is_slow = disturbance is not None and disturbance.target == "postgres-replica"
+    return is_slow or flaw.patience_seconds > PATIENCE_SECONDS or not flaw.wrong.can_share_a_server_with(flaw.right)
 
 
 async def _in_process(flaw: Flaw, folder: Path) -> Trial:

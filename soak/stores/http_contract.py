@@ -101,13 +101,17 @@ def to_wire(message: Message) -> Wire:
     return Wire(id=name, role=message.role, content=message.content)
 
 
+def named(wire: Wire) -> Message:
+    """Make the message again whose name and checksum are in the id; raises `ValueError` where they are not."""
+    run, rest = wire.id.split("/", 1)
+    session, writer, seq, checksum = rest.rsplit("/", 3)
+    return Message(run, session, int(writer), int(seq), wire.role, wire.content, int(checksum, 16))
+
+
 def from_wire(raw: bytes) -> Stored:
     """Make the message again that one item of an answer stands for; what is none is kept as it came."""
     try:
-        wire = _WIRE.decode(raw)
-        run, rest = wire.id.split("/", 1)
-        session, writer, seq, checksum = rest.rsplit("/", 3)
-        return Message(run, session, int(writer), int(seq), wire.role, wire.content, int(checksum, 16))
+        return named(_WIRE.decode(raw))
     except (ValueError, TypeError) as error:
         return Garbled(raw=bytes(raw), reason=f"this is no message with id, role and content: {error}")
 
@@ -123,14 +127,14 @@ def read_messages(body: bytes) -> Sequence[Stored]:
 
 def check_acknowledgement(status: int, body: bytes, wanted_id: str) -> None:
     """Return if this answer says that the message is remembered; raises what it says otherwise."""
-    answer = _expect(status, body, Acknowledged, allowed=(200, 201))
+    answer = expect(status, body, Acknowledged, allowed=(200, 201))
     if answer.id != wanted_id:
         raise HttpAnswerError(f"the answer acknowledges {answer.id!r}, not the message that was sent")
 
 
 def check_forgotten(status: int, body: bytes) -> None:
     """Return if this answer says that the session is forgotten; raises what it says otherwise."""
-    if not _expect(status, body, Forgotten).forgotten:
+    if not expect(status, body, Forgotten).forgotten:
         raise HttpRefusedError("the service says that it did not forget")
 
 
@@ -142,11 +146,11 @@ def check_history(status: int, body: bytes) -> Sequence[Stored]:
 
 
 def read_cleaned_up(status: int, body: bytes) -> int:
-    return _expect(status, body, CleanedUp).removed
+    return expect(status, body, CleanedUp).removed
 
 
 def read_health(status: int, body: bytes) -> Health:
-    return _expect(status, body, Health)
+    return expect(status, body, Health)
 
 
 def refuses(status: int, body: bytes) -> bool:
@@ -165,7 +169,8 @@ def excerpt(body: bytes) -> str:
     return repr(text + ("…" if len(body) > EXCERPT_BYTES else ""))
 
 
-def _expect(status: int, body: bytes, kind: type[T], allowed: tuple[int, ...] = (200,)) -> T:
+def expect(status: int, body: bytes, kind: type[T], allowed: tuple[int, ...] = (200,)) -> T:
+    """Read an answer of one of these statuses; raises what any other one says, or that it is not understood."""
     if status not in allowed:
         error = HttpRefusedError if refuses(status, body) else HttpAnswerError
         raise error(f"status {status}: {excerpt(body)}")

@@ -66,8 +66,14 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     factory: type
     needs: tuple[str, ...]
     description: str
+    declared: Contract | None = None
+    """What is declared for what stands behind it, in place of its own: a service that is started says so itself."""
+    declared_clauses: tuple[str, ...] = ()
+    """The clauses of that which were named; the others are the strictest."""
 
     def contract_for(self, context: StoreContext) -> Contract:
+        if self.declared is not None:
+            return self.declared
         derive = getattr(self.factory, "contract_for", None)
         if derive is not None:
             contract: Contract = derive(context)

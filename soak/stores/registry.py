@@ -16,6 +16,7 @@ import redis.exceptions
 
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.model.outcome import NotApplied
+from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
 from soak.stores.pgvector import PgvectorStore
 from soak.stores.postgres import PostgresStore
@@ -38,6 +39,7 @@ _BUILT_IN: dict[str, type] = {
     "postgres": PostgresStore,
     "postgres-replica": PostgresReplicaStore,
     "pgvector": PgvectorStore,
+    "chroma": ChromaStore,
     "http": HttpStore,
 }
 _UNREACHABLE = (

@@ -14,7 +14,8 @@ from pathlib import Path
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject
-from soak.subjects.process import SubjectProcess, Told
+from soak.subjects.process import SubjectProcess
+from soak.testbed.service_process import Told
 
 CONNECTIONS_MAX = 16
 

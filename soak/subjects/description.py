@@ -14,7 +14,7 @@ from soak.model.contract import Contract
 
 PROCESSES_DEFAULT = 2
 PROCESSES_MAX = 8
-SERVER_KINDS = ("redis", "postgres")
+SERVER_KINDS = ("redis", "postgres", "chroma")
 _BLOCK = re.compile(r"(?m)^# /// script\n((?:^#(?: .*)?\n)+?)^# ///$")
 
 
@@ -71,6 +71,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     promises: str
     """What its documentation promises, in a sentence."""
     contract: Contract
+    declared_clauses: list[str] = []
+    """Those of its contract that it names itself."""
     by_design: dict[str, ByDesign] = {}
     """By trial."""
     not_applicable: dict[str, str] = {}
@@ -137,6 +139,7 @@ def _subject(
         keeps_files=said.keeps_files,
         promises=said.promises,
         contract=contract,
+        declared_clauses=list(said.contract),
         by_design=said.by_design,
         not_applicable=said.not_applicable,
         is_newest=is_newest,

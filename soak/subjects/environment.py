@@ -46,7 +46,20 @@ def interpreter_for(subject: Subject, folder: Path, say: Callable[[str], None]) 
     for dependency in subject.dependencies:
         if _NOT_PINNED.search(dependency.partition(";")[0]):
             raise UsageError(f"{subject.name} depends on {dependency!r}; pin it to one version with ==")
-    home = folder / f"{subject.library}-{_mark(subject.dependencies)}"
+    return made_once(subject.name, subject.library, subject.dependencies, folder, say)
+
+
+def made_once(
+    name: str,
+    library: str,
+    dependencies: Sequence[str],
+    folder: Path,
+    say: Callable[[str], None],
+    *,
+    alone: bool = False,
+) -> Path:
+    """Return the Python of the environment with these packages; `alone`: with nothing that they depend on."""
+    home = _home(library, dependencies, folder, alone=alone)
     interpreter = home / "bin" / "python"
     if (home / _STAMP).exists():
         return interpreter
@@ -54,16 +67,29 @@ def interpreter_for(subject: Subject, folder: Path, say: Callable[[str], None]) 
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(home.with_suffix(".lock")):
             if not (home / _STAMP).exists():
-                say(f"installing {', '.join(subject.dependencies)} into {home}")
+                say(f"installing {', '.join(dependencies)} into {home}")
                 shutil.rmtree(home, ignore_errors=True)
-                _make(home, subject)
-                (home / _STAMP).write_text("\n".join(subject.dependencies) + "\n", encoding="utf-8")
+                _make(home, name, [*_options(alone=alone), *dependencies])
+                (home / _STAMP).write_text("\n".join(dependencies) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(
-            f"the environment of {subject.name} cannot be made in {folder} ({error.strerror or error}); "
-            "choose another folder with --environments"
+            f"the environment of {name} cannot be made in {folder} ({error.strerror or error}); "
+            "choose another folder with --environments, or with XDG_CACHE_HOME"
         ) from error
     return interpreter
+
+
+def is_made(library: str, dependencies: Sequence[str], folder: Path, *, alone: bool = False) -> bool:
+    """Tell whether this environment is there already."""
+    return (_home(library, dependencies, folder, alone=alone) / _STAMP).exists()
+
+
+def _home(library: str, dependencies: Sequence[str], folder: Path, *, alone: bool) -> Path:
+    return folder / f"{library}-{_mark([*dependencies, *_options(alone=alone)])}"
+
+
+def _options(*, alone: bool) -> list[str]:
+    return ["--no-deps"] if alone else []
 
 
 def _mark(dependencies: Sequence[str]) -> str:
@@ -81,17 +107,17 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make(home: Path, subject: Subject) -> None:
+def _make(home: Path, name: str, wanted: Sequence[str]) -> None:
     interpreter = str(home / "bin" / "python")
     # To unpack a pip into each environment takes longer than most libraries do; ours can install for others.
     is_ours = importlib.util.find_spec("pip") is not None
-    _run(subject, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
+    _run(name, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
     pip = [sys.executable, "-m", "pip", "--python", interpreter] if is_ours else [interpreter, "-m", "pip"]
     # pip's own settings count: they say where the operator's packages come from.
-    _run(subject, [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", *subject.dependencies])
+    _run(name, [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", *wanted])
 
 
-def _run(subject: Subject, command: list[str]) -> None:
+def _run(name: str, command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:
         done = subprocess.run(  # noqa: S603  pip, with what the script pins
@@ -107,11 +133,11 @@ def _run(subject: Subject, command: list[str]) -> None:
         )
     except subprocess.TimeoutExpired:
         raise ServerUnreachableError(
-            f"the environment of {subject.name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
+            f"the environment of {name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
         ) from None
     if done.returncode:
         raise ServerUnreachableError(
-            f"the environment of {subject.name} cannot be installed ({_last_words(done.stdout)}); "
+            f"the environment of {name} cannot be installed ({_last_words(done.stdout)}); "
             "its packages have to come from a package index once: look at the network, or at pip's settings"
         )
 

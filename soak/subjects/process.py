@@ -16,47 +16,25 @@ import msgspec
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
 from soak.subjects.description import Subject
+from soak.testbed.quiet import QUIET
+from soak.testbed.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, Told
 
 KIT = Path(__file__).with_name("kit")
-READY_SECONDS_MAX = 180.0
-"""Some libraries import for a long time on a busy machine."""
 END_SECONDS_MAX = 10.0
 LAST_LINES = 4
-_NOBODY = "http://127.0.0.1:9"
-"""The discard port, where nobody listens."""
-
-_QUIET = {
-    # Nothing leaves this machine, whatever a library would like to tell.
-    "HTTP_PROXY": _NOBODY,
-    "HTTPS_PROXY": _NOBODY,
-    "http_proxy": _NOBODY,
-    "https_proxy": _NOBODY,
-    "NO_PROXY": "127.0.0.1,localhost",
-    "no_proxy": "127.0.0.1,localhost",
-    "DO_NOT_TRACK": "1",
-    "AGNO_TELEMETRY": "false",
-    "ANONYMIZED_TELEMETRY": "False",
-    "HF_HUB_OFFLINE": "1",
-    "LANGCHAIN_TRACING_V2": "false",
-    "LANGSMITH_TRACING": "false",
-    "MEM0_TELEMETRY": "False",
-    "OPENAI_AGENTS_DISABLE_TRACING": "1",
-    "OTEL_SDK_DISABLED": "true",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUNBUFFERED": "1",
-    "PYTHONNOUSERSITE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
 _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subject is told; the same fields as the kit's `Surroundings`."""
+def quiet_environment() -> dict[str, str]:
+    """Return what every subject finds in its environment: the kit, and nobody to talk to."""
+    # Nothing of our own environment but what names places and languages: it may hold secrets.
+    ours = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**ours, **QUIET, "PYTHONPATH": str(KIT)}
 
-    servers: dict[str, str]
-    folder: str
-    ttl_seconds: int | None = None
-    process: int = 0
+
+def command_of(subject: Subject, interpreter: Path) -> list[str]:
+    """Return how a subject is started; its own folder is not searched, for a script may be called like its library."""
+    return [str(interpreter), "-P", subject.script]
 
 
 class SubjectProcess:
@@ -82,8 +60,7 @@ class SubjectProcess:
         """Start it, and return when it answers at `url`."""
         with self._log.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
-                # Its own folder is not searched: a script may be called like the library it is about.
-                *(str(self._interpreter), "-P", self._subject.script),
+                *command_of(self._subject, self._interpreter),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
@@ -141,14 +118,10 @@ class SubjectProcess:
         return mask(" ".join(" ".join(lines[-LAST_LINES:]).split()))
 
     def _surroundings(self) -> dict[str, str]:
-        # Nothing of our own environment but what names places and languages: it may hold secrets.
-        ours = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
-            **ours,
-            **_QUIET,
+            **quiet_environment(),
             "HOME": self._told.folder,
-            "PYTHONPATH": str(KIT),
-            "SOAK_SUBJECT": msgspec.json.encode(self._told).decode(),
+            TOLD_VARIABLE: msgspec.json.encode(self._told).decode(),
             **self._environment,
         }
 

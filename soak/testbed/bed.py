@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 LEDGER = "ledger"
 POSTGRES = "postgres"
 REPLICA = "postgres-replica"
+CHROMA = "chroma"
 HTTP = "http"
-"""A memory behind a web service: always given, never started."""
-KINDS = (LEDGER, "redis", POSTGRES, REPLICA, HTTP)
+"""A memory behind a web service: given, or a program that is started here."""
+KINDS = (LEDGER, "redis", POSTGRES, REPLICA, CHROMA, HTTP)
 FOLDER_NAME = "servers"
 """In the data folder: what testbeds keep there."""
 

@@ -53,6 +53,25 @@ class RedisExchange:
         return writes and data != self._QUEUED
 
 
+class HttpExchange:
+    """A conversation in HTTP/1.1, without pipelining: each request begins with its method and its path."""
+
+    _READING = (b"/health", b"/heartbeat", b"/history", b"/search", b"/get", b"/query", b"/count")
+    _REQUEST = re.compile(rb"(POST|PUT|PATCH|DELETE) ([^ ?\r\n]+)")
+
+    def __init__(self) -> None:
+        self._writes = False
+
+    def requested(self, data: bytes) -> None:
+        # Further parts of a request are of its body, and begin otherwise.
+        if found := self._REQUEST.match(data):
+            self._writes = not found[2].endswith(self._READING)
+
+    def acknowledges(self, data: bytes) -> bool:
+        writes, self._writes = self._writes, False
+        return writes and data.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2"))
+
+
 class PostgresExchange:
     """A conversation in PostgreSQL's protocol: what was executed stands in the answer.
 

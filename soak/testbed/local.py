@@ -12,17 +12,21 @@ import msgspec
 from soak.errors import UsageError
 from soak.testbed import account, binaries, postgres_upgrade, power_cut, process, state, versions
 from soak.testbed.away import Away
-from soak.testbed.bed import FOLDER_NAME, KINDS, LEDGER, POSTGRES, BedKind
+from soak.testbed.bed import CHROMA, FOLDER_NAME, HTTP, KINDS, LEDGER, POSTGRES, REPLICA, BedKind
+from soak.testbed.chroma import ChromaServer
+from soak.testbed.chroma_process import ChromaProcess
 from soak.testbed.own import OwnTestbed
 from soak.testbed.postgres import PostgresReplica, PostgresServer
 from soak.testbed.postgres_process import PostgresProcess, ReplicaProcess
 from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, size_bytes
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
+from soak.testbed.service import ServiceServer
+from soak.testbed.service_process import ServiceProcess, ServiceProgram
 from soak.testbed.versions import VALKEY, ServerVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from soak.testbed.power_cut import Disk, PowerCutWay
     from soak.testbed.server import EventListener, Server
@@ -66,6 +70,8 @@ class LocalTestbed(OwnTestbed):
         power_cuts: bool = False,
         power_cut_by: PowerCutWay = "auto",
         disk_size: str = SIZE_DEFAULT,
+        service: ServiceProgram | None = None,
+        neighbours: Callable[[], Mapping[str, str]] = dict,
         on_event: EventListener | None = None,
     ) -> None:
         """Choose the servers.
@@ -74,7 +80,8 @@ class LocalTestbed(OwnTestbed):
         clients are given the address of a proxy in front of each, and network faults become possible. A Redis is
         upgraded to the given version or program, or else to the next one that can be had here. For power cuts they
         run under a shim that knows what was synced, or each on a disk of its own; where there can be none,
-        `no_power_cuts` says why.
+        `no_power_cuts` says why. A service is given the addresses of what it needs, of servers here and of its
+        `neighbours` in other testbeds.
         """
         super().__init__(
             # Resolved, because strays are found by their working folder, and that is always a resolved path.
@@ -89,6 +96,8 @@ class LocalTestbed(OwnTestbed):
         self._redis_upgrade = redis_upgrade
         self._redis_upgrade_binary = redis_upgrade_binary
         self._version = postgres_version
+        self._service = service
+        self._neighbours = neighbours
         self._power_cuts = power_cuts
         self.no_power_cuts: str | None = None if power_cuts else "the testbed was started without power cuts"
         self._by_file_system = power_cuts and power_cut_by == "filesystem"
@@ -128,7 +137,7 @@ class LocalTestbed(OwnTestbed):
             if (reason := no_disks() or self._has_data_elsewhere(kind)) is not None:
                 self.no_power_cuts = reason
                 return None
-        return await self._disks.take(kind, account.unprivileged() if kind != "redis" else None)
+        return await self._disks.take(kind, account.unprivileged() if kind in (POSTGRES, REPLICA) else None)
 
     def _has_data_elsewhere(self, kind: str) -> str | None:
         if any((root / kind / "data").exists() for root in self._roots()):
@@ -164,6 +173,10 @@ class LocalTestbed(OwnTestbed):
     def _make(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         if kind in (LEDGER, "redis"):
             return self._make_redis(kind, pinned, fresh=fresh)
+        if kind == HTTP:
+            return self._make_service(kind, pinned, fresh=fresh)
+        if kind == CHROMA:
+            return self._make_chroma(kind, pinned, fresh=fresh)
         return self._make_postgres(kind, pinned, fresh=fresh)
 
     def _make_redis(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
@@ -182,6 +195,29 @@ class LocalTestbed(OwnTestbed):
             upgrade_binary=self._redis_upgrade_binary,
         )
         return RedisServer(kind, pinned, vessel, fresh=fresh)
+
+    def _make_service(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
+        if self._service is None:
+            raise UsageError("no service is known that could be started; name one with --subject")
+        vessel = ServiceProcess(
+            kind,
+            self._folder / kind,
+            pinned,
+            on_spawn=self._record,
+            program=self._service,
+            servers=self._addresses,
+            home=self._disks.mount_point(kind),
+        )
+        return ServiceServer(kind, pinned, vessel, fresh=fresh)
+
+    def _make_chroma(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
+        vessel = ChromaProcess(
+            kind, self._folder / kind, pinned, on_spawn=self._record, home=self._disks.mount_point(kind)
+        )
+        return ChromaServer(kind, pinned, vessel, fresh=fresh)
+
+    def _addresses(self) -> dict[str, str]:
+        return {**self._neighbours(), **{kind: server.url for kind, server in self._servers.items()}}
 
     def _make_postgres(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         user = account.unprivileged()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from soak.errors import UsageError
 from soak.testbed import options, state
-from soak.testbed.bed import LEDGER, POSTGRES, REPLICA, BedKind, in_order
+from soak.testbed.bed import HTTP, LEDGER, POSTGRES, REPLICA, BedKind, in_order
 from soak.testbed.ports import free_port
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.postgres_settings import OURS as POSTGRES_OURS
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from soak.testbed.server import EventListener, Server, ServerEvent
 
 _PASSWORD_BYTES = 24
+_AFTERWARDS = (REPLICA, HTTP)
 
 
 class OwnTestbed(abc.ABC):
@@ -64,9 +65,10 @@ class OwnTestbed(abc.ABC):
         missing = [kind for kind in in_order(kinds) if kind not in self._servers]
         await self._open()
         try:
-            # A replica is copied from its primary, so the primary comes first.
-            await self._start_all([kind for kind in missing if kind != REPLICA])
-            await self._start_all([kind for kind in missing if kind == REPLICA])
+            # A replica is copied from its primary, and a service rests on servers, so these come first.
+            await self._start_all([kind for kind in missing if kind not in _AFTERWARDS])
+            for later in _AFTERWARDS:
+                await self._start_all([kind for kind in missing if kind == later])
         except BaseException:
             await self._stop_all(missing)
             raise

@@ -39,6 +39,7 @@ def spawn(
     death_signal: signal.Signals,
     account: Account | None = None,
     environment: Mapping[str, str] | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
     """Start a program that writes to a log file and is sent a signal when the calling thread ends.
 
@@ -48,7 +49,7 @@ def spawn(
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603  the program comes from an installed wheel
             [str(word) for word in argv],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=cwd,

@@ -22,7 +22,7 @@ from soak.testbed.vessel import PortTakenError, StillLoadingError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.testbed.exchange import PostgresExchange, RedisExchange
+    from soak.testbed.exchange import HttpExchange, PostgresExchange, RedisExchange
     from soak.testbed.power_cut import CutPower
     from soak.testbed.proxy import Proxy
     from soak.testbed.state import Pinned
@@ -71,7 +71,7 @@ EventListener = Callable[[ServerEvent], Awaitable[None] | None]
 class Server(abc.ABC):
     """A server of one kind with its address, whatever it lives in: what faults, daemon and tests deal with."""
 
-    exchange: ClassVar[type[RedisExchange | PostgresExchange]]
+    exchange: ClassVar[type[RedisExchange | PostgresExchange | HttpExchange]]
     """What a proxy must know of its protocol."""
 
     def __init__(self, kind: str, pinned: Pinned, vessel: Vessel, *, fresh: bool) -> None:

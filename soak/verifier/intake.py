@@ -313,6 +313,7 @@ class Intake:
                 target=record.target,
                 started=record.at,
                 planned=record.planned,
+                keeps_data=record.target not in self._state.header.resting,
                 telemetry=record.telemetry,
             )
             self._doubt_all(faults[record.fault])

@@ -72,7 +72,7 @@ class Verifier:
         self._settings = settings
         self._folder = folder
         header = info.header
-        self._targets = {store: registry.find(store).needs for store in header.stores}
+        self._targets = {store: info.needs_of(store) for store in header.stores}
         self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
         self._author = Author(header.run, header.seed)
         self._sweepers: list[Sweeper] = []

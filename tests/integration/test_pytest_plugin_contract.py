@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import msgspec
 import pytest
 
 from soak.pytest_plugin import MemoryContract
+from soak.stores.chroma import ChromaStore
+from soak.stores.protocol import StoreContext
 
 
 class TestRedisList(MemoryContract):
@@ -64,3 +69,19 @@ class TestPostgresReplica(MemoryContract):
 class TestExample(MemoryContract):
     store = "examples.my_memory:MyMemory"
     versions = ("valkey-9",)
+
+
+@pytest.mark.extra
+class TestChroma(MemoryContract):
+    """On the server of the tests: the plugin starts no Chroma of its own."""
+
+    needs = ()
+    contract = ChromaStore.contract
+    url: ClassVar[str]
+
+    @pytest.fixture(autouse=True)
+    def _server(self, chroma_url: str) -> None:
+        type(self).url = chroma_url
+
+    async def open_store(self, context: StoreContext) -> ChromaStore:
+        return await ChromaStore.open(msgspec.structs.replace(context, servers={"chroma": self.url}))

@@ -20,7 +20,8 @@ from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext
 from soak.subjects.deployment import deployed
 from soak.subjects.description import read_script
-from soak.subjects.process import SubjectProcess, Told
+from soak.subjects.process import SubjectProcess
+from soak.testbed.service_process import Told
 
 SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 SECONDS_MAX = 60.0
@@ -70,6 +71,26 @@ async def test_a_refusal_is_not_applied_and_any_other_error_leaves_it_open(tmp_p
         finally:
             await store.close()
     assert "nobody knows" in (tmp_path / "log").read_text()
+
+
+async def test_a_memory_that_can_search_says_so_and_one_that_cannot_is_not_asked(tmp_path: Path) -> None:
+    async with running("in_memory", tmp_path) as process:
+        store = await opened(process)
+        assert store.health.features == ["search"]
+        assert store.health.started
+        for content in ("red bicycle", "flight at noon"):
+            await store.append("talk", message(content))
+        found = await store.search("talk", "when is the flight", 1)
+        assert [one.content for one in found if isinstance(one, Message)] == ["flight at noon"]
+        with pytest.raises(HttpAnswerError, match="status 400"):
+            await store.search("talk", "when is the flight", 0)
+        await store.close()
+    async with running("awaited", tmp_path) as process:
+        store = await opened(process)
+        assert store.health.features == []
+        with pytest.raises(HttpAnswerError, match="status 404"):
+            await store.search("talk", "when is the flight", 1)
+        await store.close()
 
 
 async def test_a_subject_ends_when_its_standard_input_does(tmp_path: Path) -> None:

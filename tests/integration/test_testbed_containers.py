@@ -223,4 +223,10 @@ def test_containers_that_cannot_be_meant_are_one_clear_line(
 ) -> None:
     settings = configuration.read(assignments=assignments, environ={}).settings
     with pytest.raises(UsageError, match=complaint):
-        make_testbed(settings, make_plan(settings, settings.stores.names), tmp_path, on_event=lambda _event: None)
+        make_testbed(
+            settings,
+            make_plan(settings, settings.stores.names),
+            tmp_path,
+            on_event=lambda _event: None,
+            say=lambda _text: None,
+        )

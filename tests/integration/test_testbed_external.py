@@ -142,7 +142,7 @@ def test_a_command_that_cannot_be_meant_is_one_clear_line(tmp_path: Path) -> Non
 def planned(folder: Path, *assignments: str) -> Testbed:
     settings = configuration.read(assignments=assignments, environ={}).settings
     plan = make_plan(settings, settings.stores.names)
-    return make_testbed(settings, plan, folder, on_event=lambda _event: None)
+    return make_testbed(settings, plan, folder, on_event=lambda _event: None, say=lambda _text: None)
 
 
 async def test_given_servers_and_our_own_are_mixed_in_one_soak(tmp_path: Path) -> None:

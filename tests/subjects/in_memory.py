@@ -28,6 +28,11 @@ class Dict:
         said = list(self._said.get(session, ()))
         return said if last is None else said[-last:]
 
+    def search(self, session: str, text: str, limit: int) -> list[Message]:
+        words = set(text.split())
+        nearest = sorted(self._said.get(session, ()), key=lambda one: -len(words & set(one.content.split())))
+        return nearest[:limit]
+
     def forget(self, session: str) -> None:
         self._said.pop(session, None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
 import pytest
 
 from soak.contracts.given import Given, what_postgres_gives, what_redis_gives
@@ -202,3 +203,23 @@ def test_an_unknown_preset_is_refused_with_the_nearest_one() -> None:
         check_declared({"redis-list": {"preset": "redis-everysecond"}}, ["redis-list"], [])
     with pytest.raises(UsageError, match=r"contract\.redis-list\.preset = 3: no such preset; there are"):
         check_declared({"redis-list": {"preset": 3}}, ["redis-list"], [])
+
+
+def service_spec(contract: Contract, *clauses: str) -> StoreSpec:
+    """Return the store http before a service that rests on Redis and declares these clauses."""
+    return msgspec.structs.replace(
+        registry.find("http"), needs=("http", "redis"), declared=contract, declared_clauses=clauses
+    )
+
+
+def test_a_service_that_is_started_is_held_to_what_it_declares_and_else_to_what_its_server_gives() -> None:
+    everysec = what_redis_gives(EVERYSEC)
+    silent = settle(service_spec(Contract(order=Order.NONE), "order"), {}, everysec)
+    assert losses(silent) == (2.0, 2.0)
+    assert silent.contract.order is Order.NONE
+    assert silent.is_derived
+    strict = settle(service_spec(Contract(), "crash_loss_seconds"), {}, everysec)
+    assert losses(strict) == (0.0, 2.0)
+    assert not strict.is_derived, "what it has declared itself holds for its own death, too"
+    assert "declared by the service" in strict.origin
+    assert losses(settle(service_spec(Contract()), {"crash_loss_seconds": "5s"}, everysec)) == (5.0, 2.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from soak.model.attempt import Attempt
 from soak.model.cause import Cause, Clues, Explanation, explain
 from soak.model.faults import FaultWindow
 from soak.model.kinds import Kind
-from soak.model.telemetry import ServerSample
+from soak.model.telemetry import FOLDER_MARK, ServerSample
 
 SECOND = 1_000_000
 AOF = {"appendonly": "yes", "save": ""}
@@ -55,6 +56,20 @@ def lost(kind: Kind = Kind.LOST, **facts: Any) -> Explanation:
 
 
 # -- the server died --
+
+
+def test_a_server_that_comes_back_with_another_folder_and_nothing_in_it_was_wiped() -> None:
+    """Also where it does not tell how it is configured, as services do not."""
+    gone = msgspec.structs.replace(
+        window("crash", 11.0), target="http", telemetry={FOLDER_MARK: "a"}, telemetry_after={FOLDER_MARK: "b"}
+    )
+    assert lost(faults=[gone]).cause is Cause.WIPED_VOLUME
+    same = msgspec.structs.replace(gone, telemetry_after={FOLDER_MARK: "a"})
+    assert lost(faults=[same]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
+    untold = msgspec.structs.replace(gone, telemetry_after={})
+    assert lost(faults=[untold]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
+    kept = msgspec.structs.replace(gone, survivor_sent=9 * SECOND)
+    assert lost(faults=[kept]).cause is Cause.UNSYNCED_TAIL
 
 
 @pytest.mark.parametrize("kind", LOSSES)

@@ -43,6 +43,13 @@ def test_a_hole_is_not_excused() -> None:
     assert is_excused(acked(99.4, 99.6), window, TWO_SECONDS), "the two overlapped: either may have come first"
 
 
+@pytest.mark.parametrize("kind", ["crash", "power_cut", "restart", "wiped_volume"])
+def test_the_death_of_a_server_that_rests_on_another_excuses_nothing_that_the_other_may_lose(kind: str) -> None:
+    resting = msgspec.structs.replace(CRASH, kind=kind, planned=False, keeps_data=False)
+    assert not is_excused(acked(99.8, 99.9), resting, TWO_SECONDS)
+    assert is_excused(acked(99.8, 99.9), resting, Contract(crash_loss_seconds=None)), "a cache promises nothing"
+
+
 def test_what_was_acknowledged_after_the_recovery_is_not_excused() -> None:
     assert is_excused(acked(100.5, 100.6), CRASH, TWO_SECONDS)
     assert not is_excused(acked(103.1, 103.2), CRASH, TWO_SECONDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.testbed.exchange import PostgresExchange, RedisExchange
+from soak.testbed.exchange import HttpExchange, PostgresExchange, RedisExchange
 
 
 def message(kind: bytes, body: bytes) -> bytes:
@@ -86,3 +86,26 @@ def test_a_redis_request_in_parts_is_one_request() -> None:
     for part in in_parts(command(b"RPUSH", b"session", b"x" * 1_000), 400):
         exchange.requested(part)
     assert exchange.acknowledges(b":1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "answer", "is_acknowledgement"),
+    [
+        (b"POST /v1/append HTTP/1.1", b"HTTP/1.1 200 OK", True),
+        (b"POST /twin/v1/forget HTTP/1.1", b"HTTP/1.1 201 Created", True),
+        (b"POST /v1/append HTTP/1.1", b"HTTP/1.1 500 no", False),
+        (b"POST /v1/history HTTP/1.1", b"HTTP/1.1 200 OK", False),
+        (b"POST /v1/search HTTP/1.1", b"HTTP/1.1 200 OK", False),
+        (b"GET /v1/health HTTP/1.1", b"HTTP/1.1 200 OK", False),
+        (b"POST /api/v2/tenants/t/databases/d/collections/1/add HTTP/1.1", b"HTTP/1.1 201 Created", True),
+        (b"POST /api/v2/tenants/t/databases/d/collections/1/get HTTP/1.1", b"HTTP/1.1 200 OK", False),
+    ],
+)
+def test_a_write_over_http_is_acknowledged_by_its_path_and_its_status(
+    request_line: bytes, answer: bytes, *, is_acknowledgement: bool
+) -> None:
+    exchange = HttpExchange()
+    exchange.requested(request_line + b"\r\nContent-Length: 9\r\n\r\n")
+    exchange.requested(b'{"a": "b"')
+    assert exchange.acknowledges(answer + b"\r\n") is is_acknowledgement
+    assert not exchange.acknowledges(b"the rest of it"), "a reply is lost once"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import state
-from soak.testbed.bed import FOLDER_NAME, HTTP, LEDGER, BedKind
+from soak.testbed.bed import CHROMA, FOLDER_NAME, HTTP, LEDGER, BedKind
 from soak.testbed.external.detour import PORTS
 from soak.testbed.external.server import IN_THE_WAY, OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
-from soak.testbed.external.service import GivenService
+from soak.testbed.external.service import GivenChroma, GivenService
 from soak.testbed.ports import HOST
 from soak.testbed.server import ServerState
 from soak.testbed.state import Pinned
@@ -104,7 +104,7 @@ class ExternalTestbed:
         """Do what the faults that are allowed will need."""
         if server.kind == LEDGER:
             return
-        if server.kind == HTTP:
+        if server.kind in (CHROMA, HTTP):
             server.no_proxy = "faults of the network between us and a web service are not done yet"
             return
         if self._allowance.wants_proxies:
@@ -144,8 +144,10 @@ class ExternalTestbed:
 
 
 def _class_of(kind: str) -> type[GivenServer]:
-    if kind == "http":
+    if kind == HTTP:
         return GivenService
+    if kind == CHROMA:
+        return GivenChroma
     return GivenPostgres if kind.startswith("postgres") else GivenRedis
 
 

@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit, urlunsplit
 
 from soak.errors import UsageError
 
-PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432, "http": 80}
+PORTS = {"redis": 6379, "ledger": 6379, "postgres": 5432, "postgres-replica": 5432, "chroma": 8000, "http": 80}
 _FALSE = frozenset({"false", "0", "no", "f", "n"})
 _PLAIN_MODE = "disable"
 _NAME_MODE = "verify-full"

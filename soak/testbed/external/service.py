@@ -1,4 +1,4 @@
-"""A memory behind HTTP that was given: only its own answer tells whether it is there."""
+"""Memories behind HTTP that were given: only their own answers tell whether they are there."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from soak.errors import ServerUnreachableError
 from soak.stores import http_contract as wire
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
+from soak.testbed.chroma import ChromaServer
 from soak.testbed.external.server import ASK_SECONDS_MAX, GivenServer
 from soak.testbed.vessel import StillLoadingError
 
@@ -47,3 +48,18 @@ class GivenService(GivenServer):
             return None
         await store.close()
         return store.health
+
+
+class GivenChroma(GivenServer, ChromaServer):
+    """A Chroma that already runs. It does not tell when it was started, so nobody could see that it was restarted."""
+
+    started_mark = "started"
+
+    async def stop_cleanly(self) -> None:
+        raise ServerUnreachableError(f"{self.title} does not say when it was started, so no restart could be seen")
+
+    async def read_limits(self) -> dict[str, str]:
+        return {}
+
+    async def telemetry(self) -> dict[str, str]:
+        return {}

@@ -1,0 +1,35 @@
+"""Memories behind HTTP: the stores of flaws that are services, each in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from soak.flaws.flaw import Disturbance, Setup, store_of
+from soak.stores import StoreContext
+from soak.stores.http import HttpStore
+
+SERVICES = Path(__file__).with_name("services")
+
+
+class Served(HttpStore):
+    """Speaks with the wrong one."""
+
+
+class ServedTwin(HttpStore):
+    """Speaks with the right one, which the same process serves at another path."""
+
+    @classmethod
+    async def open(cls, context: StoreContext) -> Self:
+        servers = {**context.servers, "http": context.servers["http"] + "/twin"}
+        return await super().open(msgspec.structs.replace(context, servers=servers))
+
+
+def same_service(name: str, disturbance: Disturbance | None = None) -> tuple[Setup, Setup]:
+    """Set up the wrong and the right memory of one service, under one and the same fault."""
+    return (
+        Setup(store=store_of(Served), service=name, disturbance=disturbance),
+        Setup(store=store_of(ServedTwin), service=name, disturbance=disturbance),
+    )

@@ -1,0 +1,26 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["chromadb==1.5.9"]
+#
+# [tool.soak]
+# library = "chromadb"
+# title = "chromadb PersistentClient, two processes on one path"
+# keeps-files = true
+# promises = "Nothing: the documentation says that it is safe for threads, and not for processes."
+#
+# [tool.soak.contract]
+# order = "none"
+# ///
+"""chromadb: what happens where two workers of a web server each open a `PersistentClient` on the same folder.
+
+As measured: what is added can be got, by every process. What is searched for by its very own vector is not always
+found: of what the other process had added up to a third was missing, and a twentieth of all after a restart of both.
+"""
+
+from __future__ import annotations
+
+from soak_chroma import persistent
+from soak_subject import serve
+
+if __name__ == "__main__":
+    serve(persistent)

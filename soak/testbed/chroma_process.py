@@ -1,0 +1,76 @@
+"""Chroma's server as a local process, from the package that holds it and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from soak.subjects import environment
+from soak.testbed import process
+from soak.testbed.folder_mark import make_marked
+from soak.testbed.ports import HOST
+from soak.testbed.process_vessel import ProcessVessel
+from soak.testbed.quiet import QUIET
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from soak.testbed.state import Pinned
+
+VERSION = "1.5.9"
+_LIBRARY = "chromadb"
+PACKAGE = f"{_LIBRARY}=={VERSION}"
+# The server is a library in Rust that needs none of the packages that the client does.
+_SERVE = "import sys, chromadb_rust_bindings as chroma; chroma.cli(['chroma', *sys.argv[1:]])"
+
+
+class ChromaProcess(ProcessVessel):
+    """A Chroma on its own folder. Its environment is made when it is first needed, and kept."""
+
+    def __init__(
+        self,
+        kind: str,
+        folder: Path,
+        pinned: Pinned,
+        *,
+        on_spawn: Callable[[], None],
+        home: Path | None = None,
+    ) -> None:
+        super().__init__(f"Chroma {VERSION} for {kind}", folder, pinned, on_spawn=on_spawn, options={})
+        self._data = (home or folder) / "data"
+        self._interpreter: Path | None = None
+
+    @property
+    def working_folder(self) -> Path:
+        return self._data
+
+    async def prepare(self) -> None:
+        if self._interpreter is None:
+            self._interpreter = await asyncio.to_thread(interpreter)
+        make_marked(self._data)
+
+    def spawn(self) -> subprocess.Popen[bytes]:
+        return process.spawn(
+            (
+                *(str(self._interpreter), "-P", "-c", _SERVE, "run"),
+                *("--path", str(self._data), "--host", HOST, "--port", str(self.pinned.port)),
+            ),
+            log=self.log_path,
+            cwd=self._data,
+            home=self._data,
+            death_signal=self.death_signal,
+            environment={**QUIET, **self.environment},
+        )
+
+
+def interpreter() -> Path:
+    """Return the Python that can run the server; the first time it is installed, which needs an index."""
+    folder = environment.default_folder()
+    return environment.made_once("chroma", _LIBRARY, [PACKAGE], folder, lambda _text: None, alone=True)
+
+
+def is_installed() -> bool:
+    """Tell whether it can be started without a package index."""
+    return environment.is_made(_LIBRARY, [PACKAGE], environment.default_folder(), alone=True)

@@ -1,0 +1,39 @@
+"""A server that is asked over HTTP, as its supervisor sees it: whether it answers, and which folder it has."""
+
+from __future__ import annotations
+
+import abc
+
+from soak.errors import ServerUnreachableError
+from soak.testbed.exchange import HttpExchange
+from soak.testbed.folder_mark import mark_of
+from soak.testbed.ports import HOST
+from soak.testbed.server import Server
+
+ASK_SECONDS_MAX = 2.0
+
+
+class WebServer(Server):
+    """What is the same for all of them. None tells how it is configured."""
+
+    exchange = HttpExchange
+
+    @abc.abstractmethod
+    async def greet(self) -> dict[str, str]:
+        """Ask it how it is; returns what it tells, raises `ServerUnreachableError` where it does not answer."""
+
+    def address(self, port: int) -> str:
+        return f"http://{HOST}:{port}"
+
+    async def answers(self) -> bool:
+        try:
+            await self.greet()
+        except ServerUnreachableError:
+            return False
+        return True
+
+    async def read_configuration(self) -> dict[str, str]:
+        return {}
+
+    async def telemetry(self) -> dict[str, str]:
+        return {**await self.greet(), **mark_of(self.working_folder)}
