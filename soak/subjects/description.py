@@ -38,6 +38,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     title: str
     version: str = ""
     needs: list[str] = []
+    server_module: str = msgspec.field(default="", name="server-module")
     processes: int = PROCESSES_DEFAULT
     id_in_content: bool = msgspec.field(default=False, name="id-in-content")
     has_ttl: bool = msgspec.field(default=False, name="has-ttl")
@@ -61,6 +62,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: list[str]
     needs: list[str]
     """The kinds of servers it wants, none or one of them."""
+    server_module: str = ""
+    """What its Redis has to load: the path of a file among its packages, or an absolute one; empty: nothing."""
     processes: int
     """How many of it run side by side, where production would have several."""
     id_in_content: bool
@@ -131,6 +134,7 @@ def _subject(
         version=version,
         dependencies=dependencies,
         needs=said.needs,
+        server_module=said.server_module,
         processes=said.processes,
         id_in_content=said.id_in_content,
         has_ttl=said.has_ttl,
@@ -147,5 +151,7 @@ def _check(said: _Said) -> None:
     unknown = [kind for kind in said.needs if kind not in SERVER_KINDS]
     if unknown or len(said.needs) > 1:
         raise ValueError(f"needs should be none or one of {', '.join(SERVER_KINDS)}")
+    if said.server_module and said.needs != ["redis"]:
+        raise ValueError("server-module is for what needs redis")
     if not 1 <= said.processes <= PROCESSES_MAX:
         raise ValueError(f"processes should be from 1 to {PROCESSES_MAX}")

@@ -66,6 +66,20 @@ def interpreter_for(subject: Subject, folder: Path, say: Callable[[str], None]) 
     return interpreter
 
 
+def server_module_of(subject: Subject, interpreter: Path) -> Path | None:
+    """Return the module that its server has to load, which came with its packages; None if it needs none."""
+    if not subject.server_module:
+        return None
+    for packages in sorted(interpreter.parent.parent.glob("lib/python*/site-packages")):
+        module = packages / subject.server_module
+        if module.is_file():
+            return module
+    raise UsageError(
+        f"the server module {subject.server_module} of {subject.name} is not among its packages; "
+        "add the package that brings it to the script's dependencies, or give its absolute path"
+    )
+
+
 def _mark(dependencies: Sequence[str]) -> str:
     parts = [platform.python_implementation(), platform.python_version(), platform.machine(), *sorted(dependencies)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_HASH_CHARACTERS]
