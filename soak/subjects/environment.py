@@ -101,8 +101,10 @@ def _make(home: Path, subject: Subject) -> None:
     is_ours = importlib.util.find_spec("pip") is not None
     _run(subject, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
     pip = [sys.executable, "-m", "pip", "--python", interpreter] if is_ours else [interpreter, "-m", "pip"]
-    # pip's own settings count: they say where the operator's packages come from.
-    _run(subject, [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", *subject.dependencies])
+    # pip's own settings count: they say where the operator's packages come from. Of most packages a subject imports a
+    # part, which Python compiles when it does so and keeps: to compile all of them took as long as to install them.
+    words = ("--quiet", "--no-input", "--no-compile", "--disable-pip-version-check")
+    _run(subject, [*pip, "install", *words, *subject.dependencies])
 
 
 def _run(subject: Subject, command: list[str]) -> None:
