@@ -29,6 +29,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Another release of the same library."""
 
     dependencies: list[str]
+    known: dict[str, list[str]] = {}
+    """By trial, the kinds of what is known to be wrong with it: why it is kept, and what has to be found again."""
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,6 +80,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """By trial."""
     not_applicable: dict[str, str] = {}
     """By trial, with the reason."""
+    known: dict[str, list[str]] = {}
+    """By trial, the kinds of what is known to be wrong with this release."""
     is_newest: bool = True
     called: str = ""
     """As it was called, where that is not its name: the path of a script."""
@@ -107,7 +111,7 @@ def read_script(path: Path) -> list[Subject]:
     return [
         _subject(path, said, contract, said.version or version_of(said.library, dependencies), dependencies),
         *(
-            _subject(path, said, contract, version, release.dependencies, is_newest=False)
+            _subject(path, said, contract, version, release.dependencies, known=release.known, is_newest=False)
             for version, release in said.releases.items()
         ),
     ]
@@ -123,7 +127,14 @@ def version_of(library: str, dependencies: list[str]) -> str:
 
 
 def _subject(
-    path: Path, said: _Said, contract: Contract, version: str, dependencies: list[str], *, is_newest: bool = True
+    path: Path,
+    said: _Said,
+    contract: Contract,
+    version: str,
+    dependencies: list[str],
+    *,
+    known: dict[str, list[str]] | None = None,
+    is_newest: bool = True,
 ) -> Subject:
     name = path.stem.replace("_", "-")
     return Subject(
@@ -143,6 +154,7 @@ def _subject(
         contract=contract,
         by_design=said.by_design,
         not_applicable=said.not_applicable,
+        known=known or {},
         is_newest=is_newest,
     )
 

@@ -11,6 +11,7 @@
 #
 # [tool.soak.releases."2.6.4"]
 # dependencies = ["agno==2.6.4", "sqlalchemy[asyncio]==2.0.43", "psycopg[binary]==3.2.10"]
+# known = { concurrent-writers = ["lost", "rolled_back"] }
 # ///
 """agno: an `Agent` with a `PostgresDb` and a model that answers at once; a message is what one run is asked."""
 
