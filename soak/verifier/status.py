@@ -78,8 +78,13 @@ class Status:
             coverage_age_seconds=coverage_ages(self._state, now_us()),
             recovering_seconds=self._recovering_seconds(),
             planned_faults_active=sum(w.is_active and w.planned for w in self._state.faults.values()),
+            planned_faults_by_store=self._planned_faults_by_store(),
             settings_seconds=self._settings_seconds,
         )
+
+    def _planned_faults_by_store(self) -> dict[str, int]:
+        broken = [window.target for window in self._state.faults.values() if window.is_active and window.planned]
+        return {store: sum(one in targets for one in broken) for store, targets in self._state.targets.items()}
 
     def _oldest_by_store(self) -> dict[str, float]:
         return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
