@@ -24,7 +24,6 @@ from soak.stores import http_contract as wire
 T = TypeVar("T", bound=msgspec.Struct)
 
 LIMIT_MAX = 1_000_000
-_FEATURES = ("clean-up",)
 _STATUS = {State.NOT_REMEMBERED: 422, State.UNKNOWN: 500}
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -68,9 +67,9 @@ class CleanUp(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryContract:
     """Answers append, history, forget and the rest over one store."""
 
-    def __init__(self, remembering: Remembering) -> None:
+    def __init__(self, remembering: Remembering, *, cleans_up: bool = True) -> None:
         self._remembering = remembering
-        self._index = Index(remembering)
+        self._index = Index(remembering) if cleans_up else None
         self._started = uuid.uuid4().hex
 
     def routes(self) -> list[Route]:
@@ -79,12 +78,16 @@ class MemoryContract:
             Route(wire.APPEND, self._append, methods=["POST"]),
             Route(wire.HISTORY, self._history, methods=["POST"]),
             Route(wire.FORGET, self._forget, methods=["POST"]),
-            Route(wire.CLEAN_UP, self._clean_up, methods=["POST"]),
         ]
-        return [*routes, Route(wire.SEARCH, self._search, methods=["POST"])] if self._remembering.can_search else routes
+        if self._index is not None:
+            routes.append(Route(wire.CLEAN_UP, self._clean_up, methods=["POST"]))
+        if self._remembering.can_search:
+            routes.append(Route(wire.SEARCH, self._search, methods=["POST"]))
+        return routes
 
     async def _health(self, _request: Request) -> Response:
-        features = [*_FEATURES, *(["search"] if self._remembering.can_search else [])]
+        offered = {"clean-up": self._index is not None, "search": self._remembering.can_search}
+        features = [feature for feature, is_offered in offered.items() if is_offered]
         health = wire.Health(contract=wire.CONTRACT, features=features, name="soak chat", started=self._started)
         return answered(health)
 
@@ -92,7 +95,8 @@ class MemoryContract:
         asked = await read_question(request, Append)
         if isinstance(asked, Response):
             return asked
-        await self._index.note(asked.session)
+        if self._index is not None:
+            await self._index.note(asked.session)
         fate = await self._remembering.append(asked.session, to_message(asked.session, asked.message))
         return answered({"id": asked.message.id}, 201) if fate.state is State.REMEMBERED else told(fate)
 
@@ -127,6 +131,7 @@ class MemoryContract:
         asked = await read_question(request, CleanUp)
         if isinstance(asked, Response):
             return asked
+        assert self._index is not None  # noqa: S101  or there would be no such route
         try:
             return answered({"removed": await self._index.forget_all(asked.namespace)})
         except UnreachableMemoryError as error:

@@ -148,3 +148,23 @@ class NeverReconnects(_Flawed):
 
 class HostileMemoryWithANameThatIsTooLongForAPhone(Hostile):
     """The same, where a test looks at how names are broken into lines."""
+
+
+class KeptInTheProcess:
+    """Keeps everything in a dict: as fast as can be, right in every test of one process, and gone with it."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[Message]] = {}
+
+    async def append(self, session: str, message: Message) -> None:
+        self._sessions.setdefault(session, []).append(message)
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        messages = self._sessions.get(session, [])
+        return messages if last is None else messages[-last:]
+
+    async def forget(self, session: str) -> None:
+        self._sessions.pop(session, None)
+
+    async def close(self) -> None:
+        """Nothing is to be released."""

@@ -212,7 +212,7 @@ box.addEventListener("keydown", (event) => {
   byId("composer").requestSubmit();
 });
 byId("look").addEventListener("click", look);
-byId("whole").addEventListener("click", () => { shownMax = null; look(); });
+byId("whole").addEventListener("click", () => { shownMax = null; log.dataset.state = "loading"; look(); });
 byId("forget").addEventListener("click", () => byId("question").showModal());
 byId("question").addEventListener("close", () => { if (byId("question").returnValue === "forget") forget(); byId("question").returnValue = ""; });
 addEventListener("pageshow", (event) => { if (event.persisted) look(); }); // the back button brings an old picture
