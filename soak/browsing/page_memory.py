@@ -22,6 +22,8 @@ from soak.stores.http_contract import from_wire, to_wire
 SHOWN = 200
 """Messages that the page shows before more are asked for."""
 
+_UNREADABLE = "unreadable"
+_IN_MEMORY = (State.REMEMBERED, _UNREADABLE)
 _FATE = """(id) => {
   const bubble = [...document.querySelectorAll(".bubble")].findLast((one) => one.dataset.id === id);
   return bubble && !["sending", "speaking"].includes(bubble.dataset.state) && bubble.dataset.state;
@@ -74,7 +76,8 @@ class PageMemory:
             bubbles = await page.evaluate(_BUBBLES)
         if state != "loaded":
             raise PageError("the page cannot reach its memory")
-        items = [_stored(bubble) for bubble in bubbles]
+        # What the page shows as lost, or as on its way, is not in the memory.
+        items = [_stored(bubble) for bubble in bubbles if bubble["state"] in _IN_MEMORY]
         return items if last is None else items[max(0, len(items) - last) :]
 
     async def forget(self, session: str) -> None:
@@ -124,7 +127,7 @@ def _judge(fate: Any) -> None:
 
 
 def _stored(bubble: dict[str, str]) -> Stored:
-    if bubble["state"] != State.REMEMBERED:
-        return Garbled(raw=msgspec.json.encode(bubble), reason=f"the page shows it as {bubble['state']}")
+    if bubble["state"] == _UNREADABLE:
+        return Garbled(raw=msgspec.json.encode(bubble), reason="the page says that it cannot be read")
     wire = {name: bubble[name] for name in ("id", "role", "content")}
     return from_wire(msgspec.json.encode(wire))

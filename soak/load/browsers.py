@@ -68,11 +68,15 @@ class BrowsersGoneError(RuntimeError):
     """The process of the browsers has died too often."""
 
 
-class QuietLedger(LedgerWriter):
-    """A ledger like any other. How long a browser takes says nothing about the store, and is Locust's to show."""
+class BrowserLedger(LedgerWriter):
+    """A ledger like any other, under a name that shows in the sessions' own."""
+
+    def __init__(self, *details: Any) -> None:
+        super().__init__(*details)
+        self.worker = f"{PREFIX}-{self.worker}"
 
     def latency(self, store: str, operation: str, seconds: float, failed: bool) -> None:  # noqa: FBT001
-        pass
+        """Leave it to Locust: how long a browser takes says nothing about the store."""
 
 
 class BrowserMemory:
@@ -280,7 +284,7 @@ def _slower(plan: Plan) -> Plan:
 async def _open_lobby(
     info: JoinInfo, settings: LedgerSettings, plan: Plan, memories: list[BrowserMemory], operation_seconds: float
 ) -> Lobby:
-    ledger = await QuietLedger.connect(info.ledger_url, settings)
+    ledger = await BrowserLedger.connect(info.ledger_url, settings)
     contracts = ledger.header.contracts
     stores = {
         name: OpenedStore(memory, Expectation.of(contracts.get(name, Contract())))

@@ -1,6 +1,7 @@
 // Asking the service. What only reads may be asked again; what says something is sent once, and its fate is told as it is.
 
 export const UNKNOWN = "unknown";
+const BROKEN_OFF = "broken off";
 
 /** What was said so far, or an error: no answer is not an empty memory. */
 export async function history(conversation, last) {
@@ -24,15 +25,18 @@ export async function change(path, question) {
 export async function listen(question, hear) {
   try {
     const response = await post("/api/answer", question);
-    if (!response.ok) return { state: "not remembered", status: response.status, error: (await response.json()).error };
+    if (!response.ok) {
+      const told = await response.json();
+      return { state: told.applied === false ? "not remembered" : BROKEN_OFF, status: response.status, error: told.error };
+    }
     for await (const told of lines(response.body)) {
       if (told.state) return told;
       hear(told.words);
     }
   } catch (error) {
-    return { state: "broken off", error: error.message };
+    return { state: BROKEN_OFF, error: error.message };
   }
-  return { state: "broken off", error: "the answer has no end" };
+  return { state: BROKEN_OFF, error: "the answer has no end" };
 }
 
 const post = (path, question) => fetch(path, {
