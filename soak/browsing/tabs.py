@@ -61,23 +61,27 @@ class Tab:
 class Tabs:
     """Gives each who asks a tab of their own, and the same one again."""
 
-    def __init__(self, playwright: Playwright, executable: Path, tabs_max: int, step_seconds: float) -> None:
+    def __init__(
+        self, playwright: Playwright, executable: Path, tabs_max: int, step_seconds: float, starts_max: int
+    ) -> None:
         self._playwright = playwright
         self._executable = executable
         self._tabs_max = tabs_max
         self._step_milliseconds = step_seconds * 1000
         self._browser: Browser | None = None
         self._starting = asyncio.Lock()
-        self._starts: deque[float] = deque(maxlen=STARTS_MAX)
+        self._starts: deque[float] = deque(maxlen=starts_max)
         self._tabs: OrderedDict[str, Tab] = OrderedDict()
         """By whom they are for; whoever was served last comes last."""
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, executable: Path, *, tabs_max: int, step_seconds: float) -> AsyncIterator[Self]:
+    async def open(
+        cls, executable: Path, *, tabs_max: int, step_seconds: float, starts_max: int = STARTS_MAX
+    ) -> AsyncIterator[Self]:
         """Start Chromium, for as long as the block lasts."""
         async with async_playwright() as playwright:
-            tabs = cls(playwright, executable, tabs_max, step_seconds)
+            tabs = cls(playwright, executable, tabs_max, step_seconds, starts_max)
             await tabs._running()
             try:
                 yield tabs
@@ -128,8 +132,9 @@ class Tabs:
             if self._browser is not None and self._browser.is_connected():
                 return self._browser
             now = time.monotonic()
-            if len(self._starts) == STARTS_MAX and now - self._starts[0] < STARTS_WINDOW_SECONDS:
-                raise NoBrowserError(f"Chromium has died {STARTS_MAX} times within {STARTS_WINDOW_SECONDS:.0f} s")
+            starts_max = self._starts.maxlen
+            if len(self._starts) == starts_max and now - self._starts[0] < STARTS_WINDOW_SECONDS:
+                raise NoBrowserError(f"Chromium has died {starts_max} times within {STARTS_WINDOW_SECONDS:.0f} s")
             self._starts.append(now)
             self._tabs.clear()
             try:
