@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import io
 import json
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -22,6 +24,10 @@ from soak.model.message import Message
 from soak.model.outcome import NotApplied
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
+from soak.subjects.description import read_script
+from soak.subjects.process import SubjectProcess, Told
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SAID = {"id": "chat/c/1/1/00000000", "role": "user", "content": "My name is Ada"}
 
@@ -260,3 +266,24 @@ async def test_cleaning_up_takes_the_sessions_of_one_prefix_also_after_a_restart
         async with chat(redis_url, namespace) as second:
             assert await second.ask("/v1/clean-up", {"namespace": "one."}) == (200, {"removed": 2})
             assert [len(await second.history(name)) for name in ("one.a", "one.b", "two.a")] == [0, 0, 1]
+
+
+@pytest.mark.long
+async def test_the_chat_is_a_subject_that_comes_up_is_killed_and_knows_what_it_knew(
+    redis_url: str, tmp_path: Path
+) -> None:
+    subject = read_script(EXAMPLES / "chat_subject.py")[0]
+    told = Told(servers={"redis": redis_url}, folder=str(tmp_path))
+    process = SubjectProcess(subject, Path(sys.executable), told, tmp_path / "log")
+    question = {"session": tmp_path.name, "message": SAID}
+    async with aiohttp.ClientSession() as session:
+        try:
+            await process.start()
+            async with session.post(f"{process.url}/v1/append", json=question) as answer:
+                assert await answer.json() == {"id": SAID["id"]}
+            await process.kill()
+            await process.start()
+            async with session.post(f"{process.url}/v1/history", json={"session": tmp_path.name}) as answer:
+                assert await answer.json() == {"messages": [SAID]}
+        finally:
+            await process.stop()
