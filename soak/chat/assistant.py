@@ -12,6 +12,7 @@ from typing import NamedTuple
 ECHO_CHARACTERS_MAX = 160
 FACTS_TOLD_MAX = 20
 FACT_CHARACTERS_MAX = 200
+NAME_CHARACTERS_MAX = 80
 STRANGER = "I know nothing about you yet. Tell me your name, or something that I should remember."
 UNREACHABLE = (
     "I cannot reach my memory, so I cannot tell what I know about you. This is not to say that I know nothing."
@@ -64,9 +65,9 @@ def known(turns: Iterable[Turn]) -> Knowledge:
         if turn.role != "user":
             continue
         for sentence in _statements(turn.content):
-            if (called := _name_in(sentence)) is not None:
-                name = called
-            elif (fact := _fact_in(sentence)) is not None:
+            called, rest = _name_in(sentence)
+            name = called or name
+            if (fact := _fact_in(rest)) is not None:
                 facts.pop(fact, None)
                 facts[fact] = None
     return Knowledge(name, tuple(facts))
@@ -103,12 +104,13 @@ def _statements(text: str) -> Iterator[str]:
             yield sentence.strip()
 
 
-def _name_in(sentence: str) -> str | None:
+def _name_in(sentence: str) -> tuple[str | None, str]:
+    """Find a name in a sentence, and what the sentence says besides."""
     found = _NAME.search(sentence)
     if found is None:
-        return None
-    name = re.split(r"[.,;!?]|\band\b", found[1])[0].strip()
-    return _shortened(name, 80) or None
+        return None, sentence
+    name, *rest = re.split(r"[.,;!?]|\band\b", found[1], maxsplit=1)
+    return _shortened(name.strip(), NAME_CHARACTERS_MAX) or None, rest[0] if rest else ""
 
 
 def _fact_in(sentence: str) -> str | None:

@@ -75,6 +75,24 @@ def test_i_am_still_known_after_the_service_was_killed_on_postgres(browser: Any,
         assert is_still_known(browser, chat)
 
 
+def test_i_am_still_known_by_a_replica_that_may_be_late(
+    browser: Any, postgres_url: str, postgres_replica_url: str
+) -> None:
+    servers = ("--postgres", postgres_url, "--postgres-replica", postgres_replica_url)
+    with chatting("--store", "postgres-replica", *servers, "--pace", "1ms") as chat:
+        with window(browser) as opened:
+            talk = Talk(opened, chat.address)
+            # What was just said may not be seen yet, which the assistant then adds.
+            assert talk.say("My name is Ada").startswith("Nice to meet you, Ada.")
+            place = talk.page.url.rpartition("/")[2]
+        chat.kill()
+        chat.start()
+        with window(browser) as opened:
+            talk = Talk(opened, chat.address, name=place)
+            opened.until(lambda: talk.bubbles("user", "remembered") == ["My name is Ada"])
+            assert talk.say("What is my name?").startswith("Your name is Ada.")
+
+
 def test_i_am_still_known_after_the_service_and_the_servers_it_started_were_killed(browser: Any) -> None:
     with chatting("--pace", "1ms") as chat:
         assert is_still_known(browser, chat)

@@ -71,10 +71,9 @@ def test_without_a_memory_it_knows_nobody() -> None:
 
 
 def test_it_says_what_it_has_taken_in() -> None:
-    said = "My name is Ada. I am allergic to peanuts."
-    assert reply([], said) == (
-        "Nice to meet you, Ada. I will remember your name, and that you are allergic to peanuts."
-    )
+    answer = "Nice to meet you, Ada. I will remember your name, and that you are allergic to peanuts."
+    for said in ("My name is Ada. I am allergic to peanuts.", "My name is Ada, and I am allergic to peanuts"):
+        assert reply([], said) == answer
 
 
 def test_long_things_are_told_again_in_short() -> None:

@@ -59,7 +59,8 @@ function draw(messages, number) {
     // One that stands there twice is shown twice.
     return bubbleOf(message, message.id === undefined ? `unreadable ${index}` : time ? `${message.id} ${time}` : message.id);
   });
-  const others = [...shown.values()].filter((bubble) => !there.includes(bubble));
+  const seen = new Set(there);
+  const others = [...shown.values()].filter((bubble) => !seen.has(bubble));
   for (const bubble of others) {
     // A look that had begun before it was acknowledged need not have seen it.
     if (bubble.state === "remembered" && bubble.acknowledged < number) bubble.become("lost");
