@@ -110,6 +110,10 @@ class LoadSettings(Section):
     )
     mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="What is talked about.")
     drain: Seconds = Field(default=10.0, description="Time for participants to finish their turn at the end.")
+    browser_users: int = Field(
+        default=0, ge=0, le=16, description="Participants more, that type into a chat page in a real Chromium."
+    )
+    browser: Path | None = Field(default=None, description="The Chromium for them; none: the one that is found here.")
 
 
 class StoreSettings(Section):

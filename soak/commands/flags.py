@@ -78,6 +78,7 @@ SOAKING = (
     Flag("--duration", "duration", "TIME", "end by itself after 90s, 8h, 3d …"),
     Flag("--spawn-rate", "load.spawn_rate", "N", "participants started per second"),
     Flag("--processes", "load.processes", "N", "Locust processes on this machine"),
+    Flag("--browser-users", "load.browser_users", "N", "participants more, that use a chat page in a real Chromium"),
     Flag("--think", "load.think", "TIME", "mean pause between two turns of a participant"),
     Flag("--mix", "load.mix", "NAME", "what is talked about: chat, short, long or hard"),
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
