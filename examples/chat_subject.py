@@ -14,10 +14,10 @@
 # ///
 """The chat of `soak chat` as a subject: a real web service with a page, of which several run on one server.
 
-soak analyse examples/chat_subject.py
+soak analyse examples/chat_subject.py, or soak check --store http --subject examples/chat_subject.py
 
-It has no kit: any service can be one that writes its port to standard output, speaks soak's JSON contract on it, and
-ends when its standard input does.
+It has no kit: any service can be one that listens where it is told or writes its port to standard output, speaks soak's
+JSON contract there, and ends when its standard input does.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def serve() -> None:
     context = StoreContext(servers=told["servers"], namespace="chat_subject")
     is_over = asyncio.Event()
     lifeline.hold(is_over.set)
-    async with serving_store("redis-list", context, "127.0.0.1", 0, pace_seconds=0.0) as address:
+    async with serving_store("redis-list", context, "127.0.0.1", told.get("port", 0), pace_seconds=0.0) as address:
         sys.stdout.write(json.dumps({"port": int(address.rpartition(":")[2])}) + "\n")
         sys.stdout.flush()
         await is_over.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from soak.chat.remembering import Remembering
@@ -25,9 +25,14 @@ NAMESPACE = "soak_chat"
 
 
 @contextlib.asynccontextmanager
-async def chatting(settings: SoakSettings, store: str, *, pace_seconds: float) -> AsyncIterator[str]:
-    """Serve a chat over this store as long as the block lasts; gives the address of its page."""
-    async with _servers(settings, store) as servers:
+async def chatting(
+    settings: SoakSettings, store: str, *, pace_seconds: float, say: Callable[[str], None]
+) -> AsyncIterator[str]:
+    """Serve a chat over this store as long as the block lasts; gives the address of its page.
+
+    What takes long before that is told with `say`.
+    """
+    async with _servers(settings, store, say) as servers:
         context = StoreContext(
             servers=servers,
             namespace=settings.stores.namespace or NAMESPACE,
@@ -54,7 +59,7 @@ async def serving_store(
 
 
 @contextlib.asynccontextmanager
-async def _servers(settings: SoakSettings, store: str) -> AsyncIterator[dict[str, str]]:
+async def _servers(settings: SoakSettings, store: str, say: Callable[[str], None]) -> AsyncIterator[dict[str, str]]:
     """Start the servers that are not given, on the data they had; they end with the block."""
     plan = make_plan(settings, [store])
     given = {kind: address for kind, address in plan.given.items() if kind != LEDGER}
@@ -66,12 +71,14 @@ async def _servers(settings: SoakSettings, store: str) -> AsyncIterator[dict[str
         _refuse_folder_of_a_run(settings.data_dir)
         bed = make_testbed(
             settings,
-            dataclasses.replace(plan, given={}, embedded=wanted),
+            # A service that is started has to be told of the given servers that it rests on.
+            dataclasses.replace(plan, given=given if plan.subject is not None else {}, embedded=wanted),
             settings.data_dir,
             on_event=lambda _event: None,
+            say=say,
         )
         try:
-            started = await bed.start(wanted)
+            started = await bed.start([*given, *wanted] if plan.subject is not None else wanted)
             yield {**given, **{kind: address for kind, address in started.items() if kind in wanted}}
         finally:
             await bed.stop()

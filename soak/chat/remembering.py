@@ -11,6 +11,7 @@ from soak.masking import mask
 from soak.model.message import Message, Stored
 from soak.model.outcome import NotApplied
 from soak.stores.protocol import MemoryStore
+from soak.stores.searching import search_of
 
 LIMIT_FACTOR = 1.5
 LIMIT_SLACK_SECONDS = 1.0
@@ -58,11 +59,14 @@ class Remembering:
 
     async def search(self, session: str, text: str, limit: int) -> Sequence[Stored]:
         """Read what is nearest to a text, from a store that can be searched."""
-        return await self._read(self.memory.search(session, text, limit))  # type: ignore[attr-defined]
+        search = search_of(self.memory)
+        if search is None:
+            raise UnreachableMemoryError("this memory cannot be searched")
+        return await self._read(search(session, text, limit))
 
     @property
     def can_search(self) -> bool:
-        return callable(getattr(self.memory, "search", None))
+        return search_of(self.memory) is not None
 
     async def _read(self, call: Awaitable[Sequence[Stored]]) -> Sequence[Stored]:
         try:

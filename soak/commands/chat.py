@@ -10,7 +10,17 @@ import sys
 from soak.chat.opening import NAMESPACE as DEFAULT_NAMESPACE
 from soak.chat.opening import chatting
 from soak.chat.service import PACE_SECONDS
-from soak.commands.flags import DATA_DIR, HTTP, NAMESPACE, SERVERS, STORE, Flag, add_flags, read_configuration
+from soak.commands.flags import (
+    DATA_DIR,
+    HTTP,
+    NAMESPACE,
+    SERVERS,
+    STORE,
+    SUBJECT,
+    Flag,
+    add_flags,
+    read_configuration,
+)
 from soak.configuration import Configuration
 from soak.daemon.http import is_loopback
 from soak.duration import parse_seconds
@@ -27,6 +37,7 @@ examples:
   soak chat --store postgres --port 8000
   soak chat --store mypackage.memory:Memory --redis redis://127.0.0.1:6379
   soak chat --store http --url http://127.0.0.1:8000     a page for a memory behind HTTP
+  soak chat --store http --subject llama-index-redis     a page for a memory library
   soak check --store http --url http://127.0.0.1:9465    soak the chat itself"""
 
 STORE_DEFAULT = "redis-list"
@@ -49,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         (
             STORE._replace(help="store to chat with, by name or package.module:Class (default: redis-list)"),
+            SUBJECT,
             *(flag for flag in SERVERS if flag.name != _LEDGER),
             NAMESPACE._replace(help=f"prefix of everything written (default: {DEFAULT_NAMESPACE})"),
             Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on the store (default: 5s)"),
@@ -88,9 +100,13 @@ async def _chat(configuration: Configuration, store: str, pace_seconds: float) -
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, is_over.set)
     settings = configuration.settings
-    async with chatting(settings, store, pace_seconds=pace_seconds) as address:
+    async with chatting(settings, store, pace_seconds=pace_seconds, say=_say) as address:
         sys.stdout.write(f"chat over {store} at {address}/\n")
         if not is_loopback(settings.http.host):
             sys.stdout.write("whoever reaches this address can read and forget every conversation\n")
         sys.stdout.flush()
         await is_over.wait()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")

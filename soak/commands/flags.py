@@ -72,6 +72,12 @@ HTTP = (
 NAMESPACE = Flag(
     "--namespace", "stores.namespace", "PREFIX", "prefix of everything written (default: made from the run)"
 )
+SUBJECT = Flag(
+    "--subject",
+    "testbed.subject",
+    "NAME|FILE",
+    "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
+)
 SOAKING = (
     STORE,
     Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
@@ -84,12 +90,7 @@ SOAKING = (
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
-    Flag(
-        "--subject",
-        "testbed.subject",
-        "NAME|FILE",
-        "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
-    ),
+    SUBJECT,
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
     *SERVERS,
