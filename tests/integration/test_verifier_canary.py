@@ -284,10 +284,10 @@ async def read_nothing(self: Sweeper) -> None:
 
 BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
     ("what is missing is never suspected", examining, "suspect", suspect_nothing, "removed"),
-    ("a suspicion is never confirmed", examining.Examiner, "_is_calm", confirm_nothing, "removed"),
+    ("a suspicion is never confirmed", examining.Examiner, "is_calm", confirm_nothing, "removed"),
     ("a wrong order is never found", judging, "order_findings", find_nothing, "swapped"),
     ("a wrong order is taken for something else", judging, "order_findings", mistake_order, "swapped"),
-    ("a repeat is never found", judging, "_find_duplicates", see_no_repeats, "duplicated"),
+    ("a repeat is never found", judging, "find_duplicates", see_no_repeats, "duplicated"),
     ("what nobody sent is never found", judging, "identify", take_all_for_sent, "invented"),
     ("nothing is read", Sweeper, "_read_forever", read_nothing, "not read"),
     ("nothing is reported", Reporter, "_publish", suspect_nothing, "removed"),
