@@ -31,7 +31,7 @@ def make_testbed(
     proxied: bool = False,
     power_cuts: bool = False,
 ) -> Testbed:
-    """Return where the servers of this plan are: ledger, Chroma and service always here, the others as the settings say.
+    """Return where the servers of this plan are: some kinds always here, the others as the settings say.
 
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
