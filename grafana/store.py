@@ -13,6 +13,7 @@ OPERATIONS = {
     "append": "Writing a message.",
     "history": "A participant reading its conversation.",
     "recall": "A participant coming back to an old conversation.",
+    "search": "A participant looking for an earlier message, in stores that can be searched.",
     "forget": "Forgetting a conversation.",
     "sweep": "The verifier reading a whole conversation back.",
 }
@@ -28,7 +29,7 @@ def make() -> Dashboard:
         sections=[
             Section("Latency", _latency()),
             Section("Outcomes", _outcomes()),
-            Section("Reads that come too late, and old sessions", _reads()),
+            Section("Reads that come too late, old sessions, and searches", _reads()),
             Section("Servers", _servers()),
             Section("Redis and Valkey", _redis()),
             Section("PostgreSQL", _postgres()),
@@ -55,7 +56,7 @@ def _latency() -> list[Band]:
         Query(quantile(0.99, "soak_operation_duration_seconds", "operation", STORE), "{{operation}}"),
         unit="s",
     )
-    return [Band(8, heats[:3]), Band(8, [*heats[3:], percentiles])]
+    return [Band(8, heats[:4]), Band(8, [*heats[4:], percentiles])]
 
 
 def _outcomes() -> list[Band]:
@@ -120,6 +121,8 @@ def _outcomes() -> list[Band]:
 
 
 def _reads() -> list[Band]:
+    hits = total("store", increase("soak_searches_total", STORE, 'result="hit"'))
+    expected = total("store", increase("soak_searches_total", STORE, 'result!="not_expected"'))
     return [
         Band(
             8,
@@ -151,7 +154,27 @@ def _reads() -> list[Band]:
                     unit="s",
                 ),
             ],
-        )
+        ),
+        Band(
+            8,
+            [
+                graph(
+                    "Searches",
+                    "Messages asked for by their own words, in stores that can be searched: among the nearest, shown "
+                    "only by a wide search or a later one, or not at all.",
+                    Query(total("store, result", increase("soak_searches_total", STORE)), "{{store}} {{result}}"),
+                    unit="short",
+                    bars=True,
+                ),
+                graph(
+                    "Recall of searches",
+                    "Of the messages that had to be found, the share that was among the nearest. Empty: no store can "
+                    "be searched.",
+                    Query(f"{hits} / {expected}", "{{store}}"),
+                    unit="percentunit",
+                ),
+            ],
+        ),
     ]
 
 

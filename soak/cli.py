@@ -26,6 +26,7 @@ _COMMANDS = {
     "faults": "what can be broken, and whether it can be here",
     "inject": "break something of the soak that runs, once",
     "page": "a link to the page of the soak that runs, which may act",
+    "chat": "a chat with a page over any store: does it still know you?",
     "stores": "what can be tested, and what each promises",
     "flaws": "the planted bugs, and the night each tells of",
     "selftest": "plant each flaw and its correct twin: is it found?",

@@ -17,6 +17,7 @@ import docker
 import msgspec
 from docker.errors import DockerException
 
+from soak.browsing.chromium import PROGRAMS as CHROMIUM
 from soak.errors import SoakError
 from soak.settings import SoakSettings
 from soak.testbed import account, binaries, chroma_process
@@ -184,7 +185,7 @@ def _optional() -> Iterator[Finding]:
     yield _docker()
     for name, programs, meaning in (
         ("promtool", ("promtool",), "alert rules and metrics are not checked by Prometheus itself"),
-        ("chromium", ("chromium", "chromium-browser", "google-chrome"), "pages are not tested in a browser"),
+        ("chromium", CHROMIUM, "no --browser-users, and pages are not tested in a browser"),
         (
             "C compiler",
             COMPILERS,

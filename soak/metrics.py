@@ -65,6 +65,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     coverage_age_seconds: dict[str, float] = {}
     recovering_seconds: dict[str, float] = {}
     planned_faults_active: int = 0
+    planned_faults_by_store: dict[str, int] = {}
+    """Those that soak itself brought about on a server of the store."""
     settings_seconds: dict[str, float] = {}
 
 
@@ -137,6 +139,12 @@ def _by_store(stores: dict[str, StoreTally], latest: Latest) -> Iterator[Metric]
         "Sessions spoiled on purpose, by whether the alarm rang (early: before they were spoiled).",
         "result",
         {s: t.canaries for s, t in stores.items()},
+    )
+    yield _labelled(
+        "soak_searches",
+        "Messages asked for by their own words, by whether a search showed them.",
+        "result",
+        {s: t.searches for s, t in stores.items()},
     )
     yield _labelled(
         "soak_recalls", "Closed sessions read back, by their age.", "age", {s: t.recalls for s, t in stores.items()}
@@ -312,6 +320,11 @@ def _of_stores_now(gauges: Gauges, stores: dict[str, StoreTally]) -> Iterator[Me
             "soak_recovering_seconds",
             "Time since a planned fault was healed after which the store fails still; 0: it serves.",
             gauges.recovering_seconds,
+        ),
+        (
+            "soak_store_planned_faults_active",
+            "Faults under way that soak itself brought about on servers of this store.",
+            gauges.planned_faults_by_store,
         ),
         (
             "soak_last_acknowledged_timestamp_seconds",

@@ -105,8 +105,15 @@ class LoadSettings(Section):
         default=0.1, ge=0, le=1, description="Share of sessions that are forgotten at their end."
     )
     reread_share: float = Field(default=0.1, ge=0, le=1, description="Chance to read again right after an append.")
+    search_share: float = Field(
+        default=0.2, ge=0, le=1, description="Chance per turn to search for an earlier message, in stores that can."
+    )
     mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="What is talked about.")
     drain: Seconds = Field(default=10.0, description="Time for participants to finish their turn at the end.")
+    browser_users: int = Field(
+        default=0, ge=0, le=16, description="Participants more, that type into a chat page in a real Chromium."
+    )
+    browser: Path | None = Field(default=None, description="The Chromium for them; none: the one that is found here.")
 
 
 class StoreSettings(Section):

@@ -11,7 +11,7 @@ from soak.analysis import programme
 from soak.analysis.plan import StagePlan, empty_cell
 from soak.analysis.result import Cell, Verdict, judged
 from soak.analysis.rig import CannotBeTriedError, Rig, staged
-from soak.analysis.trial import SECONDS_MAX, Trial
+from soak.analysis.trial import Trial
 from soak.errors import SoakError
 from soak.masking import mask
 
@@ -42,16 +42,18 @@ async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
     begun = time.monotonic()
     subject = plan.subject
     try:
-        async with asyncio.timeout(SECONDS_MAX):
+        async with asyncio.timeout(trial.seconds_max):
             tried = await trial.run(rig)
     except TimeoutError:
-        return _not_made(plan, trial.name, f"it was not over after {SECONDS_MAX:.0f} s")
+        return _not_made(plan, trial.name, f"it was not over after {trial.seconds_max:.0f} s")
     except (CannotBeTriedError, SoakError) as error:
         return _not_made(plan, trial.name, mask(" ".join(str(error).split())))
     except Exception as error:  # noqa: BLE001  whatever it was, this cell is lost, and the others go on
         traceback.print_exc()
         return _not_made(plan, trial.name, mask(f"internal error ({type(error).__name__}: {error})"))
-    verdict, reason = judged(tried, subject.by_design.get(trial.name), trial.acknowledged_min)
+    verdict, reason = judged(
+        tried, subject.by_design.get(trial.name), trial.acknowledged_min, subject.known.get(trial.name, ())
+    )
     return Cell(
         subject=subject.name,
         called=subject.called or subject.name,

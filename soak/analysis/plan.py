@@ -27,6 +27,13 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.subject.name}, {self.stage.value} ({what})"
 
 
+def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -> list[Trial]:
+    """Return what a library is put through: of an earlier release, if wanted, only what something is known of."""
+    if not known_only or subject.is_newest:
+        return list(trials)
+    return [trial for trial in trials if trial.name in subject.known]
+
+
 def plan_stages(subject: Subject, trials: Sequence[Trial], seed: int) -> tuple[list[StagePlan], list[Cell]]:
     """Return the stages of a library, and the cells that it does not have, each with the reason."""
     cells: list[Cell] = []

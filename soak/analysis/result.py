@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -120,13 +120,20 @@ def seen_in(talks: Sequence[Talk], *, notes: Sequence[str] = (), doubts: Sequenc
     )
 
 
-def judged(tried: Tried, design: ByDesign | None, acknowledged_min: int) -> tuple[Verdict, str]:
-    """Return the verdict, and why it is neither a pass nor a finding. Pure."""
+def judged(
+    tried: Tried, design: ByDesign | None, acknowledged_min: int, known: Collection[str] = ()
+) -> tuple[Verdict, str]:
+    """Return the verdict, and why it is neither a pass nor a finding. Pure.
+
+    What is known of a release and was not found again is no pass: then the trial is what has failed.
+    """
     if tried.found:
         if design is not None and set(tried.found) <= set(design.kinds):
             return Verdict.BY_DESIGN, design.reason
         return Verdict.FINDING, ""
     doubts = list(tried.doubts)
+    if known:
+        doubts.append(f"{', '.join(sorted(known))}: so much is known of this release, and was not found this time")
     if tried.acknowledged < acknowledged_min:
         doubts.append(f"only {tried.acknowledged} messages were acknowledged, at least {acknowledged_min} are needed")
     if tried.unsettled:

@@ -22,6 +22,7 @@ from soak.model.read import Rules
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
+from soak.subjects.environment import server_module_of
 from soak.testbed.inspect import inspect
 from soak.testbed.local import LocalTestbed
 from soak.testbed.proxy import Proxy
@@ -137,9 +138,10 @@ async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path
         bed: LocalTestbed | None = None
         servers: dict[str, str] = {}
         if subject.server is not None:
+            module = server_module_of(subject, interpreter)
             bed = LocalTestbed(
                 folder / "bed",
-                redis_options=stage.redis_options,
+                redis_options={**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})},
                 proxied=stage is Stage.PLAIN,
                 power_cuts=stage is Stage.POWER,
                 on_event=events.append,

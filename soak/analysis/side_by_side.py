@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis.plan import StagePlan, empty_cell, plan_stages
+from soak.analysis import programme
+from soak.analysis.plan import StagePlan, empty_cell, plan_stages, trials_for
 from soak.analysis.result import Cell, Verdict
-from soak.analysis.trial import SECONDS_MAX, Trial
+from soak.analysis.trial import Trial
 from soak.child_process import NoAnswerError, answer_of
 from soak.errors import SoakError
 from soak.report.progress import Progress
@@ -34,6 +35,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     trials: list[str]
     seed: int
     environments: str
+    known_only: bool = False
+    """Earlier releases are put through those trials only of which something is known of them."""
     side_by_side: int = SIDE_BY_SIDE
     logs: str | None = None
     """Where the logs of the libraries are kept; None: nowhere."""
@@ -49,7 +52,8 @@ async def analyse(
     try:
         async with asyncio.TaskGroup() as group:
             for subject in wanted.subjects:
-                plans, empty = plan_stages(subject, trials, wanted.seed)
+                own = trials_for(subject, trials, known_only=wanted.known_only)
+                plans, empty = plan_stages(subject, own, wanted.seed)
                 cells += empty
                 if not plans:
                     continue
@@ -77,7 +81,7 @@ async def _one(
     async with places:
         progress.begun(plan.name)
         words = (msgspec.json.encode(plan).decode(), str(folder))
-        seconds_max = STAGE_SECONDS_MAX + SECONDS_MAX * len(plan.trials)
+        seconds_max = STAGE_SECONDS_MAX + sum(programme.ALL[trial].seconds_max for trial in plan.trials)
         try:
             said = await answer_of(_CHILD, *words, seconds_max=seconds_max)
             made = msgspec.json.decode(said, type=list[Cell])

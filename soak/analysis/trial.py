@@ -11,7 +11,7 @@ from soak.analysis.stage import Stage
 from soak.subjects.description import Subject
 
 SECONDS_MAX = 480.0
-"""For one trial; one that takes longer is inconclusive."""
+"""For one trial, unless it says otherwise; one that takes longer is inconclusive."""
 
 
 class Trial(NamedTuple):
@@ -23,6 +23,7 @@ class Trial(NamedTuple):
     stage: Stage = Stage.PLAIN
     acknowledged_min: int = 10
     """Of fewer messages nothing can be said."""
+    seconds_max: float = SECONDS_MAX
     unfit: Callable[[Subject], str | None] = lambda _subject: None
     """Why it cannot be asked of this library; None: it can."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import signal
 import sys
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis import page, programme, table
-from soak.analysis.plan import plan_stages
+from soak.analysis import document, page, programme, table
+from soak.analysis.plan import plan_stages, trials_for
 from soak.analysis.result import Cell, exit_code_of
 from soak.analysis.side_by_side import SIDE_BY_SIDE, Wanted, analyse
+from soak.analysis.trial import Trial
 from soak.errors import ExitCode, UsageError
 from soak.report.progress import Progress
 from soak.report.table import print_json, print_table
@@ -34,6 +36,7 @@ examples:
   soak analyse                                                 the newest release of each, all trials
   soak analyse openai-agents-redis --trial concurrent-writers --seed 7
   soak analyse agno-redis agno-redis@2.6.4                     two releases of one
+  soak analyse --all-releases --into docs/analyses.md          everything, into the page of measurements
   soak analyse ./my_subject.py --html analysis.html            a library of your own choice
 
 exit codes: 0 the analysis was made, whatever it found; 2 usage; 4 a cell could not be made, or interrupted"""
@@ -47,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("subjects", metavar="SUBJECT", nargs="*", help="names (--list), or paths of scripts; all unless given")
     add("--list", action="store_true", help="list the subjects and trials, and end")
+    add("--all-releases", action="store_true", help="earlier releases, too, with the trials they are known for")
     add("--trial", metavar="NAME", nargs="+", default=[], help="trials to make; all unless given")
     add("--seed", metavar="N", type=int, default=SEED_DEFAULT, help=f"what is said ({SEED_DEFAULT} unless given)")
     add("--processes", metavar="N", type=int, help="processes of each library (unless given, as its script says)")
@@ -54,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--environments", metavar="DIR", type=Path, help="where environments are kept (default: in the user's cache)")
     add("--logs", metavar="DIR", type=Path, help="keep what the libraries logged in this folder")
     add("--html", metavar="FILE", type=Path, help="write the table as a page, too")
+    add("--into", metavar="FILE", type=Path, help="write it into a Markdown file, between its marks of an analysis")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the results as JSON")
     form.add_argument("--markdown", action="store_true", help="print the table for a page in Markdown")
@@ -66,7 +71,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     wanted = _wanted(arguments)
     trials = programme.find(arguments.trial)
     begun = time.monotonic()
-    progress = Progress(sum(len(plan_stages(subject, trials, wanted.seed)[0]) for subject in wanted.subjects))
+    progress = Progress(_stages(wanted, trials))
     try:
         cells = asyncio.run(_analyse(wanted, progress))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -77,6 +82,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         progress.clear()
     _print(arguments, cells, time.monotonic() - begun)
     return exit_code_of(cells)
+
+
+def _stages(wanted: Wanted, trials: Sequence[Trial]) -> int:
+    own = [(subject, trials_for(subject, trials, known_only=wanted.known_only)) for subject in wanted.subjects]
+    return sum(len(plan_stages(subject, fitting, wanted.seed)[0]) for subject, fitting in own)
 
 
 async def _analyse(wanted: Wanted, progress: Progress) -> list[Cell]:
@@ -100,16 +110,19 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
     ):
         if value is not None and not least <= value <= most:
             raise UsageError(f"{flag} {value}: should be from {least} to {most}")
-    subjects = catalogue.find(arguments.subjects)
+    subjects = catalogue.find(arguments.subjects, all_releases=arguments.all_releases)
     if arguments.processes is not None:
         subjects = [msgspec.structs.replace(subject, processes=arguments.processes) for subject in subjects]
     if arguments.html is not None and not arguments.html.parent.is_dir():
         raise UsageError(f"--html {arguments.html}: there is no such folder")
+    if arguments.into is not None:
+        document.check(arguments.into)
     return Wanted(
         subjects=subjects,
         trials=[trial.name for trial in programme.find(arguments.trial)],
         seed=arguments.seed,
         environments=str(arguments.environments or environment.default_folder()),
+        known_only=arguments.all_releases and not arguments.trial,
         side_by_side=arguments.jobs,
         logs=str(arguments.logs) if arguments.logs is not None else None,
     )
@@ -132,6 +145,8 @@ def _row(subject: Subject) -> tuple[str, ...]:
 def _print(arguments: argparse.Namespace, cells: Sequence[Cell], seconds: float) -> None:
     if arguments.html is not None:
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
+    if arguments.into is not None:
+        document.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
     if arguments.json:
         print_json(msgspec.json.encode(table.as_json(cells, seconds)))
     else:

@@ -72,23 +72,25 @@ HTTP = (
 NAMESPACE = Flag(
     "--namespace", "stores.namespace", "PREFIX", "prefix of everything written (default: made from the run)"
 )
+SUBJECT = Flag(
+    "--subject",
+    "testbed.subject",
+    "NAME|FILE",
+    "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
+)
 SOAKING = (
     STORE,
     Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
     Flag("--duration", "duration", "TIME", "end by itself after 90s, 8h, 3d …"),
     Flag("--spawn-rate", "load.spawn_rate", "N", "participants started per second"),
     Flag("--processes", "load.processes", "N", "Locust processes on this machine"),
+    Flag("--browser-users", "load.browser_users", "N", "participants more, that use a chat page in a real Chromium"),
     Flag("--think", "load.think", "TIME", "mean pause between two turns of a participant"),
     Flag("--mix", "load.mix", "NAME", "what is talked about: chat, short, long or hard"),
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
-    Flag(
-        "--subject",
-        "testbed.subject",
-        "NAME|FILE",
-        "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
-    ),
+    SUBJECT,
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
     *SERVERS,

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from soak.browsing.chromium import find_chromium
 from soak.configuration import Configuration
 from soak.daemon.run import RunOptions, run_soak
 from soak.daemon.view import LiveView, PlainView, View
@@ -42,6 +43,9 @@ def soak(configuration: Configuration, options: RunOptions, arguments: argparse.
     """Run a soak, tell how it ended, and write what reports were asked for."""
     targets = parse_targets(arguments.report, arguments.report_dir)
     check_writable(targets)
+    load = configuration.settings.load
+    if options.with_load and load.browser_users:
+        find_chromium(load.browser)
     view = _view(arguments)
     try:
         outcome = asyncio.run(run_soak(configuration, options, view))

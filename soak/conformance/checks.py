@@ -174,6 +174,44 @@ async def finds(visit: Visit) -> None:
         found = await visit.store.search(session, message.content, limit=20)
         if message not in found:
             raise FindingError("a search for the very words of a message does not find it", "index before you answer")
+    found = await visit.store.search(session, said[7].content, limit=len(said) + 10)
+    if sorted(map(str, found)) != sorted(map(str, said)):
+        raise FindingError(
+            f"a search with room for all {len(said)} messages of a session returns {len(found)}, or others",
+            "return every message of the session once, as the history does, nearest first",
+        )
+
+
+async def finds_no_more_than_asked(visit: Visit) -> None:
+    session = visit.session("limit")
+    said = visit.turns(session, 12)
+    await visit.say(said)
+    for limit in (1, 5):
+        found = await visit.store.search(session, said[3].content, limit=limit)
+        if len(found) > limit:
+            raise FindingError(
+                f"a search for at most {limit} messages returns {len(found)}", "'limit' is the most that is wanted"
+            )
+
+
+async def finds_only_its_own(visit: Visit) -> None:
+    session, other = visit.session("searcher"), visit.session("stranger")
+    secret = visit.message(other, 1, "the code is four seven one one")
+    await visit.say([secret, visit.message(session, 1, "what was the code again?")])
+    if secret in await visit.store.search(session, secret.content, limit=10):
+        raise FindingError("a search shows a message of another session", "filter by session before you rank")
+
+
+async def finds_nothing_forgotten(visit: Visit) -> None:
+    session = visit.session("forgotten")
+    said = visit.turns(session, 3)
+    await visit.say(said)
+    await visit.store.forget(session)
+    for message in said:
+        if await visit.store.search(session, message.content, limit=10):
+            raise FindingError(
+                "a search shows what was forgotten", "erase it from what is searched, too, before you answer"
+            )
 
 
 async def cleans_up(visit: Visit) -> None:
@@ -198,6 +236,9 @@ CHECKS: tuple[Check, ...] = (
     Check("nonsense is refused", refuses_nonsense),
     Check("strangers are refused", asks_for_the_token),
     Check("search finds what was said", finds, feature="search"),
+    Check("search returns no more than was asked for", finds_no_more_than_asked, feature="search"),
+    Check("search sees its own session only", finds_only_its_own, feature="search"),
+    Check("search shows nothing forgotten", finds_nothing_forgotten, feature="search"),
     # The last one: it removes what the others have left.
     Check("clean-up removes the namespace", cleans_up, feature="clean-up"),
 )

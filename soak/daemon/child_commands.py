@@ -25,7 +25,7 @@ def load_command(settings: SoakSettings, data_dir: Path) -> list[str]:
     load = settings.load
     command = [
         *(sys.executable, "-m", "locust", "--locustfile", str(find_locustfile()), "--headless", "--only-summary"),
-        *("--users", str(load.users), "--spawn-rate", f"{load.spawn_rate:g}"),
+        *("--users", str(load.users + load.browser_users), "--spawn-rate", f"{load.spawn_rate:g}"),
         *("--stop-timeout", f"{load.drain:g}", "--data-dir", str(data_dir)),
     ]
     if load.processes > 1:

@@ -29,10 +29,16 @@ class FaultLog:
         return sorted(f"{phase.kind} of {phase.target}" for phase in self._open.values())
 
     def died(self, event: ServerEvent) -> None:
-        """Open a window: a server is gone though nobody asked it to."""
+        """Open a window: a server is gone though nobody asked it to. One that is gone already cannot die again."""
+        if event.kind in self._open:
+            return
         phase = _unplanned(f"crash-{event.kind}-{event.at_us}", "crash", event.kind, "start", event.at_us)
         self._open[event.kind] = phase
         self._write(phase)
+
+    def is_down(self, kind: str) -> bool:
+        """Whether this server died by itself and is not back."""
+        return kind in self._open
 
     def came_back(self, event: ServerEvent) -> None:
         opened = self._open.pop(event.kind, None)

@@ -52,7 +52,7 @@ class HttpServer:
             await site.start()
         except OSError as problem:
             await self._runner.cleanup()
-            raise _cannot_listen(host, port, problem) from None
+            raise cannot_listen(host, port, problem) from None
         bound = self._runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.address = f"http://{shown}:{bound[1]}"
@@ -113,7 +113,8 @@ def _json(value: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
 
 
-def _cannot_listen(host: str, port: int, problem: OSError) -> UsageError:
+def cannot_listen(host: str, port: int, problem: OSError) -> UsageError:
+    """Say in one line why nobody can be answered there, and what to choose instead."""
     if problem.errno == errno.EADDRINUSE:
         return UsageError(f"port {port} on {host} is taken; choose another with --port (0: any free one)")
     reason = problem.strerror or str(problem)

@@ -35,6 +35,7 @@ from soak.daemon.fault_plan import (
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
+from soak.daemon.inner_restarts import tell_inner_restarts
 from soak.daemon.joining import join_info, store_context
 from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.permission import Permission
@@ -192,6 +193,7 @@ class Daemon:
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
         servers |= await self._testbed.start(beginning.plan.kinds)
+        self._spawn(tell_inner_restarts(self._testbed.servers, self._on_inner_restart), "inner restarts")
         for line in ways_through_proxies(self._testbed, beginning.plan):
             self._say(line)
         for left in await heal_leftovers(self._testbed):
@@ -507,6 +509,11 @@ class Daemon:
             if child.last_exit in (ExitCode.USAGE, ExitCode.UNREACHABLE, ExitCode.INTERNAL):
                 self._failure = ExitCode(child.last_exit)
         self._stop.ask(f"the {child.name} has ended")
+
+    def _on_inner_restart(self, event: ServerEvent) -> None:
+        # Every start ends with the same line: only one after a death is news, and a death that is known is none.
+        if (event.what == "restarted") is self._faults.is_down(event.kind):
+            self._on_server_event(event)
 
     def _on_server_event(self, event: ServerEvent) -> None:
         if event.what == "gave_up":

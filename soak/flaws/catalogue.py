@@ -13,6 +13,8 @@ from soak.flaws import (
     context_window_merge,
     delete_then_late_write,
     empty_on_error,
+    forgotten_in_index,
+    index_behind,
     lossy_text,
     lru_eviction,
     persistence_off,
@@ -21,6 +23,7 @@ from soak.flaws import (
     read_cap,
     replica_reads,
     same_timestamp_ties,
+    search_across_tenants,
     serializer_v2,
     shared_namespace,
     swallowed_error,
@@ -58,6 +61,9 @@ _TOLD = (
     empty_on_error,
     delete_then_late_write,
     lossy_text,
+    index_behind,
+    forgotten_in_index,
+    search_across_tenants,
 )
 
 ALL: dict[str, Flaw] = {module.FLAW.name: module.FLAW for module in _TOLD}

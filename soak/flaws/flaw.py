@@ -47,6 +47,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     recall_share: float = 0.05
     forget_share: float = 0.0
     reread_share: float = 0.2
+    search_share: float = 0.0
     mix: str = "chat"
     tenants: int = 1
     """Processes' worth of participants; each numbers its sessions from one."""

@@ -86,6 +86,8 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     acked: list[tuple[int, int, int, int]]
     acked_total: int
     suspicion: str
+    asked: tuple[WriterNumber, Seq] | None = None
+    """It was a search for the words of this message, and `last` is how many were asked for; None: it was a read."""
 
 
 class LatencyTally(msgspec.Struct, array_like=True):

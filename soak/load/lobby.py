@@ -21,6 +21,7 @@ from soak.model.text import Author
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
+from soak.stores.searching import Search, search_of
 
 REMEMBERED_SESSIONS_MAX = 300
 LEASE_AHEAD_SHARE = 0.25
@@ -37,6 +38,8 @@ class OpenedStore(NamedTuple):
 
     memory: MemoryStore
     expectation: Expectation
+    search: Search | None = None
+    """How it is searched, if it can be."""
 
 
 class Lobby:
@@ -73,7 +76,7 @@ class Lobby:
             for name in plan.stores:
                 memory = await open_store(name, context)
                 undo.push_async_callback(memory.close)
-                stores[name] = OpenedStore(memory, Expectation.of(contracts.get(name, Contract())))
+                stores[name] = OpenedStore(memory, Expectation.of(contracts.get(name, Contract())), search_of(memory))
             undo.pop_all()
         return cls(ledger, stores, plan, info.timeout_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS)
 

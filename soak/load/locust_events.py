@@ -23,12 +23,12 @@ from soak import join
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.load import options as locust_options
+from soak.load.browser_user import add_browser_users
 from soak.load.embedded import EmbeddedFailedError, EmbeddedSoak, die_with_parent
 from soak.load.joining import find_run, wait_for_run
 from soak.load.leaving import Signals, Watch, leave
 from soak.load.locust_page import MemoryPage
 from soak.load.locust_stats import prune_for_ever
-from soak.load.plan import Plan
 from soak.load.running import FAREWELL_SECONDS_MAX, RunningLoad
 
 STOP_TIMEOUT_SECONDS = 3.0
@@ -112,7 +112,7 @@ class LocustProcess:
         if not environment.stop_timeout:
             environment.stop_timeout = STOP_TIMEOUT_SECONDS
         self._watch = Watch(environment, is_supervised=self._is_supervised)
-        locust_options.load_settings(self._options)
+        add_browser_users(environment, locust_options.load_settings(self._options), self._runner)
         if not self._is_worker:
             # A worker looks for the run when its test starts: if it waited here, the master's start would go unheard.
             info = self._find_or_start()
@@ -165,7 +165,7 @@ class LocustProcess:
             load_settings = locust_options.load_settings(self._options)
             info = wait_for_run(self._data_dir, self._settings)
             stores = locust_options.chosen_stores(self._options, info.header.stores)
-            self._load = RunningLoad.start(info, self._settings.ledger, Plan.of(load_settings, stores))
+            self._load = RunningLoad.start(info, self._settings.ledger, load_settings, stores)
             self._environment.soak_load = self._load
         except SoakError as error:
             self._refuse_test(str(error), int(error.exit_code))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from locust import User, task
 from locust.exception import StopUser
 
 from soak.load.bridge import BridgeCancelledError, BridgeClosedError
 from soak.load.participant import Participant
+from soak.load.plan import Plan
 from soak.load.running import RunningLoad
 
 TICK_SECONDS = 0.005
@@ -32,21 +33,35 @@ def until_tick(pause_seconds: float, tick_seconds: float = TICK_SECONDS, phase_s
 class ChatUser(User):
     """A chat participant. All it does runs on the bridge's loop; here it only waits."""
 
+    type_prefix: ClassVar[str] = ""
+    """Before the name of the store, in Locust's tables."""
+
     def __init__(self, environment: Any) -> None:
         super().__init__(environment)
         self._load: RunningLoad | None = getattr(environment, "soak_load", None)
-        self._participant: Participant | None = None if self._load is None else self._load.participant()
+        self._participant: Participant | None = None
+        if self._load is not None:
+            self._participant = self.participant_of(self._load)
+
+    def participant_of(self, load: RunningLoad) -> Participant | None:
+        """Take part in the load; None: later, when the user has started."""
+        return load.participant()
 
     def wait_time(self) -> float:
         load, participant = self._load, self._participant
         if load is None or participant is None:
             return 0.0
-        pause = load.plan.draw_think_seconds(load.random)
+        plan = self.plan_of(load)
+        pause = plan.draw_think_seconds(load.random)
         phase = participant.phase
         if phase is None or load.random.random() >= TOGETHER_SHARE:
             return until_tick(pause)
-        beat = max(TICK_SECONDS, load.plan.think_seconds)
+        beat = max(TICK_SECONDS, plan.think_seconds)
         return until_tick(pause, beat, phase * beat)
+
+    def plan_of(self, load: RunningLoad) -> Plan:
+        """Say by which plan of the load this user goes."""
+        return load.plan
 
     @task
     def turn(self) -> None:
@@ -60,7 +75,7 @@ class ChatUser(User):
         fire = self.environment.events.request.fire
         for operation, store, milliseconds, error in performed:
             fire(
-                request_type=store,
+                request_type=self.type_prefix + store,
                 name=operation,
                 response_time=milliseconds,
                 response_length=0,

@@ -27,6 +27,7 @@ _NUMBERS: tuple[tuple[str, str, type], ...] = (
     ("--recall-share", "recall_share", float),
     ("--forget-share", "forget_share", float),
     ("--reread-share", "reread_share", float),
+    ("--search-share", "search_share", float),
 )
 
 
@@ -57,6 +58,14 @@ def add_options(parser: Any) -> None:
         default=format_seconds(load.think),
         help="Mean pause between two turns of a participant, such as 500ms or 10s.",
     )
+    _add(
+        group,
+        "--browser-users",
+        in_web_ui=False,
+        type=int,
+        default=load.browser_users,
+        help="How many of the users type into a chat page in a real Chromium.",
+    )
     _add(group, "--mix", choices=MIXES, default=load.mix, help="What is talked about.")
     _add(
         group,
@@ -77,7 +86,8 @@ def _add(group: Any, flag: str, *, in_web_ui: bool = True, **details: Any) -> No
 def load_settings(options: Any) -> LoadSettings:
     """Make settings of the options, wherever they came from; raises `UsageError` with one line per wrong value."""
     values: dict[str, Any] = {field: getattr(options, field) for _, field, _ in _NUMBERS}
-    values.update(think=options.think_time, mix=options.mix)
+    values.update(think=options.think_time, mix=options.mix, browser_users=options.browser_users)
+    values.update(browser=settings().load.browser)
     try:
         return LoadSettings(**values)
     except ValidationError as error:

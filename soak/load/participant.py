@@ -15,7 +15,15 @@ from typing import cast
 from soak.load.conversation import Conversation
 from soak.load.lobby import Lobby
 from soak.load.performed import SUSPICIONS, OperationFailedError, Performed, failure_of
-from soak.load.reading import Expectation, Read, Suspicion, observation, suspicion, suspicion_after_forget
+from soak.load.reading import (
+    Expectation,
+    Read,
+    Suspicion,
+    observation,
+    suspicion,
+    suspicion_after_forget,
+    suspicion_of_search,
+)
 from soak.model.message import Stored
 from soak.model.outcome import NotApplied, Outcome
 
@@ -47,6 +55,8 @@ class Participant:
             if draw() < plan.recall_share and (ended := lobby.ended_session()) is not None:
                 performed.append(await self._read(ended, "recall", None))
             performed.append(await self._read(conversation, "history", plan.context_messages))
+            if self._can_search(conversation) and draw() < plan.search_share:
+                performed += await self._search(conversation)
             for _ in range(MESSAGES_PER_TURN):
                 if conversation.has_ended:
                     break
@@ -117,7 +127,7 @@ class Participant:
 
     async def _read(self, conversation: Conversation, operation: str, last: int | None) -> Performed:
         lobby, store = self._lobby, conversation.store
-        memory, expectation = lobby.stores[store]
+        memory, expectation, _ = lobby.stores[store]
         acked_total = conversation.acked_total
         invoked = monotonic_ns() // 1000
         try:
@@ -143,6 +153,38 @@ class Participant:
         lobby.ledger.latency(store, operation, (returned - invoked) / 1e6, False)  # noqa: FBT003
         return Performed(operation, store, (returned - invoked) / 1e3, SUSPICIONS[suspected])
 
+    def _can_search(self, conversation: Conversation) -> bool:
+        return self._lobby.stores[conversation.store].search is not None
+
+    async def _search(self, conversation: Conversation) -> list[Performed]:
+        """Ask for one of the last messages by its own words; nothing where nothing has been acknowledged yet."""
+        lobby, store = self._lobby, conversation.store
+        _, expectation, search = lobby.stores[store]
+        known = conversation.acked()
+        if search is None or not known:
+            return []
+        chosen = lobby.random.choice(known)
+        asked = lobby.author.write(conversation.session, chosen.writer, chosen.seq)
+        acked_total, limit = conversation.acked_total, lobby.plan.context_messages
+        invoked = monotonic_ns() // 1000
+        try:
+            items = await lobby.deadlines.bounded(search(conversation.session, asked.content, limit))
+        except Exception as error:  # noqa: BLE001  a store that cannot be searched is unavailable, which is measured
+            return [self._report("search", store, monotonic_ns() // 1000 - invoked, failure_of(error))]
+        returned = monotonic_ns() // 1000
+        if not isinstance(items, list | tuple):
+            items = [cast("Stored", items)]  # a plug-in may return anything
+        read = Read(items, limit, invoked, returned, acked_total)
+        if conversation.forget_sent is not None and not _must_be_forgotten(conversation, invoked, expectation):
+            return [self._report("search", store, returned - invoked, None)]
+        suspected = suspicion_of_search(conversation, read, asked, lobby.author, expectation)
+        if suspected is None:
+            return [self._report("search", store, returned - invoked, None)]
+        place = (chosen.writer, chosen.seq)
+        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author, place))
+        lobby.ledger.latency(store, "search", (returned - invoked) / 1e6, False)  # noqa: FBT003
+        return [Performed("search", store, (returned - invoked) / 1e3, SUSPICIONS[suspected])]
+
     async def _forget(self, conversation: Conversation, performed: list[Performed]) -> None:
         lobby, ledger, store = self._lobby, self._lobby.ledger, conversation.store
         conversation.forget_sent = monotonic_ns() // 1000
@@ -164,6 +206,7 @@ class Participant:
             conversation.forget_ended = ended
             if lobby.random.random() < lobby.plan.reread_share:
                 performed.append(await self._read(conversation, "recall", None))
+                performed += await self._search(conversation)
 
     def _report(self, operation: str, store: str, took_us: int, failure: OperationFailedError | None) -> Performed:
         self._lobby.ledger.latency(store, operation, took_us / 1e6, failure is not None)

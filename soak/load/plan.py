@@ -27,6 +27,7 @@ class Plan(NamedTuple):
     recall_share: float = 0.02
     forget_share: float = 0.1
     reread_share: float = 0.1
+    search_share: float = 0.2
     mix: str = "chat"
 
     @classmethod
@@ -41,6 +42,7 @@ class Plan(NamedTuple):
             recall_share=load.recall_share,
             forget_share=load.forget_share,
             reread_share=load.reread_share,
+            search_share=load.search_share,
             mix=load.mix,
         )
 

@@ -117,6 +117,30 @@ def suspicion_after_forget(conversation: Conversation, read: Read, author: Autho
     return None
 
 
+def suspicion_of_search(
+    conversation: Conversation, read: Read, asked: Message, author: Author, expectation: Expectation
+) -> Suspicion | None:
+    """Say what does not look right about a search for the words of a message; `last` is how many were asked for."""
+    names: list[tuple[int, int]] = []
+    for item in read.items:
+        if (problem := _unlike(item, conversation, author)) is not None:
+            return problem
+        message = cast("Message", item)
+        names.append((message.writer, message.seq))
+    if len(set(names)) < len(names) and not expectation.repeats_allowed:
+        return Suspicion.DUPLICATE
+    if read.last is not None and len(read.items) > read.last:
+        return Suspicion.TOO_MANY
+    if conversation.forget_sent is not None:
+        return suspicion_after_forget(conversation, read, author)
+    # What may be gone, or may be late, need not be found; and of many who say the same some do not fit in.
+    may_lack = expectation.eviction_allowed or expectation.ttl_us is not None or expectation.retained is not None
+    equals = [item for item in read.items if isinstance(item, Message) and item.content == asked.content]
+    if may_lack or expectation.staleness_us != 0 or (equals and len(equals) == len(read.items)):
+        return None
+    return None if (asked.writer, asked.seq) in names else Suspicion.ABSENT
+
+
 def _closer_look(conversation: Conversation, read: Read, author: Author, expectation: Expectation) -> Suspicion | None:
     look = _Look(conversation, read, expectation)
     for item in read.items:
@@ -248,8 +272,14 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return one if other is None else other if one is None else min(one, other)
 
 
-def observation(conversation: Conversation, read: Read, suspected: Suspicion, author: Author) -> Observation:
-    """Put all that is needed to judge a read into one record."""
+def observation(
+    conversation: Conversation,
+    read: Read,
+    suspected: Suspicion,
+    author: Author,
+    asked: tuple[int, int] | None = None,
+) -> Observation:
+    """Put all that is needed to judge a read, or a search for the words of a message, into one record."""
     acked = conversation.acked()
     since = conversation.acked_total - read.acked_total
     return Observation(
@@ -261,6 +291,7 @@ def observation(conversation: Conversation, read: Read, suspected: Suspicion, au
         acked=[(one.writer, one.seq, one.sent, one.ended) for one in acked[: max(0, len(acked) - since)]],
         acked_total=read.acked_total,
         suspicion=suspected.value,
+        asked=asked,
     )
 
 

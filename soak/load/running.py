@@ -11,10 +11,11 @@ from typing import Self
 
 from soak.join import JoinInfo
 from soak.load.bridge import Bridge
+from soak.load.browsers import LazyBrowsers
 from soak.load.lobby import Lobby
 from soak.load.participant import Participant
 from soak.load.plan import Plan
-from soak.settings import LedgerSettings
+from soak.settings import LedgerSettings, LoadSettings
 
 START_SECONDS_MAX = 60.0
 FAREWELL_SECONDS_MAX = 20.0
@@ -23,22 +24,24 @@ FAREWELL_SECONDS_MAX = 20.0
 class RunningLoad:
     """Everything that the greenlets of one test share."""
 
-    def __init__(self, bridge: Bridge, lobby: Lobby, plan: Plan) -> None:
+    def __init__(self, bridge: Bridge, lobby: Lobby, plan: Plan, browsers: LazyBrowsers) -> None:
         self.bridge = bridge
         self.plan = plan
         self.random = random.Random()
+        self.browsers = browsers
         self._lobby = lobby
 
     @classmethod
-    def start(cls, info: JoinInfo, ledger: LedgerSettings, plan: Plan) -> Self:
+    def start(cls, info: JoinInfo, ledger: LedgerSettings, load: LoadSettings, stores: tuple[str, ...]) -> Self:
         """Connect to ledger and stores; raises `SoakError` with one line where that fails."""
+        plan = Plan.of(load, stores)
         bridge = Bridge()
         try:
             lobby = bridge.call(Lobby.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
         except BaseException:
             bridge.close()
             raise
-        return cls(bridge, lobby, plan)
+        return cls(bridge, lobby, plan, LazyBrowsers(bridge, info, ledger, load, plan))
 
     def participant(self) -> Participant:
         return Participant(self._lobby)
@@ -48,9 +51,10 @@ class RunningLoad:
         if not self.bridge.is_open:
             return True
         try:
+            are_gone = self.browsers.stop()
             self.bridge.call(self._lobby.close, timeout_seconds=FAREWELL_SECONDS_MAX)
         except TimeoutError:
             return False
         finally:
             self.bridge.close()
-        return True
+        return are_gone

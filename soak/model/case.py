@@ -21,6 +21,7 @@ from soak.model.kinds import Kind
 from soak.model.partial import Seen, judge_glance, judge_seen
 from soak.model.read import Place, Rules, name_of
 from soak.model.saved import SavedRead, count_of, restore
+from soak.model.search import Again, Missed, judge_search, search_again
 from soak.model.second_look import Late, Look, is_calm, look_again, untold
 from soak.model.telemetry import ServerSample
 from soak.model.text import Author
@@ -60,7 +61,26 @@ class Participation(msgspec.Struct, frozen=True, kw_only=True, tag="participatio
     acked: list[tuple[int, int, int, int]]
 
 
-Basis = Study | SecondLook | Glance | Participation
+class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
+    """A search for the words of one message, by the verifier or by a participant: what stands in its answer."""
+
+    read: SavedRead
+    asked: Place
+    limit: int
+
+
+class SecondSearch(msgspec.Struct, frozen=True, kw_only=True, tag="second search"):
+    """A search that lacked the message whose words were asked for, a later one, and a whole read after that."""
+
+    missed: Missed
+    """It holds the first one."""
+    search: SavedRead
+    limit: int
+    read: SavedRead
+    final_us: int | None = None
+
+
+Basis = Study | SecondLook | Glance | Participation | Search | SecondSearch
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +156,12 @@ def derive(case: Case) -> list[Derived]:
         return [Derived.of(finding.kind, finding.message, finding.detail) for finding in findings]
     if isinstance(basis, SecondLook):
         return _derive_second_look(case, basis, author)
+    if isinstance(basis, SecondSearch):
+        return _derive_second_search(case, basis, author)
     part = restore(basis.read, case.session, author)
+    if isinstance(basis, Search):
+        findings = judge_search(book, part, basis.asked, basis.limit, case.rules, author)
+        return [Derived.of(finding.kind, finding.message, finding.detail) for finding in findings]
     if isinstance(basis, Glance):
         return _derive_seen(book, judge_glance(book, part, basis.last, case.rules))
     return _derive_seen(book, judge_seen(book, part, basis.last, basis.acked, case.rules, author))
@@ -190,7 +215,14 @@ def reads_of(case: Case) -> list[tuple[str, SavedRead]]:
         first = [("first read without it", basis.suspicion.shown)] if basis.suspicion.shown is not None else []
         last = [("read of the primary", basis.primary)] if basis.primary is not None else []
         return [*first, ("second read", basis.read), *last]
-    name = {Study: "whole read", Glance: "read of the last messages", Participation: "participant's read"}
+    if isinstance(basis, SecondSearch):
+        return [("first search", basis.missed.answer), ("second search", basis.search), ("whole read", basis.read)]
+    name = {
+        Study: "whole read",
+        Glance: "read of the last messages",
+        Participation: "participant's read",
+        Search: "search",
+    }
     return [(name[type(basis)], basis.read)]
 
 
@@ -214,6 +246,26 @@ def _derive_second_look(case: Case, basis: SecondLook, author: Author) -> list[D
         *(Derived.of(one.kind, name_of(case.book, one.place), one.kind.sentence) for one in broken),
         *_derive_late(case.book, looked.late),
     ]
+
+
+def _derive_second_search(case: Case, basis: SecondSearch, author: Author) -> list[Derived]:
+    again = Again(
+        book=case.book,
+        missed=basis.missed,
+        search=restore(basis.search, case.session, author),
+        limit=basis.limit,
+        whole=restore(basis.read, case.session, author),
+        rules=case.rules,
+        faults=case.faults,
+        is_calm=is_calm(case.faults, case.stores_on),
+        final_us=basis.final_us,
+    )
+    _, told_of = search_again(again, author)
+    if told_of is None:
+        return []
+    if isinstance(told_of, Late):
+        return _derive_late(case.book, [told_of])
+    return [Derived.of(told_of.kind, told_of.message, told_of.detail)]
 
 
 def _derive_seen(book: SessionBook, seen: Seen) -> list[Derived]:

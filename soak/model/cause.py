@@ -8,7 +8,7 @@ from soak.model.kinds import Kind
 from soak.model.loss_cause import explain_loss
 
 
-def explain(clues: Clues) -> Explanation:
+def explain(clues: Clues) -> Explanation:  # noqa: PLR0911  one answer a line reads better than one variable
     """Name the likeliest cause. What cannot be told from the ledger, the reads and the telemetry stays unknown."""
     kind = clues.kind
     if kind in {Kind.LOST, Kind.ROLLED_BACK}:
@@ -23,6 +23,8 @@ def explain(clues: Clues) -> Explanation:
         )
     if kind is Kind.DUPLICATED:
         return _explain_duplicate(clues)
+    if kind is Kind.UNFINDABLE:
+        return _explain_unfindable(clues)
     if kind in {Kind.CORRUPTED, Kind.UNDECODABLE}:
         return _explain_changed_bytes(clues)
     return Explanation(Cause.UNKNOWN, [], [])
@@ -58,6 +60,18 @@ def _explain_absence(clues: Clues) -> Explanation:
     if clues.rivals:
         return Explanation(Cause.CONCURRENT_OVERWRITE, [_name_rivals(clues)], [])
     return Explanation(Cause.UNKNOWN, [], ["the store reads from its primary, and nothing else failed at that time"])
+
+
+def _explain_unfindable(clues: Clues) -> Explanation:
+    """Tell why what is stored is not found: the store keeps it in two places, and only one of them has it."""
+    attempt = clues.attempt
+    trouble = clues.trouble_near(attempt.sent, attempt.ended) if attempt is not None else None
+    facts = ["a read of the session shows it, so the append was acknowledged although what is searched did not get it"]
+    return Explanation(
+        Cause.SWALLOWED_ERROR,
+        [*facts, *([trouble] if trouble else [])],
+        ["an index that is approximate, or is cut short by a filter, passes over what it holds"],
+    )
 
 
 def _explain_duplicate(clues: Clues) -> Explanation:

@@ -16,7 +16,7 @@ class FaultClass(enum.Enum):
 
     HARMLESS = "harmless"
     """The server keeps all it was told to: a pause, a slow link, a full disk. What it throws away, by eviction or
-    expiry, is for the contract's clauses on those."""
+    expiry, is for the contract's clauses on those. Where it dies of it, that is a crash with a window of its own."""
     CLEAN = "clean"
     """The process ends in good order, or its data is spoiled or taken away: only what keeps nothing anyway may lose
     anything."""
@@ -45,6 +45,9 @@ _CLASSES = {
     "aof_truncation": FaultClass.CLEAN,
     "wiped_volume": FaultClass.CLEAN,
 }
+_SERVED_THROUGH = {"fsync_error"}
+"""Faults that take nothing by themselves, for the server goes on: what it had is lost when it dies, or at their end."""
+DEATHS_MAX = 64
 RECOVERY_KINDS = tuple(_CLASSES)
 """The kinds of faults that a server has to recover its data from."""
 
@@ -65,6 +68,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     death of this one excuses nothing."""
     telemetry: dict[str, str] = {}
     telemetry_after: dict[str, str] = {}
+    deaths: list[tuple[int, int]] = []
+    """When the server died by itself meanwhile, and when it was back; the first of them, if there were many."""
     survivor_sent: int = 0
     """The latest time at which something that was acknowledged before and survived it had been sent."""
     known: dict[str, int] = {}
@@ -94,6 +99,20 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     def is_active(self) -> bool:
         return self.ended is None
 
+    @property
+    def moments(self) -> list[tuple[int, int]]:
+        """The times at which it can have taken something: since when the server was gone, and until when."""
+        if self.ended is None:
+            return []
+        if self.kind in _SERVED_THROUGH and len(self.deaths) < DEATHS_MAX:
+            return [*self.deaths, (self.ended, self.ended)]
+        return [(self.started, self.ended)]
+
+    def note_death(self, died: int, back: int) -> None:
+        """Note that the server died by itself while this fault was under way."""
+        if len(self.deaths) < DEATHS_MAX:
+            self.deaths.append((died, back))
+
 
 def allowed_loss_seconds(window: FaultWindow, contract: Contract) -> float | None:
     """Return how much acknowledged tail the contract lets this fault take; None: anything."""
@@ -110,8 +129,9 @@ def is_excused(attempt: Attempt, window: FaultWindow, contract: Contract, *, clo
     """Whether the contract lets this fault take this message.
 
     Not if it was acknowledged after recovery, not if it lies further back than the allowed tail, and not if
-    something that was sent later survived: that is a hole, and no tail. The times of the fault and of the message may
-    come from hosts whose clocks are apart by epsilon.
+    something that was sent later survived: that is a hole, and no tail. What a server acknowledges through a fault has
+    to be there, too, but for the tail before it died. The times of the fault and of the message may come from hosts
+    whose clocks are apart by epsilon.
     """
     allowed = allowed_loss_seconds(window, contract)
     if allowed == 0.0 or window.ended is None or attempt.ended > window.ended + clock_epsilon_us:
@@ -119,6 +139,7 @@ def is_excused(attempt: Attempt, window: FaultWindow, contract: Contract, *, clo
     if allowed is None or attempt.outcome != Outcome.OK:
         # When an unknown write was applied nobody knows; it may have been a moment before the fault.
         return True
-    if attempt.ended < window.started - int(allowed * 1e6) - clock_epsilon_us:
+    reach = int(allowed * 1e6) + clock_epsilon_us
+    if not any(gone - reach <= attempt.ended <= back + clock_epsilon_us for gone, back in window.moments):
         return False
     return window.survivor_sent <= attempt.ended + clock_epsilon_us

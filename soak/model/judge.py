@@ -178,8 +178,8 @@ def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Jud
     places = _identify(book, read, author, findings)
     counts = Counter(place for place in places if place is not None)
     names = list(counts)
-    _find_duplicates(book, places, counts, rules, findings)
-    _find_resurrected(book, names, places, read, rules, findings)
+    find_duplicates(book, places, counts, rules, findings)
+    find_resurrected(book, names, places, read, rules, findings)
     unique = [place for place in names if counts[place] == 1]
     if rules.contract.order is not Order.NONE:
         findings.extend(order_findings(book, unique, places, rules))
@@ -247,9 +247,10 @@ def _identify(book: SessionBook, read: Read, author: Author, findings: list[Find
     return places
 
 
-def _find_duplicates(
+def find_duplicates(
     book: SessionBook, places: list[Place | None], counts: Counter[Place], rules: Rules, findings: list[Finding]
 ) -> None:
+    """Find what stands more than once where that is not allowed."""
     if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
         return
     for place, count in counts.items():
@@ -259,7 +260,7 @@ def _find_duplicates(
             findings.append(Finding(Kind.DUPLICATED, name_of(book, place), place, detail, where[1]))
 
 
-def _find_resurrected(
+def find_resurrected(
     book: SessionBook,
     names: list[Place],
     places: list[Place | None],
@@ -267,6 +268,7 @@ def _find_resurrected(
     rules: Rules,
     findings: list[Finding],
 ) -> None:
+    """Find what is there although it was forgotten, or its time was over."""
     index_of = {place: index for index, place in enumerate(places) if place is not None}
     forgotten = must_be_forgotten(book, read.invoked, rules)
     overdue = expiry_overdue(book, read, rules)

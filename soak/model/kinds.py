@@ -20,6 +20,7 @@ class Kind(enum.Enum):
     LEAKED = "leaked"
     RESURRECTED = "resurrected"
     WINDOW = "window"
+    UNFINDABLE = "unfindable"
 
     @property
     def sentence(self) -> str:
@@ -44,6 +45,7 @@ _SENTENCES = {
     Kind.LEAKED: "a message of another session or run is there",
     Kind.RESURRECTED: "a forgotten or expired message is there again",
     Kind.WINDOW: "a read of the last messages did not return the last messages",
+    Kind.UNFINDABLE: "a message is stored, and a search for its own words does not find it",
 }
 
 _CLAUSES = {
@@ -59,4 +61,5 @@ _CLAUSES = {
     Kind.LEAKED: "isolation",
     Kind.RESURRECTED: "retention",
     Kind.WINDOW: "reads",
+    Kind.UNFINDABLE: "reads",
 }

@@ -47,9 +47,9 @@ class Asset(NamedTuple):
     """Changes when the file does."""
 
 
-def read_assets() -> dict[str, Asset]:
-    """Read all files of the page, by name."""
-    return {path.name: _asset(path) for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES}
+def read_assets(folder: Path = FOLDER) -> dict[str, Asset]:
+    """Read all files of a page, by name."""
+    return {path.name: _asset(path) for path in sorted(folder.iterdir()) if path.suffix in TYPES}
 
 
 def _asset(path: Path) -> Asset:

@@ -16,6 +16,7 @@ from soak.pytest_plugin.checks.failures import Failures
 from soak.pytest_plugin.checks.forgetting import Forgetting
 from soak.pytest_plugin.checks.isolation import Isolation
 from soak.pytest_plugin.checks.order import Ordering
+from soak.pytest_plugin.checks.searching import Searching
 from soak.pytest_plugin.checks.windows import Windows
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.stores.registry import find, open_store
@@ -23,7 +24,9 @@ from soak.stores.registry import find, open_store
 RECORDINGS_FOLDER = "soak_recordings"
 
 
-class MemoryContract(Content, Ordering, Windows, Isolation, Forgetting, Expiring, Failures, Durability, Compatibility):
+class MemoryContract(
+    Content, Ordering, Windows, Isolation, Forgetting, Searching, Expiring, Failures, Durability, Compatibility
+):
     """What every conversation memory has to do.
 
     Set `store` to a class, to `"package.module:Class"` or to the name of a built-in store; or override `open_store` and

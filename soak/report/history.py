@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from soak.model.attempt import Attempt
 from soak.model.book import SessionBook
-from soak.model.case import Case, Glance, Participation, SecondLook, Study, reads_of
+from soak.model.case import Case, Glance, Participation, Search, SecondLook, SecondSearch, Study, reads_of
 from soak.model.contract import Contract
 from soak.model.outcome import Outcome
 from soak.model.read import Place
@@ -104,9 +104,9 @@ def _whole_reads(case: Case) -> Iterable[ReadOperation]:
     elif case.book.order:
         # The book of a part is the one that a later read of all has filled.
         yield _verified(case.book, basis.read.invoked if isinstance(basis, Study) else END)
-    if isinstance(basis, Glance) or (isinstance(basis, Participation) and basis.last is not None):
-        return  # it asked for the last few only
-    for _, read in reads_of(case):
+    if isinstance(basis, Glance | Search) or (isinstance(basis, Participation) and basis.last is not None):
+        return  # it asked for a few only
+    for _, read in [("", basis.read)] if isinstance(basis, SecondSearch) else reads_of(case):
         if not read.cut:
             yield ReadOperation(read.invoked, read.returned, tuple(names_in(read, case.session)))
 

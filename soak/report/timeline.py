@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from soak.model.absence import Suspicion
 from soak.model.book import SessionBook
-from soak.model.case import Case, Participation, SecondLook
+from soak.model.case import Case, Participation, Search, SecondLook, SecondSearch
 from soak.model.faults import FaultWindow
 from soak.model.intervals import Intervals
 from soak.model.outcome import Outcome
@@ -76,7 +76,19 @@ def _reads(case: Case, place: Place | None) -> list[Moment]:
                 told = _shows(who, read, case.session, place)
                 moments.append(Moment(read.invoked, told, _tone(read, case.session, place)))
         return moments
+    if isinstance(basis, SecondSearch):
+        for who, read in (
+            ("searched for by its own words", basis.missed.answer),
+            ("searched for again", basis.search),
+            ("read whole", basis.read),
+        ):
+            told = _shows(who, read, case.session, place)
+            moments.append(Moment(read.invoked, told, _tone(read, case.session, place)))
+        return moments
     who = "a participant read" if isinstance(basis, Participation) else "the verifier read"
+    if isinstance(basis, Search):
+        writer, seq = basis.asked
+        who = f"the words of {writer}/{seq} were searched for"
     found = f"{_shows(who, basis.read, case.session, place)}: {case.found.detail}"
     return [Moment(basis.read.invoked, found, "bad")]
 

@@ -20,6 +20,7 @@ from soak.model.message import Message, Stored
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
+from soak.stores.searching import search_of
 from soak.tasks import end_tasks
 
 TOGETHER_SHARE = 0.5
@@ -74,7 +75,7 @@ class Crowd:
                 memory = await open_store(name, context)
                 undo.push_async_callback(memory.close)
                 expectation = Expectation.of(info.header.contracts[name])
-                opened[name] = OpenedStore(NotedMemory(memory, acknowledged), expectation)
+                opened[name] = OpenedStore(NotedMemory(memory, acknowledged), expectation, search_of(memory))
             undo.pop_all()
         limit_seconds = info.timeout_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS
         return cls(Lobby(ledger, opened, _plan(load, stores), limit_seconds), load.users)
@@ -129,5 +130,6 @@ def _plan(load: Load, stores: tuple[str, ...]) -> Plan:
         recall_share=load.recall_share,
         forget_share=load.forget_share,
         reread_share=load.reread_share,
+        search_share=load.search_share,
         mix=load.mix,
     )

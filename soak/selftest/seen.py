@@ -83,7 +83,7 @@ def _verdict(state: State, store: str) -> tuple[Verdict, list[str]]:
             unverified=sum(len(one.book.pending) for one in watched),
             oldest_unverified_seconds=0.0,
             oldest_unverified_seconds_max=1.0,
-            suspicions_open=sum(1 for one in watched if one.suspicions),
+            suspicions_open=sum(1 for one in watched if one.is_in_doubt),
             stores_without_verified=[] if tally.verified else [store],
             reads_failed_at_end=sum(1 for one in watched if state.end is not None and one.last_whole <= state.end.at),
         )

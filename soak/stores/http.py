@@ -73,6 +73,11 @@ class HttpStore:
     async def forget(self, session: str) -> None:
         wire.check_forgotten(*await self._client.post(wire.FORGET, {"session": self._named(session)}))
 
+    @property
+    def can_search(self) -> bool:
+        """Whether the service says that it has a search."""
+        return "search" in self.health.features
+
     async def search(self, session: str, text: str, limit: int) -> Sequence[Stored]:
         """Ask for what is nearest to a text; only services with the feature `search` know how."""
         question = {"session": self._named(session), "text": text, "limit": limit}

@@ -40,6 +40,12 @@ class PostgresStore:
     async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
         schema = Schema(context.namespace + cls.schema_suffix)
         pool = await open_pool(context, "postgres")
+        await cls._migrate(pool, schema)
+        return pool, schema
+
+    @staticmethod
+    async def _migrate(pool: PostgresPool, schema: Schema) -> None:
+        """Bring the schema up to date, or close the connections and say why that cannot be."""
         try:
             await schema.migrate(pool)
         except SoakError:
@@ -48,17 +54,14 @@ class PostgresStore:
         except Exception as error:
             await pool.close()
             raise unreachable(pool.address, error) from error
-        return pool, schema
 
     async def append(self, session: str, message: Message) -> None:
-        await self._pool.execute(
-            self._append,
-            session.encode("utf-8", "surrogatepass"),
-            message.run,
-            message.writer,
-            message.seq,
-            message.to_bytes(),
-        )
+        await self._pool.execute(self._append, *self._row(session, message))
+
+    def _row(self, session: str, message: Message) -> tuple[object, ...]:
+        """Return what is written of a message."""
+        name = session.encode("utf-8", "surrogatepass")
+        return name, message.run, message.writer, message.seq, message.to_bytes()
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
         return await self._read(self._pool, session, last)

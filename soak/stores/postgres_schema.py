@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Any
+from typing import Any, ClassVar
 
 from soak.errors import UsageError
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_pool import PostgresPool
 
-_LOCK_CLASS = 0x736F616B << 32  # "soak": keeps us apart from other users of advisory locks
+LOCK_CLASS = 0x736F616B << 32  # "soak": keeps us apart from other users of advisory locks
 _REPLAY_POLL_SECONDS = 0.02
 
 
 class Schema:
     """A schema by its name, and the statements as they read in it."""
 
+    migrations: ClassVar[tuple[str, ...]] = queries.MIGRATIONS
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.quoted = '"' + name.replace('"', '""') + '"'
-        self._lock = _LOCK_CLASS | zlib.crc32(name.encode())
+        self._lock = LOCK_CLASS | zlib.crc32(name.encode())
 
     def sql(self, query: str) -> str:
         return query.strip().replace("{schema}", self.quoted)
@@ -55,7 +57,7 @@ class Schema:
         if not found[0][0]:
             return False
         version = await pool.fetch(self.sql(queries.READ_VERSION))
-        return bool(version[0][0] >= len(queries.MIGRATIONS))
+        return bool(version[0][0] >= len(self.migrations))
 
     async def _problem(self, connection: Any) -> str | None:
         foreign = await connection.fetchval(queries.FIND_FOREIGN_TABLE, self.name)
@@ -63,12 +65,12 @@ class Schema:
             return f"schema {self.quoted} holds a table of somebody else ({foreign}); choose another stores.namespace"
         await connection.execute(self.sql(queries.CREATE_SCHEMA))
         version = await connection.fetchval(self.sql(queries.READ_VERSION))
-        if version > len(queries.MIGRATIONS):
+        if version > len(self.migrations):
             return f"schema {self.quoted} was made by a newer soak; choose another stores.namespace"
         return None
 
     async def _apply_missing(self, connection: Any) -> None:
         version = await connection.fetchval(self.sql(queries.READ_VERSION))
-        for number, migration in enumerate(queries.MIGRATIONS[version:], start=version + 1):
+        for number, migration in enumerate(self.migrations[version:], start=version + 1):
             await connection.execute(self.sql(migration))
             await connection.execute(self.sql(queries.RECORD_VERSION), number)

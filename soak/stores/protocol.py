@@ -9,6 +9,7 @@ A store class may also have, each used when present:
 - `open(context)`: an async classmethod that makes a ready store; otherwise `Class(context)` or `Class()` is called
 - `search(session, text, limit)`: of the session's messages at most so many, those nearest to the text first, for
   memories that are searched; equal texts must have equal vectors (`soak.stores.embedding` makes such)
+- `can_search: bool`: whether it does, for a store that learns that only once it is open
 - `primary_history(session)`: a full read that is never stale, for stores whose reads may be
 - `clean_up()`: removes everything under the namespace, and nothing else
 - `description: str`: one line for `soak stores`

@@ -18,6 +18,7 @@ from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.model.outcome import NotApplied
 from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
+from soak.stores.pgvector import PgvectorStore
 from soak.stores.postgres import PostgresStore
 from soak.stores.postgres_replica import PostgresReplicaStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
@@ -37,6 +38,7 @@ _BUILT_IN: dict[str, type] = {
     "redis-hash": RedisHashStore,
     "postgres": PostgresStore,
     "postgres-replica": PostgresReplicaStore,
+    "pgvector": PgvectorStore,
     "chroma": ChromaStore,
     "http": HttpStore,
 }

@@ -20,12 +20,19 @@ def all_subjects() -> dict[str, Subject]:
     return {subject.name: subject for path in paths for subject in read_script(path)}
 
 
-def find(names: Sequence[str]) -> list[Subject]:
-    """Return the subjects of these names or paths; without any, the newest release of all that come with soak."""
+def find(names: Sequence[str], *, all_releases: bool = False) -> list[Subject]:
+    """Return the subjects of these names or paths; without any, the newest release of all that come with soak.
+
+    If wanted, each is followed by the earlier releases that its script knows.
+    """
     known = all_subjects()
+    found = [_find_one(name, known) for name in dict.fromkeys(names)]
     if not names:
-        return [subject for subject in known.values() if subject.is_newest]
-    return [_find_one(name, known) for name in dict.fromkeys(names)]
+        found = [subject for subject in known.values() if subject.is_newest]
+    if not all_releases:
+        return found
+    together = [release for subject in found for release in (subject, *read_script(Path(subject.script))[1:])]
+    return list({subject.name: subject for subject in reversed(together)}.values())[::-1]
 
 
 def _find_one(name: str, known: dict[str, Subject]) -> Subject:

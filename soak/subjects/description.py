@@ -29,6 +29,8 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Another release of the same library."""
 
     dependencies: list[str]
+    known: dict[str, list[str]] = {}
+    """By trial, the kinds of what is known to be wrong with it: why it is kept, and what has to be found again."""
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +40,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     title: str
     version: str = ""
     needs: list[str] = []
+    server_module: str = msgspec.field(default="", name="server-module")
     processes: int = PROCESSES_DEFAULT
     id_in_content: bool = msgspec.field(default=False, name="id-in-content")
     has_ttl: bool = msgspec.field(default=False, name="has-ttl")
@@ -61,6 +64,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: list[str]
     needs: list[str]
     """The kinds of servers it wants, none or one of them."""
+    server_module: str = ""
+    """What its Redis has to load: the path of a file among its packages, or an absolute one; empty: nothing."""
     processes: int
     """How many of it run side by side, where production would have several."""
     id_in_content: bool
@@ -77,6 +82,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """By trial."""
     not_applicable: dict[str, str] = {}
     """By trial, with the reason."""
+    known: dict[str, list[str]] = {}
+    """By trial, the kinds of what is known to be wrong with this release."""
     is_newest: bool = True
     called: str = ""
     """As it was called, where that is not its name: the path of a script."""
@@ -106,7 +113,7 @@ def read_script(path: Path) -> list[Subject]:
     return [
         _subject(path, said, contract, said.version or version_of(said.library, dependencies), dependencies),
         *(
-            _subject(path, said, contract, version, release.dependencies, is_newest=False)
+            _subject(path, said, contract, version, release.dependencies, known=release.known, is_newest=False)
             for version, release in said.releases.items()
         ),
     ]
@@ -122,7 +129,14 @@ def version_of(library: str, dependencies: list[str]) -> str:
 
 
 def _subject(
-    path: Path, said: _Said, contract: Contract, version: str, dependencies: list[str], *, is_newest: bool = True
+    path: Path,
+    said: _Said,
+    contract: Contract,
+    version: str,
+    dependencies: list[str],
+    *,
+    known: dict[str, list[str]] | None = None,
+    is_newest: bool = True,
 ) -> Subject:
     name = path.stem.replace("_", "-")
     return Subject(
@@ -133,6 +147,7 @@ def _subject(
         version=version,
         dependencies=dependencies,
         needs=said.needs,
+        server_module=said.server_module,
         processes=said.processes,
         id_in_content=said.id_in_content,
         has_ttl=said.has_ttl,
@@ -142,6 +157,7 @@ def _subject(
         declared_clauses=list(said.contract),
         by_design=said.by_design,
         not_applicable=said.not_applicable,
+        known=known or {},
         is_newest=is_newest,
     )
 
@@ -150,5 +166,7 @@ def _check(said: _Said) -> None:
     unknown = [kind for kind in said.needs if kind not in SERVER_KINDS]
     if unknown or len(said.needs) > 1:
         raise ValueError(f"needs should be none or one of {', '.join(SERVER_KINDS)}")
+    if said.server_module and said.needs != ["redis"]:
+        raise ValueError("server-module is for what needs redis")
     if not 1 <= said.processes <= PROCESSES_MAX:
         raise ValueError(f"processes should be from 1 to {PROCESSES_MAX}")

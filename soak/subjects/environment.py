@@ -92,6 +92,20 @@ def _options(*, alone: bool) -> list[str]:
     return ["--no-deps"] if alone else []
 
 
+def server_module_of(subject: Subject, interpreter: Path) -> Path | None:
+    """Return the module that its server has to load, which came with its packages; None if it needs none."""
+    if not subject.server_module:
+        return None
+    for packages in sorted(interpreter.parent.parent.glob("lib/python*/site-packages")):
+        module = packages / subject.server_module
+        if module.is_file():
+            return module
+    raise UsageError(
+        f"the server module {subject.server_module} of {subject.name} is not among its packages; "
+        "add the package that brings it to the script's dependencies, or give its absolute path"
+    )
+
+
 def _mark(dependencies: Sequence[str]) -> str:
     parts = [platform.python_implementation(), platform.python_version(), platform.machine(), *sorted(dependencies)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_HASH_CHARACTERS]
@@ -113,8 +127,10 @@ def _make(home: Path, name: str, wanted: Sequence[str]) -> None:
     is_ours = importlib.util.find_spec("pip") is not None
     _run(name, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
     pip = [sys.executable, "-m", "pip", "--python", interpreter] if is_ours else [interpreter, "-m", "pip"]
-    # pip's own settings count: they say where the operator's packages come from.
-    _run(name, [*pip, "install", "--quiet", "--no-input", "--disable-pip-version-check", *wanted])
+    # pip's own settings count: they say where the operator's packages come from. Of most packages a subject imports a
+    # part, which Python compiles when it does so and keeps: to compile all of them took as long as to install them.
+    words = ("--quiet", "--no-input", "--no-compile", "--disable-pip-version-check")
+    _run(name, [*pip, "install", *words, *wanted])
 
 
 def _run(name: str, command: list[str]) -> None:

@@ -17,7 +17,7 @@ from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.watched import Counted, Watched
 
-VERSION = 2
+VERSION = 3
 FILE_NAME = "checkpoint.mpk"
 _SEAL = struct.Struct(">8sHI")
 _MARK = b"soak-chk"
@@ -167,7 +167,7 @@ def _put_in_line(state: State, watched: Watched) -> None:
     if watched.book.pending and not watched.tainted:
         watched.hot = True
         lane.hot[watched] = None
-    if watched.is_closed or watched.suspicions:
+    if watched.is_closed or watched.is_in_doubt:
         lane.plan_visit(watched, 1)
 
 

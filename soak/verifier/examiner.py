@@ -20,7 +20,7 @@ from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.model.absence import Seqs, Suspicion, suspect
 from soak.model.absorb import absorb
 from soak.model.book import SessionBook
-from soak.model.case import Basis, Glance, Participation, SecondLook, Study, copied
+from soak.model.case import Basis, Glance, Participation, Search, SecondLook, Study, copied
 from soak.model.faults import FaultWindow
 from soak.model.intervals import Intervals
 from soak.model.judge import judge, judge_tail
@@ -28,13 +28,16 @@ from soak.model.kinds import Kind
 from soak.model.message import Garbled, Message, Stored, shown
 from soak.model.outcome import Outcome
 from soak.model.partial import Seen, judge_glance, judge_seen
-from soak.model.read import Judgement, Read, Rules
+from soak.model.read import Judgement, Place, Read, Rules
 from soak.model.remembered import EXACT_SECONDS, EXACT_US, SLOT_SECONDS
 from soak.model.saved import save
+from soak.model.search import judge_search
 from soak.model.second_look import Late, Look, is_calm, is_last_word, lacks_still, look_again, untold
 from soak.model.text import Author
 from soak.stores.protocol import MemoryStore
+from soak.stores.searching import search_of
 from soak.verifier.reporter import Context, Reporter
+from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State
 from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
 from soak.verifier.watched import Watched
@@ -81,8 +84,10 @@ class Examiner:
             self._final_us = None if staleness is None else self._settle_us + staleness
         self._hot_us = int(hot_seconds * 1e6)
         self._timeout = timeout_seconds
-        self._caught_up = caught_up
+        self.caught_up = caught_up
         self._primary_history = getattr(store, "primary_history", None)
+        search = search_of(store)
+        self._searcher = None if search is None else Searcher(self, search, author, reporter, self._tally)
         self._stores_on = {t: [name for name, needs in state.targets.items() if t in needs] for t in targets}
         loss = max(rules.contract.crash_loss_seconds or 0.0, rules.contract.power_loss_seconds or 0.0)
         # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
@@ -93,7 +98,19 @@ class Examiner:
         """Return the same examiner with counts of its own: what is read of a canary is none of the run's messages."""
         twin = copy.copy(self)
         twin._tally = StoreTally()  # noqa: SLF001  it is of our own kind
+        # No interface of a store takes something out of its search and leaves it in its history: there is no canary
+        # for that, and the search of a canary would only be the same once more.
+        twin._searcher = None  # noqa: SLF001
         return twin
+
+    @property
+    def settle_us(self) -> int:
+        return self._settle_us
+
+    @property
+    def searches_per_read(self) -> int:
+        """How many searches come with each whole read; 0: the store cannot be searched."""
+        return 0 if self._searcher is None else SEARCHES_PER_READ
 
     async def examine(self, watched: Watched, *, whole: bool) -> bool:
         """Read a session and judge it; returns False if the store gave no answer."""
@@ -103,10 +120,14 @@ class Examiner:
         try:
             if not whole and self._may_glance(watched):
                 return await self._glance(watched)
+            again = [] if self._searcher is None else await self._searcher.ask_again(watched)
             read = await self._study(watched)
-            if read is not None:
-                self._judge_observations(watched, read)
-            return read is not None
+            if read is None:
+                return False
+            wanted = self._judge_observations(watched, read)
+            if self._searcher is not None:
+                await self._searcher.search(watched, read, again, wanted)
+            return True
         finally:
             watched.busy = False
             self._warm(watched)
@@ -121,7 +142,7 @@ class Examiner:
         watched.not_before = 0
         if watched.retired or watched.tainted:
             return
-        if watched.suspicions:
+        if watched.is_in_doubt:
             lane.suspicious[watched] = None
             lane.plan_visit(watched, now + self._settle_us)
         elif watched.book.pending:
@@ -133,14 +154,14 @@ class Examiner:
 
     def _may_glance(self, watched: Watched) -> bool:
         book = watched.book
-        if watched.suspicions or watched in self._lane.observations:
+        if watched.is_in_doubt or watched in self._lane.observations:
             return False
         return bool(book.length) and book.forgetting is None
 
     async def _glance(self, watched: Watched) -> bool:
         book = watched.book
         last = len(book.pending) + len(book.writers) + GLANCE_OVERLAP
-        read = await self._read(book, lambda: self.store.history(book.session, last))
+        read = await self.read(book, lambda: self.store.history(book.session, last))
         if read is None:
             return False
         judgement = judge_tail(book, read, last, self.rules, self._author)
@@ -159,20 +180,20 @@ class Examiner:
         def basis() -> tuple[SessionBook, Basis]:
             return book, Glance(read=save(tail, book.session, self._author), last=last)
 
-        self._report_seen(self._context(watched, tail, basis), judge_glance(book, tail, last, self.rules))
+        self._report_seen(self.context(watched, tail, basis), judge_glance(book, tail, last, self.rules))
 
     # -- a study of the whole --
 
     async def _study(self, watched: Watched) -> Read | None:
         book = watched.book
-        read = await self._read(book, lambda: self.store.history(book.session))
+        read = await self.read(book, lambda: self.store.history(book.session))
         if read is None or watched.retired or watched.tainted:
             return None
         judgement = judge(book, read, self.rules, self._author)
         primary: Read | None = None
         if not judgement.is_clean:
             primary = await self._ask_primary(watched, read, judgement)
-            if not await self._caught_up() or watched.retired or watched.tainted:
+            if not await self.caught_up() or watched.retired or watched.tainted:
                 return None
             judgement = judge(book, read, self.rules, self._author)
         # Nothing is awaited from here on: a checkpoint must know either nothing of this read, or all of it.
@@ -192,7 +213,7 @@ class Examiner:
             def basis() -> tuple[SessionBook, Basis]:
                 return book, Study(read=save(read, book.session, self._author), told=told)
 
-            self._reporter.report_findings(self._context(watched, read, basis), findings)
+            self._reporter.report_findings(self.context(watched, read, basis), findings)
         before = _copied(book) if known else book
         self._absorb(watched, judgement, read, whole=True)
         watched.last_whole = read.invoked
@@ -212,7 +233,8 @@ class Examiner:
             opened.shown, opened.before = save(read, book.session, self._author), book.order
         return opened
 
-    def _context(self, watched: Watched, read: Read, basis: Callable[[], tuple[SessionBook, Basis]]) -> Context:
+    def context(self, watched: Watched, read: Read, basis: Callable[[], tuple[SessionBook, Basis]]) -> Context:
+        """Return what a violation is reported with."""
         return Context(watched=watched, rules=self.rules, read=read, targets=self.targets, basis=functools.cache(basis))
 
     def _absorb(self, watched: Watched, judgement: Judgement, read: Read, *, whole: bool) -> None:
@@ -221,7 +243,7 @@ class Examiner:
         if seen:
             self._state.recovery_times.surfaced(book, seen)
         # As long as a fault may have taken something that is not confirmed yet, its times are needed.
-        is_in_doubt = bool(watched.suspicions) or not self._is_calm()
+        is_in_doubt = watched.is_in_doubt or not self.is_calm()
         remember_us = REMEMBER_IN_DOUBT_US if is_in_doubt else self._remember_us
         exact_us = None if is_in_doubt else EXACT_US
         absorbed = absorb(
@@ -237,7 +259,7 @@ class Examiner:
         self._tally.surfaced += len(seen)
         self._tally.released += absorbed.released
 
-    async def _read(self, book: SessionBook, ask: Callable[[], Awaitable[Sequence[Stored]]]) -> Read | None:
+    async def read(self, book: SessionBook, ask: Callable[[], Awaitable[Sequence[Stored]]]) -> Read | None:
         """Wait for a read; None if the store gave no answer, which is unavailability and no violation."""
         acked = book.acked_now()
         invoked = now_us()
@@ -267,8 +289,8 @@ class Examiner:
             primary=primary,
             run=self._author.run,
             rules=self.rules,
-            faults=self._faults(),
-            is_calm=self._is_calm(),
+            faults=self.faults(),
+            is_calm=self.is_calm(),
             final_us=self._final_us,
             asks_primary=self._primary_history is not None,
         )
@@ -278,7 +300,7 @@ class Examiner:
         for suspicion in known:
             asked = copied(suspicion)
             looked = look_again(look, suspicion)
-            context = self._context(watched, look.read, functools.partial(self._second_look, look, asked))
+            context = self.context(watched, look.read, functools.partial(self._second_look, look, asked))
             self._tally.tolerated += self._reporter.report_loss(context, looked.lost, asked)
             self._observe_lags(looked.late)
             self._reporter.report_late(context, looked.late, asked)
@@ -302,14 +324,15 @@ class Examiner:
         look = self._look(watched.book, read, judgement, None)._replace(asks_primary=False)
         if not any(lacks_still(one, judgement) and is_last_word(look, one) for one in watched.suspicions or ()):
             return None
-        return await self._read(watched.book, functools.partial(self._primary_history, watched.book.session))
+        return await self.read(watched.book, functools.partial(self._primary_history, watched.book.session))
 
-    def _faults(self) -> list[FaultWindow]:
+    def faults(self) -> list[FaultWindow]:
+        """Return the faults of the servers that the store depends on."""
         return [window for window in self._state.faults.values() if window.target in self.targets]
 
-    def _is_calm(self) -> bool:
+    def is_calm(self) -> bool:
         """Whether no fault is active on the servers, and what one may have taken has been looked for everywhere."""
-        return is_calm(self._faults(), self._stores_on)
+        return is_calm(self.faults(), self._stores_on)
 
     def _note_survivors(self, book: SessionBook, read: Read) -> None:
         """Remember how late something was sent that survived a fault: nothing before it may be missing."""
@@ -333,15 +356,31 @@ class Examiner:
 
     # -- what the participants saw --
 
-    def _judge_observations(self, watched: Watched, read: Read) -> None:
-        """Judge what participants saw by a whole read that came after it."""
+    def _judge_observations(self, watched: Watched, read: Read) -> list[Place]:
+        """Judge what participants saw by a whole read that came after it; returns what they did not find."""
         noted = self._lane.observations.pop(watched, [])
         later = [observation for observation in noted if observation.returned > read.invoked]
         if later:
             self._lane.observations[watched] = later
-        for observation in noted:
-            if observation.returned <= read.invoked:
+        judged = [observation for observation in noted if observation.returned <= read.invoked]
+        for observation in judged:
+            if observation.asked is None:
                 self._judge_observation(watched, observation)
+            else:
+                self._judge_search(watched, observation, observation.asked)
+        return [observation.asked for observation in judged if observation.asked is not None]
+
+    def _judge_search(self, watched: Watched, observation: Observation, asked: Place) -> None:
+        """Judge what stood in the answer to a participant's search; what did not is looked for once more."""
+        book, limit = watched.book, observation.last or 0
+        items = [_restore(item, self._author) for item in observation.items]
+        read = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
+        findings = judge_search(book, read, asked, limit, self.rules, self._author)
+
+        def basis() -> tuple[SessionBook, Basis]:
+            return book, Search(read=save(read, book.session, self._author), asked=asked, limit=limit)
+
+        self._reporter.report_findings(self.context(watched, read, basis), findings)
 
     def _judge_observation(self, watched: Watched, observation: Observation) -> None:
         book = watched.book
@@ -353,7 +392,7 @@ class Examiner:
             return book, Participation(read=kept, last=observation.last, acked=observation.acked)
 
         seen = judge_seen(book, read, observation.last, observation.acked, self.rules, self._author)
-        self._report_seen(self._context(watched, read, basis), seen)
+        self._report_seen(self.context(watched, read, basis), seen)
 
     def _report_seen(self, context: Context, seen: Seen) -> None:
         """Report what is wrong with a read of a part."""

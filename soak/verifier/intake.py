@@ -268,7 +268,7 @@ class Intake:
         if watched.tainted:
             return
         watched.tainted = True
-        watched.suspicions = None
+        watched.suspicions = watched.missed = None
         self._state.tally.stores[watched.book.store].unverifiable += len(watched.book.pending)
         watched.book.pending = NO_ATTEMPTS
         lane = self._state.lanes[watched.book.store]
@@ -333,6 +333,8 @@ class Intake:
             for window in faults.values():
                 # A daemon killed in between could not note the end of an earlier one; the server is up again now.
                 is_over = window is ended or not (is_within and window.planned)
+                if window.target == ended.target and window.is_active and window.planned and not ended.planned:
+                    window.note_death(ended.started, record.at)
                 if window.target == ended.target and window.is_active and window.started <= latest and is_over:
                     window.ended = record.at
                     window.known = {name: worker.last_session for name, worker in self._state.workers.items()}

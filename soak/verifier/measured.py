@@ -8,7 +8,7 @@ from soak.verifier.state import State
 
 APPENDS = ("append",)
 READS = ("history", "recall")
-OF_PARTICIPANTS = (*APPENDS, *READS, "forget")
+OF_PARTICIPANTS = (*APPENDS, *READS, "search", "forget")
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):

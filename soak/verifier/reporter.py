@@ -114,6 +114,29 @@ class Reporter:
         self._reopen(watched, again)
         return sum(1 for lost in losses if lost.excused_by is not None)
 
+    def report_unfindable(self, context: Context, finding: Finding, suspicion: Suspicion) -> None:
+        """Report what is stored and is not found; if it was counted before and had been found since, it is so again."""
+        watched, place = context.watched, finding.place
+        if place is None:
+            return
+        if watched.count_place(finding.kind, *place):
+            wrong = Wrong(finding.message, place, finding.detail, finding.at)
+            self._publish(context, finding.kind, [wrong], suspicion)
+        elif watched.counted is not None and watched.counted.reopen(finding.kind, *place):
+            self._reopen(watched, [(finding.kind, place)])
+
+    def heal_found(self, watched: Watched, is_over: Callable[[Place], bool]) -> None:
+        """Notice that what could not be found is found, or is not there any more."""
+        counted = watched.counted
+        if counted is None:
+            return
+        open_places = counted.open_places(Kind.UNFINDABLE)
+        over = [(number, seq) for number, seqs in open_places.items() for seq in seqs if is_over((number, seq))]
+        for number, seq in over:
+            counted.heal(Kind.UNFINDABLE, number, Intervals([seq, seq]))
+        if over:
+            self._note(watched, "healed", [(Kind.UNFINDABLE, place) for place in over])
+
     def _tolerate(self, watched: Watched, lost: Lost) -> None:
         if self._state.recorder is not None:
             self._state.recorder.note_tolerated(watched, lost.place)

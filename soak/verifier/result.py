@@ -182,7 +182,7 @@ def totals_of(state: State) -> Totals:
         tolerated=sum(s.tolerated for s in stores),
         unverifiable=state.tally.unverifiable,
         indeterminate=sum(max(0, s.attempts["unknown"] - s.surfaced) for s in stores),
-        reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "sweep")),
+        reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "search", "sweep")),
         messages_read=sum(s.messages_read for s in stores),
         sessions=sum(s.sessions_opened for s in stores),
     )

@@ -78,8 +78,13 @@ class Status:
             coverage_age_seconds=coverage_ages(self._state, now_us()),
             recovering_seconds=self._recovering_seconds(),
             planned_faults_active=sum(w.is_active and w.planned for w in self._state.faults.values()),
+            planned_faults_by_store=self._planned_faults_by_store(),
             settings_seconds=self._settings_seconds,
         )
+
+    def _planned_faults_by_store(self) -> dict[str, int]:
+        broken = [window.target for window in self._state.faults.values() if window.is_active and window.planned]
+        return {store: sum(one in targets for one in broken) for store, targets in self._state.targets.items()}
 
     def _oldest_by_store(self) -> dict[str, float]:
         return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
@@ -105,6 +110,12 @@ class Status:
             if window.is_active:
                 active.setdefault(window.target, {})[window.kind] = 1
         return active
+
+    def _without_search(self) -> list[str]:
+        """Name the stores that can search and have not answered a single one, although there was what to search for."""
+        stores = self._state.tally.stores
+        names = [sweeper.examiner.name for sweeper in self._sweepers if sweeper.examiner.searches_per_read]
+        return [name for name in names if stores[name].verified and not any(stores[name].searches.values())]
 
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
@@ -169,8 +180,9 @@ class Status:
                 unverified=sum(len(one.book.pending) for one in watched),
                 oldest_unverified_seconds=self.oldest_unverified_seconds(),
                 oldest_unverified_seconds_max=settings.unverified_age_max,
-                suspicions_open=sum(1 for one in watched if one.suspicions),
+                suspicions_open=sum(1 for one in watched if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
+                stores_without_search=self._without_search(),
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 **_canary_facts(state, settings),

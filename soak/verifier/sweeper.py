@@ -21,6 +21,7 @@ from xxhash import xxh3_64_intdigest
 from soak.duration import format_seconds
 from soak.model.faults import FaultWindow
 from soak.model.retention import expiry_of, must_have_expired
+from soak.model.search import NEAREST
 from soak.settings import VerifierSettings
 from soak.tasks import heed_cancellation
 from soak.verifier.examiner import Examiner, now_us
@@ -118,7 +119,9 @@ class Sweeper:
     def _put(self, watched: Watched, *, whole: bool) -> bool:
         if watched.busy or watched.retired or watched.tainted:
             return True
-        size = watched.book.length if whole else len(watched.book.pending)
+        size = len(watched.book.pending)
+        if whole:
+            size = watched.book.length + self.examiner.searches_per_read * (NEAREST + READ_COST_MESSAGES)
         if self._queue.full() or not self._budget.spend(size):
             return False
         self._queue.put_nowait((watched, whole))
@@ -239,7 +242,7 @@ class Sweeper:
     # -- old sessions --
 
     def _after_close(self, watched: Watched) -> None:
-        if watched.suspicions or watched.book.pending or watched.last_whole < watched.closed_at:
+        if watched.is_in_doubt or watched.book.pending or watched.last_whole < watched.closed_at:
             self._lane.plan_visit(watched, now_us() + REVISIT_US)
             return
         self._count_recalls(watched)
@@ -305,7 +308,7 @@ class Sweeper:
                 self._lane.old[other] = None
 
     def _is_idle(self, watched: Watched) -> bool:
-        return not (watched.busy or watched.suspicions or watched in self._lane.observations)
+        return not (watched.busy or watched.is_in_doubt or watched in self._lane.observations)
 
     def _retire(self, watched: Watched) -> None:
         self._state.let_go(watched)
@@ -345,4 +348,4 @@ class Sweeper:
 
     @staticmethod
     def _is_open(watched: Watched) -> bool:
-        return not watched.tainted and bool(watched.suspicions or watched.book.pending)
+        return not watched.tainted and bool(watched.is_in_doubt or watched.book.pending)

@@ -16,8 +16,12 @@ STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 RECOVERY_TIME_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 RECOVERY_POINT_BUCKETS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 
-OPERATIONS = ("append", "history", "recall", "forget", "sweep")
-"""What is timed: four operations of the load, and the verifier's own reads."""
+OPERATIONS = ("append", "history", "recall", "search", "forget", "sweep")
+"""What is timed: five operations of the load, and the verifier's own reads."""
+
+SEARCH_RESULTS = ("hit", "found_wide", "found_later", "not_found", "not_expected")
+"""What came of a search for a message by its own words: it was among the nearest; only a wide search showed it; only a
+later one did; it was confirmed as unfindable; or it was forgotten, or not read yet, and need not have been shown."""
 
 
 class Histogram(msgspec.Struct):
@@ -51,6 +55,10 @@ def _by_canary_end() -> dict[str, int]:
     return {"detected": 0, "missed": 0, "early": 0}
 
 
+def _by_search_result() -> dict[str, int]:
+    return dict.fromkeys(SEARCH_RESULTS, 0)
+
+
 def _latencies() -> dict[str, Histogram]:
     return {operation: Histogram.over(LATENCY_BUCKETS_SECONDS) for operation in OPERATIONS}
 
@@ -79,6 +87,8 @@ class StoreTally(msgspec.Struct):
     sessions_opened: int = 0
     sessions_retired: int = 0
     messages_read: int = 0
+    searches: dict[str, int] = msgspec.field(default_factory=_by_search_result)
+    """Messages that the verifier asked for by their own words, in a store that can be searched."""
     recalls: dict[str, int] = {}
     """Closed sessions read back at each of the recall ages."""
     oldest_recall_seconds: float = 0.0

@@ -8,6 +8,7 @@ from soak.model.absence import Suspicion
 from soak.model.book import SessionBook
 from soak.model.intervals import Intervals
 from soak.model.kinds import Kind
+from soak.model.search import Missed
 
 NAMES_MAX = 1_000
 """Foreign or nameless findings remembered per session, at most."""
@@ -81,6 +82,16 @@ class Watched(msgspec.Struct, eq=False, gc=False, array_like=True):
     counted: Counted | None = None
     canary: bool = False
     """A session of the verifier's own, spoiled on purpose: what is wrong with it is no violation."""
+
+    searched: int = 0
+    """How many searches for messages of it have been chosen, so that in time each has its turn."""
+    missed: list[Missed] | None = None
+    """What a search for its own words did not show, waiting for another look."""
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something is missing, from a read or from a search, that is not confirmed yet."""
+        return bool(self.suspicions or self.missed)
 
     @property
     def is_closed(self) -> bool:

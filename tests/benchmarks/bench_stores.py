@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from soak.model.text import Author
+from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.testbed import LocalTestbed
@@ -136,6 +137,31 @@ async def bench_postgres(url: str) -> None:
         await connection.close()
 
 
+async def bench_pgvector(url: str) -> None:
+    context = StoreContext(servers={"postgres": url}, namespace="bench", connections_max=POSTGRES_CONNECTIONS)
+    store: Any = await open_store("pgvector", context)
+
+    async def embed_only(task: int, seq: int) -> None:
+        embed(AUTHOR.write(SESSIONS[task], 0, seq).content)
+
+    async def append(task: int, seq: int) -> None:
+        await store.append(SESSIONS[task], AUTHOR.write(SESSIONS[task], 0, seq))
+
+    async def search(task: int, seq: int) -> None:
+        await store.search(SESSIONS[task], AUTHOR.write(SESSIONS[task], 0, seq).content, 10)
+
+    await compare(
+        "postgres",
+        {
+            "the vector of a message, without a store": (embed_only, TASKS),
+            f"pgvector append, {TASKS} tasks": (append, TASKS),
+            "pgvector search(10)": (search, TASKS),
+        },
+    )
+    await store.clean_up()
+    await store.close()
+
+
 async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-bench-") as folder:
         Path(folder).chmod(0o755)
@@ -144,6 +170,7 @@ async def main() -> None:
         try:
             await bench_redis(urls["redis"])
             await bench_postgres(urls["postgres"])
+            await bench_pgvector(urls["postgres"])
         finally:
             await testbed.stop()
 

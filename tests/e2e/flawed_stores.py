@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -148,3 +149,35 @@ class NeverReconnects(_Flawed):
 
 class HostileMemoryWithANameThatIsTooLongForAPhone(Hostile):
     """The same, where a test looks at how names are broken into lines."""
+
+
+class KeptInTheProcess:
+    """Keeps everything in a dict: as fast as can be, right in every test of one process, and gone with it."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, list[Message]] = {}
+
+    async def append(self, session: str, message: Message) -> None:
+        self._sessions.setdefault(session, []).append(message)
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        messages = self._sessions.get(session, [])
+        return messages if last is None else messages[-last:]
+
+    async def forget(self, session: str) -> None:
+        self._sessions.pop(session, None)
+
+    async def close(self) -> None:
+        """Nothing is to be released."""
+
+
+class LostOnThePage(OneInAThousand):
+    """Right for everybody but those who come by the chat's page: there it forgets one message in six."""
+
+    every: ClassVar[int] = 6
+
+    async def append(self, session: str, message: Message) -> None:
+        if "soak.browsing.child" in getattr(sys.modules["__main__"], "__spec__", None).name:  # type: ignore[union-attr]
+            await super().append(session, message)
+        else:
+            await self._redis.rpush(self._key(session), message.to_bytes())

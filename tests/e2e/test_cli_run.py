@@ -196,6 +196,29 @@ def test_a_signal_while_it_starts_ends_it_without_a_run(start: Callable[..., Run
     assert not processes_of(soak.data_dir)
 
 
+@pytest.mark.long
+def test_a_run_that_is_left_while_it_starts_is_over_for_prometheus_too(start: Callable[..., RunningSoak]) -> None:
+    soak = start("--store", "postgres")
+    wait_until(lambda: "metrics at " in soak.output)
+    address = soak.output.partition("metrics at ")[2].split()[0]
+    asking = urllib.request.Request(address, headers={"X-Prometheus-Scrape-Timeout-Seconds": "10"})  # noqa: S310  our own
+    heard = []
+    for number in range(1_000):
+        try:
+            with urllib.request.urlopen(asking, timeout=10) as answer:  # noqa: S310
+                heard.append(answer.read().decode())
+        except OSError:
+            break
+        if number == 1:
+            soak.process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    assert soak.process.wait(SECONDS_MAX) == ExitCode.INCONCLUSIVE, soak.output
+    assert "left before it began" in soak.output
+    assert 'phase="starting"' in heard[0]
+    (now,) = [line for line in heard[-1].splitlines() if line.startswith("soak_phase{") and line.endswith(" 1.0")]
+    assert 'phase="done"' in now
+
+
 def test_a_load_that_always_dies_ends_the_run_as_inconclusive(start: Callable[..., RunningSoak]) -> None:
     words = ("--set", "supervision.restarts_max=0", "--set", "load.spawn_rate=5")
     soak = start(*SMALL, *words)

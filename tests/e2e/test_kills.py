@@ -91,3 +91,21 @@ def test_a_killed_daemon_leaves_no_orphan_and_its_check_is_resumed() -> None:
             second.close()
         assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
         assert told["result"]["totals"]["unverifiable"] == 0
+
+
+@pytest.mark.long
+def test_a_postgres_that_restarts_within_itself_has_crashed_and_is_accused_of_nothing() -> None:
+    with checking("--store", "postgres", *BUSY, "--duration", "120s") as check:
+        check.until_verified(100)
+        # Not the first of its processes, which is watched over: one of those that serve clients.
+        told_of = [one.split() for one in processes_of(check.data_dir) if "postgres: soak postgres" in one]
+        os.kill(int(told_of[0][0]), signal.SIGKILL)
+        status = check.until(lambda status: any(one["kind"] == "crash" for one in status["verifier"]["recoveries"]))
+        check.until_verified(total(status, "verified") + 300)
+        told = check.end()
+        assert (check.process.returncode, told["verdict"], told["reasons"]) == (ExitCode.PASS, "pass", []), check.output
+        assert "restarts within itself" in check.output
+        assert told["server_restarts"] == {"postgres": 0, "ledger": 0}
+        (recovery,) = told["result"]["recoveries"]
+        assert (recovery["kind"], recovery["server"], recovery["planned"]) == ("crash", "postgres", False)
+        assert recovery["lost"] == 0

@@ -12,6 +12,7 @@ import pytest
 
 from soak.analysis import programme
 from soak.analysis.result import Cell, Verdict
+from soak.errors import ExitCode
 from soak.faults.clock_step import ClockStep
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -94,3 +95,15 @@ def test_a_memory_that_is_wrong_is_found_out_by_every_trial(tmp_path: Path) -> N
     assert not missed, (missed, told)
     # Findings are what the command is for.
     assert code == 0
+
+
+def test_nothing_follows_for_a_library_whose_server_died_by_itself(tmp_path: Path) -> None:
+    words = ("--trial", "forgetting", "hard-text")
+    code, cells, _ = analysed(tmp_path, str(SUBJECTS / "deadly.py"), *words)
+    by_trial = {cell.trial: cell for cell in cells}
+    forgetting = by_trial["forgetting"]
+    assert (forgetting.verdict, forgetting.found) == (Verdict.INCONCLUSIVE, {})
+    assert forgetting.reason.startswith("the server died by itself, not by the trial (")
+    assert code == ExitCode.INCONCLUSIVE
+    _, (healthy,), _ = analysed(tmp_path, str(SUBJECTS / "remembering.py"), "--trial", "forgetting")
+    assert healthy.verdict is Verdict.PASS

@@ -149,6 +149,38 @@ def unsearchable(service: Service) -> None:
     service.search = search  # type: ignore[method-assign]
 
 
+def searched(service: Service, choose: Callable[[str, dict[str, Any]], bool], limit: int = 1_000) -> None:
+    """Let a search show all messages that are chosen, by session and message, whatever was asked for."""
+
+    async def search(request: web.Request) -> web.StreamResponse:
+        session = (await service.question(request))["session"]
+        pairs = [(name, message) for name, messages in service.sessions.items() for message in messages]
+        chosen = [message for name, message in [*pairs, *remembered] if name == session or choose(name, message)]
+        return web.json_response({"messages": chosen[-limit:]})
+
+    remembered: list[tuple[str, dict[str, Any]]] = []
+    forget = service.forget
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        session = (await service.question(request))["session"]
+        remembered.extend((session, message) for message in service.sessions.get(session, []))
+        return await forget(request)
+
+    service.search, service.forget = search, note  # type: ignore[method-assign]
+
+
+def unlimited(service: Service) -> None:
+    searched(service, lambda _session, _message: False)
+
+
+def searching_everywhere(service: Service) -> None:
+    searched(service, lambda _session, _message: True)
+
+
+def finding_the_last(service: Service) -> None:
+    searched(service, lambda _session, _message: False, limit=1)
+
+
 @pytest.mark.parametrize(
     ("spoil", "check"),
     [
@@ -167,6 +199,10 @@ def unsearchable(service: Service) -> None:
         (hanging, "forgetting forgets that session and no other"),
         (lying, "what is appended is in the history"),
         (unsearchable, "search finds what was said"),
+        (finding_the_last, "search finds what was said"),
+        (unlimited, "search returns no more than was asked for"),
+        (searching_everywhere, "search sees its own session only"),
+        (unlimited, "search shows nothing forgotten"),
     ],
 )
 async def test_a_wrong_service_is_told_what_is_wrong(spoil: Callable[[Service], None], check: str) -> None:

@@ -147,11 +147,13 @@ async def test_a_fault_that_fails_is_told_to_the_ledger_and_one_that_is_not_heal
 
 
 async def test_a_server_that_is_not_back_in_time_ends_the_run_as_inconclusive(tmp_path: Path, ledger_url: str) -> None:
-    async with conducted(tmp_path, ledger_url, recovery_max=0.001) as (conductor, _, _, heard):
+    async with conducted(tmp_path, ledger_url, recovery_max=0.001) as (conductor, _, run, heard):
         await conductor.by_hand("crash", "redis", 0.1)
         (problem,) = heard.problems
         assert problem.startswith("redis did not recover from crash within 0.001s")
         assert heard.aborts == [problem]
+        (failed,) = await run.phases("failed")
+        assert (failed.kind, failed.target, failed.telemetry["reason"]) == ("crash", "redis", problem)
 
 
 async def test_what_falls_far_behind_is_passed_over(

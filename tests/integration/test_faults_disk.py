@@ -136,6 +136,20 @@ async def test_valkey_acknowledges_nothing_more_when_it_cannot_sync(tmp_path: Pa
         assert await remembered(bed) >= acknowledged + 1
 
 
+async def test_a_disk_that_the_first_try_had_mended_is_not_all_that_is_healed_by_the_second(tmp_path: Path) -> None:
+    async with dying(tmp_path, "redis") as (bed, _):
+        await ALL["fsync_error"].inject(bed, "redis")
+        acknowledged, refusal = await appended_until_refused(bed)
+        assert "MISCONF" in str(refusal)
+        supply = bed.servers["redis"].power
+        assert isinstance(supply, PowerSupply)
+        supply.misbehave(DiskTrouble())  # so far the first try came
+        await ALL["fsync_error"].heal(bed, "redis")
+        async with client_of(bed.servers["redis"].url) as client:
+            await client.rpush("session", "after")
+        assert await remembered(bed) >= acknowledged + 1
+
+
 async def test_postgres_ends_when_it_cannot_sync_and_recovers_what_it_had_acknowledged(tmp_path: Path) -> None:
     async with dying(tmp_path, "postgres") as (bed, _):
         url = bed.servers["postgres"].url

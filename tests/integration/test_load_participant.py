@@ -314,3 +314,36 @@ async def test_writers_wait_while_the_ledger_is_stalled(redis_url: str, ledger_u
         assert not turn.done()
         stage.lobby.ledger._flow()
         assert errors(await turn) == {}
+
+
+class FindsByWords:
+    """Searches what another store remembers, and leaves out what it is told to."""
+
+    def __init__(self, memory: MemoryStore) -> None:
+        self._memory = memory
+        self.hidden: set[int] = set()
+
+    async def search(self, session: str, text: str, limit: int) -> Sequence[Stored]:
+        found = [one for one in await self._memory.history(session) if isinstance(one, Message)]
+        ranked = sorted(found, key=lambda one: (one.content != text, -one.seq))
+        return [one for one in ranked if one.seq not in self.hidden][:limit]
+
+
+async def test_a_participant_searches_where_the_store_can_and_tells_what_it_does_not_find(
+    redis_url: str, ledger_url: str
+) -> None:
+    async with a_stage(redis_url, ledger_url, session_messages=1_000, search_share=1.0) as stage:
+        participant = Participant(stage.lobby)
+        assert {one.operation for one in await take_turns(participant, 2)} == {"history", "append"}
+        searching = FindsByWords(stage.real)
+        stage.lobby.stores = {STORE: stage.lobby.stores[STORE]._replace(search=searching.search)}
+        good = await take_turns(participant, 20)
+        assert errors(good) == {}
+        assert sum(one.operation == "search" for one in good) == 20
+        searching.hidden = set(range(1_000))
+        bad = await take_turns(participant, 3)
+        record = await stage.batches()
+    assert errors(bad) == {"suspicious read: absent": 3}
+    assert [one.last for one in record.observations] == [10] * 3
+    assert all(one.asked is not None and one.asked[0] == 0 for one in record.observations)
+    assert sum(sum(one.counts) for one in record.latencies if one.operation == "search") == 23

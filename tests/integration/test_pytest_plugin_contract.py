@@ -36,6 +36,12 @@ class TestPostgresOnAnOlderServer(MemoryContract):
     recordings = "soak_recordings/TestPostgres"
 
 
+@pytest.mark.long
+class TestPgvector(MemoryContract):
+    store = "pgvector"
+    versions = ("postgres-18",)
+
+
 @pytest.mark.extra
 class TestRedisStream(MemoryContract):
     store = "redis-stream"

@@ -46,8 +46,13 @@ async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, l
         await script.journal.fault(phase)
         await verifier.until_metric(1, "soak_faults_active")
         assert await verifier.metric("soak_planned_faults_active") == 0
-        await script.fault("g", "start")
+        elsewhere = FaultPhase(fault="e", kind="crash", target="postgres", phase="start", at=now_us())
+        await script.journal.fault(elsewhere)
         await verifier.until_metric(1, "soak_planned_faults_active")
+        assert await verifier.metric("soak_store_planned_faults_active") == 0, "of no server of this store"
+        await script.fault("g", "start")
+        await verifier.until_metric(2, "soak_planned_faults_active")
+        assert await verifier.metric("soak_store_planned_faults_active") == 1
 
 
 async def test_the_exemplar_of_a_violation_is_its_id(redis_url: str, ledger_url: str, tmp_path: Path) -> None:

@@ -336,3 +336,26 @@ async def test_a_fault_that_was_healed_after_its_daemon_was_killed_is_over(
             await verifier.until(lambda now: active(now) == [])
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+async def test_what_is_acknowledged_while_syncs_fail_is_excused_by_a_death_only(
+    *, dies: bool, redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    contract = Contract(crash_loss_seconds=0.0, power_loss_seconds=2.0)
+    async with scripting(redis_url, ledger_url, contract=contract) as script:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        await script.fault("syncs-1", "start", "fsync_error")
+        await script.say(TALK, 3, stored=False)
+        if dies:
+            await script.fault("crash-1", "start", planned=False)
+            await script.fault("crash-1", "end", planned=False)
+        await asyncio.sleep(contract.power_loss_seconds or 0.0)
+        await script.fault("syncs-1", "end", "fsync_error")
+        async with verifying(script, tmp_path) as verifier:
+            await verifier.until(lambda now: now["totals"]["tolerated"] + now["totals"]["violations"] == 3)
+            verdict = await verifier.finish()
+        found = {} if dies else {"lost": 3}
+        assert (found_kinds(verdict), verdict.totals.tolerated) == (found, 3 if dies else 0)

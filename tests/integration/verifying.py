@@ -218,11 +218,15 @@ class Script:
         record = FaultPhase(fault=name, kind=kind, target="redis", phase=phase, at=now_us(), planned=planned)
         await self.journal.fault(record)
 
-    def observe(self, session: str, items: list[SeenItem], *, last: int | None = None) -> None:
-        """Report a participant's read that has just ended."""
+    def observe(
+        self, session: str, items: list[SeenItem], *, last: int | None = None, asked: tuple[int, int] | None = None
+    ) -> None:
+        """Report a participant's read, or search, that has just ended."""
         acked = list(self.acked[session])
         now = now_us()
-        self.writer.observe(Observation(self.numbers[session], now, now + 1, last, items, acked, len(acked), "absent"))
+        self.writer.observe(
+            Observation(self.numbers[session], now, now + 1, last, items, acked, len(acked), "absent", asked)
+        )
 
     async def end(self) -> None:
         await self.writer.close()

@@ -115,3 +115,16 @@ class ForgetsWithoutTheLock(MyMemory):
                 pipe.delete(self._prefix + session)
                 pipe.rpush(self._prefix + session, *(one.to_json() for one in [*known, message]))
                 await pipe.execute()
+
+
+class SearchesTheNewest(MyMemory):
+    """Looks for words only in the last few messages."""
+
+    async def search(self, session: str, text: str, limit: int) -> list[Message]:
+        newest = await self.history(session, 8)
+        return sorted(newest, key=lambda message: message.content != text)[:limit]
+
+
+class FindsMoreThanAskedFor(MyMemory):
+    async def search(self, session: str, text: str, limit: int) -> list[Message]:  # noqa: ARG002  that is what is wrong
+        return sorted(await self.history(session), key=lambda message: message.content != text)

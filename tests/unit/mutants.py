@@ -70,6 +70,7 @@ JUDGE, ORDER, RETENTION = "soak.model.judge", "soak.model.order", "soak.model.re
 IDENTITY, ABSENCE, ABSORB = "soak.model.identity", "soak.model.absence", "soak.model.absorb"
 BOOK, WINDOW, FAULTS, LOOK = "soak.model.book", "soak.model.window", "soak.model.faults", "soak.model.second_look"
 PARTIAL, INTAKE = "soak.model.partial", "soak.verifier.intake"
+SEARCH, SEARCHER = "soak.model.search", "soak.verifier.searcher"
 
 MUTANTS = [
     # -- what an item is --
@@ -175,4 +176,27 @@ MUTANTS = [
     # -- what is on its way --
     Mutant("an outcome on its way is waited for", JUDGE, "settled = min(settled, at + seq - first)", "pass", (), ("seen in flight and refused",)),
     Mutant("an unknown write that is seen counts", ABSORB, "        writer.acked.update(late)", "        pass", (), ("lose an unknown one that was seen",)),
+    # -- searches --
+    Mutant("search: what stands in the answer", SEARCH, "        if finding is not None:\n            findings.append(finding)", "        pass", (Kind.LEAKED,), ("find something of another session",)),
+    Mutant("search: one twice", SEARCH, "    find_duplicates(book, places, counts, rules, findings)\n", "", (Kind.DUPLICATED,), ("find one twice",)),
+    Mutant("search: forgotten or expired", SEARCH, "    find_resurrected(book, list(counts), places, read, rules, findings)\n", "", (Kind.RESURRECTED,), ("find what was forgotten",)),
+    Mutant("search: too many", SEARCH, "    if len(read.items) > limit:", "    if False:", (Kind.WINDOW,), ("find too many",)),
+    Mutant("search: by a participant", "soak.verifier.examiner", "findings = judge_search(book, read, asked, limit, self.rules, self._author)", "findings = []", (Kind.RESURRECTED,), ("let a participant find what was forgotten",)),
+    Mutant("unfindable", SEARCH, "return Fate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(book, place), place, detail, at)", "return Fate.OVER, None", (Kind.UNFINDABLE,), ("index never",)),
+    Mutant("what a search misses is suspected", SEARCHER, "            self._suspect(watched, place, wide, limit)", "            pass", (Kind.UNFINDABLE,), ("index never",)),
+    Mutant("each message has its turn", SEARCHER, "        watched.searched = turn + TURNS_PER_READ\n", "", (Kind.UNFINDABLE,), ("index never, one of many",)),
+    Mutant("what a participant misses is asked for", SEARCHER, "[:WANTED_MAX]", "[:0]", (Kind.UNFINDABLE,), ("let a participant not find one",)),
+    Mutant("a later search shows it", SEARCH, "return Fate.FOUND, _late(missed, again.rules)", "return Fate.FOUND, None", (Kind.STALE,), ("index late",)),
+    Mutant("a search within the promised lag", SEARCH, "return Late(Kind.STALE, missed.place, lag, detail, breaks_freshness(lag, Kind.STALE, rules))", "return Late(Kind.STALE, missed.place, lag, detail, True)", (), ("index as late as is promised",)),
+    Mutant("a narrow search proves nothing", SEARCHER, "elif not is_missed(wide, asked, limit):", "elif not is_missed(near, asked, NEAREST):", (), ("search about right",)),
+    Mutant("equal words may be left out", SEARCH, "return equals < max(1, len(read.items)) or equals < min(limit, NEAREST)", "return True", (), ("search among equals",)),
+    Mutant("few equal words leave room", SEARCH, "return equals < max(1, len(read.items)) or equals < min(limit, NEAREST)", "return equals < max(1, len(read.items))", (), ("search among equals",)),
+    Mutant("a search is believed only at last", SEARCH, "or apart < again.final_us", "", (), ("index late for two quick searches",)),
+    Mutant("while a fault is about no search is final", SEARCH, "again.final_us is None or not again.is_calm or", "again.final_us is None or", (), ("index late because of a fault",)),
+    Mutant("what is gone is not unfindable", SEARCH, "if at is None or not is_missed(again.search, asked, again.limit):", "if not is_missed(again.search, asked, again.limit):", (), ("lose what is being looked for",)),
+    Mutant("a crash may take a vector", SEARCH, "if not is_due(book, place, again.search, again.rules) or _may_be_taken(again):", "if not is_due(book, place, again.search, again.rules):", (), ("lose vectors in a crash that may take them",)),
+    Mutant("a crash takes no older vector", SEARCH, "if window.started - int(allowed * 1e6) - epsilon <= acknowledged <= window.ended + epsilon:", "if True:", (Kind.UNFINDABLE,), ("lose older vectors in a crash",)),
+    Mutant("a crash takes nothing that was missed before", SEARCH, "if allowed == 0.0 or window.started > again.missed.returned + epsilon:", "if allowed == 0.0:", (Kind.UNFINDABLE,), ("lose vectors before a crash",)),
+    Mutant("half of a forget", SEARCH, "if book.forget_in_doubt or may_have_expired", "if may_have_expired", (), ("forget half",)),
+    Mutant("half of an unknown append", SEARCH, "(writer.unknown, writer.excused, writer.gone, writer.failed)", "(writer.excused, writer.gone, writer.failed)", (), ("say half",)),
 ]  # fmt: skip

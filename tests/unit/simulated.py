@@ -33,9 +33,10 @@ from soak.ledger.records import (
 )
 from soak.model.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.model.kinds import Kind
-from soak.model.message import Stored
+from soak.model.message import Message, Stored
 from soak.model.outcome import Outcome
 from soak.model.read import Rules
+from soak.model.search import NEAREST
 from soak.model.text import Author
 from soak.verifier import examiner as examiner_module
 from soak.verifier.evidence import EvidenceFolder
@@ -53,6 +54,8 @@ MILLISECOND, SECOND = 1_000, 1_000_000
 SETTLE_SECONDS = 0.5
 TTL_EPSILON_US = SECOND // 5
 LEASE = 1_000
+LOOKS_MAX = 20
+"""More that are made at rest, while something is in doubt."""
 
 
 @dataclass
@@ -78,7 +81,13 @@ class Simulation:
     """One session of one store under one contract."""
 
     def __init__(
-        self, source: random.Random, contract: Contract, *, writers: int = 2, clock_epsilon_us: int = 0
+        self,
+        source: random.Random,
+        contract: Contract,
+        *,
+        writers: int = 2,
+        clock_epsilon_us: int = 0,
+        is_searched: bool = False,
     ) -> None:
         self.source = source
         self.contract = contract
@@ -103,6 +112,13 @@ class Simulation:
         """Nothing happens by itself any more."""
         self.hidden: set[Place] = set()
         """What reads do not show, for once."""
+        self.is_searched = is_searched
+        self.unindexed: set[Place] = set()
+        """What searches do not show, for once."""
+        self.only_far: set[Place] = set()
+        """What only wide searches show: the index is approximate."""
+        self.spoil_search: Callable[[list[Stored]], list[Stored]] = list
+        """What is done to the answer of a search, for once."""
         self._past: list[tuple[int, tuple[Row, ...], int]] = [(0, (), 0)]
         """What stood in the store, and when it was to expire, since when."""
         self._shown_at = 0
@@ -205,6 +221,18 @@ class Simulation:
         if self.contract.order is Order.NONE:
             self.source.shuffle(items)
         return items
+
+    def searched(self, text: str, limit: int) -> list[Stored]:
+        """Answer a search now: what says the same comes first, and now and then the nearest are not the nearest."""
+        items = [item for item in self.shown() if not isinstance(item, Message) or self._is_indexed(item, limit)]
+        self.source.shuffle(items)
+        if limit > NEAREST or self.source.random() < 0.8:
+            items.sort(key=lambda item: not isinstance(item, Message) or item.content != text)
+        return self.spoil_search(items[:limit])
+
+    def _is_indexed(self, item: Message, limit: int) -> bool:
+        place = (item.writer, item.seq)
+        return place not in self.unindexed and (limit > NEAREST or place not in self.only_far)
 
     # -- the load --
 
@@ -349,12 +377,15 @@ class Simulation:
         items: list[Stored],
         acked: list[tuple[int, int, int, int]] | None = None,
         invoked: int | None = None,
+        asked: Place | None = None,
     ) -> None:
         """Tell the verifier what a participant saw."""
         known = self._acked_in_order() if acked is None else acked
         seen = [SeenItem(item.session, item.writer, item.seq) for item in items]  # type: ignore[union-attr]
         begun = self.tick() if invoked is None else invoked
-        self._batch.observations.append(Observation(1, begun, self.tick(), last, seen, known, len(known), "simulated"))
+        self._batch.observations.append(
+            Observation(1, begun, self.tick(), last, seen, known, len(known), "simulated", asked)
+        )
 
     # -- what happens --
 
@@ -406,6 +437,10 @@ class Simulation:
             self.answer(writer)
         self.deliver()
         await self.look(4)
+        for _ in range(LOOKS_MAX):
+            # A store that may evict can do so right between the read that shows a message and the search for it.
+            if self.watched.is_in_doubt:
+                await self.look(1)
 
     async def look(self, times: int) -> None:
         """Read all, again and again, with the time to settle in between."""
@@ -427,7 +462,7 @@ class Simulation:
         assert not watched.tainted
         assert self.state.tally.unverifiable == 0
         assert not watched.book.pending, watched.book.pending
-        assert not watched.suspicions, watched.suspicions
+        assert not watched.is_in_doubt, (watched.suspicions, watched.missed)
 
 
 class _Reader:
@@ -437,6 +472,8 @@ class _Reader:
         self._simulation = simulation
         if simulation.contract.staleness_us:
             self.primary_history = self._primary_history
+        if simulation.is_searched:
+            self.search = self._search
 
     async def history(self, _session: str, last: int | None = None) -> Sequence[Stored]:
         simulation = self._simulation
@@ -448,6 +485,17 @@ class _Reader:
         simulation._act()
         simulation.tick()
         return items if last is None else items[-last:]
+
+    async def _search(self, _session: str, text: str, limit: int) -> Sequence[Stored]:
+        simulation = self._simulation
+        simulation.tick()
+        simulation._act()
+        if simulation.is_down:
+            raise ConnectionError("down")
+        items = simulation.searched(text, limit)
+        simulation._act()
+        simulation.tick()
+        return items
 
     async def _primary_history(self, _session: str) -> Sequence[Stored]:
         if self._simulation.is_down:
@@ -482,6 +530,7 @@ def simulate(
     *,
     steps: int = 60,
     writers: int = 2,
+    is_searched: bool = False,
 ) -> Simulation:
     """Live for a while, come to rest, and then do one thing more."""
 
@@ -491,7 +540,7 @@ def simulate(
         if then is not None:
             await then(simulation)
 
-    simulation = Simulation(source, contract, writers=writers)
+    simulation = Simulation(source, contract, writers=writers, is_searched=is_searched)
     with mock.patch.object(examiner_module, "now_us", side_effect=lambda: simulation.now):
         try:
             asyncio.run(run(simulation))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from soak.analysis import page, programme, table
+from soak.analysis import document, page, programme, table
 from soak.analysis.authors import PlainSpeaker, Reciter
-from soak.analysis.plan import empty_cell, plan_stages
+from soak.analysis.plan import empty_cell, plan_stages, trials_for
 from soak.analysis.result import Cell, Tried, Verdict, exit_code_of, judged
 from soak.errors import ExitCode, UsageError
 from soak.subjects import catalogue
@@ -57,6 +58,27 @@ def test_the_verdict_follows_from_what_was_seen(seen: Tried, design: ByDesign | 
     assert bool(reason) is (verdict not in {Verdict.PASS, Verdict.FINDING})
 
 
+def test_what_is_known_of_a_release_and_not_found_again_is_no_pass() -> None:
+    assert judged(tried(found={"rolled_back": 1}), None, 10, ["lost", "rolled_back"])[0] is Verdict.FINDING
+    verdict, reason = judged(GOOD, None, 10, ["rolled_back", "lost"])
+    assert verdict is Verdict.INCONCLUSIVE
+    assert reason == "lost, rolled_back: so much is known of this release, and was not found this time"
+
+
+def test_earlier_releases_are_put_through_what_is_known_of_them() -> None:
+    both = catalogue.find(["agno-redis"], all_releases=True)
+    assert [subject.name for subject in both] == ["agno-redis", "agno-redis@2.6.4"]
+    newest, older = both
+    trials = programme.find([])
+    assert trials_for(newest, trials, known_only=True) == trials
+    assert trials_for(older, trials, known_only=False) == trials
+    assert [one.name for one in trials_for(older, trials, known_only=True)] == ["concurrent-writers", "growing-prefix"]
+    everything = catalogue.find([], all_releases=True)
+    assert [subject.name for subject in everything] == list(catalogue.all_subjects())
+    for subject in everything:
+        assert subject.is_newest or trials_for(subject, trials, known_only=True), subject.name
+
+
 def cell(trial: str = "hard-text", verdict: Verdict = Verdict.PASS, **more: object) -> Cell:
     plain = empty_cell(catalogue.find(["agno-redis"])[0], trial, 7, verdict, "")
     return msgspec.structs.replace(plain, **more)
@@ -97,6 +119,25 @@ def test_markdown_is_one_table_that_no_text_of_a_library_can_break() -> None:
     told = next(line for line in lines if "crowd" in line)
     assert "&lt;crowd>" in told
     assert "gone \\| away" in told
+
+
+def test_a_file_of_words_gets_the_table_between_its_marks_and_keeps_its_words(tmp_path: Path) -> None:
+    words = tmp_path / "words.md"
+    words.write_text(f"# Before\n\n{document.BEGIN}\nof last year\n{document.END}\n\nAfter.\n")
+    for _ in range(2):
+        document.write_into(words, CELLS, 12.0, "soak analyse --into words.md")
+        text = words.read_text()
+        assert text.startswith(f"# Before\n\n{document.BEGIN}\nMeasured on ")
+        assert text.endswith(f"; 12 s\n{document.END}\n\nAfter.\n")
+        assert "of last year" not in text
+        assert "\n```\nsoak analyse --into words.md\n```\n" in text
+        assert text.count("**1,329 lost**") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["words.md"]
+    words.write_text("no marks\n")
+    with pytest.raises(UsageError, match="put them where the table is to stand"):
+        document.check(words)
+    with pytest.raises(UsageError, match="name a Markdown file that is there"):
+        document.check(tmp_path / "nowhere.md")
 
 
 def test_json_has_every_cell_with_its_command() -> None:

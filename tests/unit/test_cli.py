@@ -37,7 +37,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     "command",
     [
         *("run", "check", "verify", "stores", "flaws", "selftest", "doctor", "config", "clean"),
-        *("violations", "explain", "replay", "export", "recovery-matrix", "page"),
+        *("violations", "explain", "replay", "export", "recovery-matrix", "page", "chat"),
     ],
 )
 def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +71,13 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
         (("run", "--redis", "redis://h:1", "--ledger", "redis://h:1/5"), "a server of its own"),
         (("run", "--store", "postgres-replica", "--postgres", "postgresql://h/x"), "servers.postgres_replica is not"),
         (("verify", "--data-dir", "nowhere"), "no soak is running in nowhere"),
+        (("chat", "--store", "redis-list", "--store", "postgres"), "a chat has one memory, and --store names 2"),
+        (("chat", "--store", "redis-lst"), "did you mean redis-list?"),
+        (("chat", "--store", "http"), "give it with --url"),
+        (("chat", "--pace", "slow"), "--pace: duration 'slow' is not understood"),
+        (("chat", "--pace", "1h"), "--pace 1h is too slow to be read"),
+        (("chat", "--port", "99999"), "--port: http.port = 99999"),
+        (("run", "--browser-users", "-1"), "--browser-users: load.browser_users = -1: should be at least 0"),
         (("clean",), "say what to remove: --namespace and --store"),
         (("clean", "--namespace", "soak_x", "--store", "redis-list"), "give its address as servers.redis"),
     ],

@@ -6,13 +6,13 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from every_flaw import FLAWS, RIGHTS
+from every_flaw import FLAWS, RIGHTS, SEARCHES
 from mutants import MUTANTS, Mutant
 from simulated import CONTRACTS, simulate
 
 from soak.model.kinds import Kind
 
-BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS)}
+BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS, *SEARCHES)}
 SEEDS_MAX = 80
 """Correct stores tried per contract before a change is said to go unnoticed."""
 

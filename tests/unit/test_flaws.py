@@ -21,7 +21,7 @@ NIGHTS = [
     "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "unsynced_tail", "swallowed_error",
     "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "ack_before_flush",
     "wiped_volume", "client_retry", "content_dedup", "read_cap", "empty_on_error", "delete_then_late_write",
-    "lossy_text",
+    "lossy_text", "index_behind", "forgotten_in_index", "search_across_tenants",
 ]  # fmt: skip
 LINES_MAX = 90
 MAY_IMPORT = ("soak.flaws", "soak.model", "soak.stores", "soak.errors")

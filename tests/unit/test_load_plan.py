@@ -49,8 +49,10 @@ def options(**changes: object) -> Namespace:
         "recall_share": 0.02,
         "forget_share": 0.1,
         "reread_share": 0.1,
+        "search_share": 0.2,
         "think_time": "500ms",
         "mix": "chat",
+        "browser_users": 0,
         "store": None,
     }
     return Namespace(**(values | changes))
@@ -68,6 +70,7 @@ def test_options_become_settings() -> None:
         ({"shared_share": 1.5}, "--shared-share 1.5: input should be less than or equal to 1"),
         ({"session_messages": 0}, "--session-messages 0: input should be greater than or equal to 1"),
         ({"mix": "noise"}, "--mix 'noise': input should be"),
+        ({"browser_users": 99}, "--browser-users 99: input should be less than or equal to 16"),
     ],
 )
 def test_a_wrong_option_is_one_clear_line(changes: dict[str, object], words: str) -> None:

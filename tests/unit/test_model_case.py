@@ -12,6 +12,7 @@ from soak.model.absence import suspect
 from soak.model.absorb import absorb
 from soak.model.book import SessionBook
 from soak.model.case import (
+    Basis,
     CannotDeriveError,
     Case,
     Derived,
@@ -73,7 +74,7 @@ def copy_of(book: SessionBook) -> SessionBook:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(book), type=SessionBook)
 
 
-def case_of(store: CorrectStore, basis: Study | SecondLook, book: SessionBook | None = None) -> Case:
+def case_of(store: CorrectStore, basis: Basis, book: SessionBook | None = None) -> Case:
     found = found_of(Kind.LOST, [(f"{SESSION}/0/1", (0, 1), "gone")])
     return Case(
         run=AUTHOR.run,

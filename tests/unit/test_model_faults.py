@@ -7,7 +7,7 @@ import pytest
 
 from soak.model.attempt import Attempt
 from soak.model.contract import Contract
-from soak.model.faults import FaultWindow, allowed_loss_seconds, is_excused
+from soak.model.faults import DEATHS_MAX, FaultWindow, allowed_loss_seconds, is_excused
 
 SECOND = 1_000_000
 STARTED, ENDED = 100 * SECOND, 103 * SECOND
@@ -69,6 +69,35 @@ def test_each_kind_of_fault_has_its_own_clause(kind: str, seconds: float) -> Non
     assert allowed_loss_seconds(window, TWO_SECONDS) == seconds
     assert is_excused(acked(99.8, 99.9), window, TWO_SECONDS) == (seconds > 0)
     assert is_excused(acked(96.0, 96.1), window, TWO_SECONDS) == (seconds > 4)
+
+
+SYNCS_FAIL = msgspec.structs.replace(CRASH, kind="fsync_error", ended=130 * SECOND)
+
+
+def test_what_is_acknowledged_through_a_fault_has_to_be_there_but_for_the_tail_before_its_end() -> None:
+    assert is_excused(acked(127.0, 127.1), SYNCS_FAIL, TWO_SECONDS)
+    assert not is_excused(acked(110.0, 110.1), SYNCS_FAIL, TWO_SECONDS), "nobody died then"
+    assert not is_excused(acked(99.8, 99.9), SYNCS_FAIL, TWO_SECONDS), "that it began takes nothing"
+    assert not is_excused(acked(130.1, 130.2), SYNCS_FAIL, TWO_SECONDS)
+
+
+def test_a_server_that_dies_through_a_fault_may_lose_the_tail_before_each_death() -> None:
+    window = msgspec.structs.replace(SYNCS_FAIL, deaths=[])
+    for died in (103, 112):
+        window.note_death(died * SECOND, (died + 1) * SECOND)
+    assert is_excused(acked(99.0, 99.1), window, TWO_SECONDS), "it was not yet on the disk when syncs began to fail"
+    assert is_excused(acked(107.1, 107.2), window, TWO_SECONDS)
+    assert is_excused(acked(111.9, 112.5), window, TWO_SECONDS), "its answer came while the server was dying"
+    assert not is_excused(acked(105.0, 105.1), window, TWO_SECONDS), "after one death, and too long before the next"
+    assert not is_excused(acked(120.0, 120.1), window, TWO_SECONDS)
+
+
+def test_of_too_many_deaths_not_all_are_known_and_nobody_is_accused() -> None:
+    window = msgspec.structs.replace(SYNCS_FAIL, deaths=[])
+    for number in range(2 * DEATHS_MAX):
+        window.note_death(101 * SECOND + number, 101 * SECOND + number)
+    assert len(window.deaths) == DEATHS_MAX
+    assert is_excused(acked(120.0, 120.1), window, TWO_SECONDS)
 
 
 CRASHES = ["container_oom", "shutdown_nosave", "early_failover"]

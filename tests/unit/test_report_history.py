@@ -13,14 +13,16 @@ from soak.model.absence import Suspicion
 from soak.model.absorb import absorb
 from soak.model.attempt import Attempt
 from soak.model.book import SessionBook
-from soak.model.case import Basis, Case, SecondLook, Study, found_of
+from soak.model.case import Basis, Case, Search, SecondLook, SecondSearch, Study, found_of
 from soak.model.contract import Contract
 from soak.model.judge import judge
 from soak.model.kinds import Kind
 from soak.model.outcome import Outcome
 from soak.model.saved import SavedRead, save
+from soak.model.search import Missed
 from soak.report.edn import jepsen_lines, quoted
 from soak.report.history import NotExpressibleError, SessionHistory, check_expressible, of_cases, of_recording
+from soak.report.timeline import timeline
 from soak.verifier.recording import Recording
 
 Plan = list[tuple[str, int]]
@@ -165,3 +167,28 @@ def test_a_loss_that_the_contract_tolerates_is_an_append_of_unknown_outcome() ->
 def test_any_name_is_written_so_that_it_is_read_back(text: str) -> None:
     (read,) = read_edn(quoted(text))
     assert read == text.encode("utf-8", "backslashreplace").decode()
+
+
+def test_a_search_is_no_read_of_the_whole_session_and_the_story_tells_each() -> None:
+    store = CorrectStore(1)
+    for what, writer in [*TALK[:2], *TALK[:2]]:
+        step(store, what, writer)
+    first = store.read()
+    absorb(store.book, judge(store.book, first, RULES, AUTHOR), first, remember_us=10**9)
+    lacking = save(store.read([AUTHOR.write(SESSION, 0, 1)]), SESSION, AUTHOR)
+    missed = Missed(place=(0, 2), invoked=lacking.invoked, returned=lacking.returned, limit=9, answer=lacking)
+    again, whole = save(store.read([]), SESSION, AUTHOR), save(store.read(), SESSION, AUTHOR)
+    searches = [
+        case_of(store.book, Search(read=lacking, asked=(0, 2), limit=9)),
+        case_of(store.book, SecondSearch(missed=missed, search=again, limit=9, read=whole)),
+    ]
+    history = of_cases(SESSION, searches)
+    assert [read.elements for read in history.reads] == [("0/1", "0/2")] * 2, "what had been verified, and the read"
+    assert checked(history) == set()
+    assert "the words of 0/2 were searched for: 1 item" in timeline(searches[0], (0, 2))[-1].what
+    told = [moment.what for moment in timeline(searches[1], (0, 2))][-3:]
+    assert told == [
+        "searched for by its own words: 1 item, it is not there",
+        "searched for again: 0 items, it is not there",
+        "read whole: 2 items, it is there",
+    ]

@@ -5,23 +5,25 @@ from __future__ import annotations
 import random
 
 import pytest
-from every_flaw import FLAWS, RIGHTS, Flaw
+from every_flaw import FLAWS, RIGHTS, SEARCHES, Flaw
 from simulated import CONTRACTS, simulate
 
 SEEDS = 6
 
 
+@pytest.mark.parametrize("is_searched", [False, True])
 @pytest.mark.parametrize("contract", CONTRACTS)
-def test_a_store_that_keeps_its_contract_is_never_accused(contract: str) -> None:
+def test_a_store_that_keeps_its_contract_is_never_accused(contract: str, is_searched: bool) -> None:
     for seed in range(SEEDS):
-        simulation = simulate(random.Random(f"{contract}/{seed}"), CONTRACTS[contract], writers=1 + seed % 3)
+        source = random.Random(f"{contract}/{seed}")
+        simulation = simulate(source, CONTRACTS[contract], writers=1 + seed % 3, is_searched=is_searched)
         try:
             simulation.expect_silence()
         except AssertionError as error:
             raise AssertionError(f"seed {contract}/{seed}") from error
 
 
-@pytest.mark.parametrize("flaw", [*FLAWS, *RIGHTS], ids=lambda flaw: flaw.name)
+@pytest.mark.parametrize("flaw", [*FLAWS, *RIGHTS, *SEARCHES], ids=lambda flaw: flaw.name)
 def test_one_wrong_thing_is_found_and_named_and_what_only_looks_wrong_is_not(flaw: Flaw) -> None:
     for seed in range(2):
         found = flaw.found(random.Random(f"{flaw.name}/{seed}"))

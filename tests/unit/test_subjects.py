@@ -12,7 +12,7 @@ from soak.errors import UsageError
 from soak.model.contract import Order
 from soak.subjects import catalogue
 from soak.subjects.description import read_script, version_of
-from soak.subjects.environment import _NOT_PINNED
+from soak.subjects.environment import _NOT_PINNED, server_module_of
 from soak.subjects.process import KIT
 
 HEAD = (
@@ -46,6 +46,7 @@ def test_a_script_is_read_with_its_releases(tmp_path: Path) -> None:
         ("# /// script\n# dependencies = [\n# ///\n", "not understood"),
         (HEAD + "# needs = ['oracle']\n# ///\n", "needs should be"),
         (HEAD + "# processes = 99\n# ///\n", "processes should be"),
+        (HEAD + "# needs = ['postgres']\n# server-module = 'a.so'\n# ///\n", "server-module is for what needs redis"),
         (HEAD + "# wishes = 3\n# ///\n", "wishes"),
         (HEAD + "# [tool.soak.contract]\n# order = 'best'\n# ///\n", "best"),
     ],
@@ -76,6 +77,21 @@ def test_subjects_are_found_by_name_release_and_path_and_the_nearest_name_is_off
         catalogue.find(["agno-reddis"])
     with pytest.raises(UsageError, match="knows no release 9"):
         catalogue.find([f"{path}@9"])
+
+
+def test_the_module_of_a_server_is_found_among_the_packages_of_its_subject(tmp_path: Path) -> None:
+    head = HEAD + "# needs = ['redis']\n"
+    (wanting,) = read_script(script(tmp_path, head + "# server-module = 'stack/lib/search.so'\n# ///\n"))
+    module = tmp_path / "lib" / "python3.11" / "site-packages" / "stack" / "lib" / "search.so"
+    module.parent.mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"search\.so of a-thing is not among its packages"):
+        server_module_of(wanting, tmp_path / "bin" / "python")
+    module.touch()
+    assert server_module_of(wanting, tmp_path / "bin" / "python") == module
+    (absolute,) = read_script(script(tmp_path, head + f"# server-module = '{module}'\n# ///\n"))
+    assert server_module_of(absolute, tmp_path / "bin" / "python") == module
+    (plain,) = read_script(script(tmp_path, head + "# ///\n"))
+    assert server_module_of(plain, tmp_path / "bin" / "python") is None
 
 
 def kit() -> Any:

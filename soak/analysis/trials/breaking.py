@@ -21,7 +21,28 @@ TURNS_MAX = 5_000
 TURNS_DOWN = 1
 """Said by each while it is down: nothing excuses the loss of what is acknowledged then. One only, for a library may
 still be busy with it when everything is back, and a second one would then be a second writer."""
+ROUNDS_MAX = 3
+"""A server has to go down between two steps of a library to show anything; another round may show what one did not."""
 _POLL_SECONDS = 0.05
+
+
+async def server_broken(
+    rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]
+) -> tuple[list[Talk], list[str]]:
+    """Break the server under the writers and bring it back, until something is found, and read everything to the end.
+
+    Returns the sessions, and what is worth a note.
+    """
+    talks: list[Talk] = []
+    notes: list[str] = []
+    for number in range(ROUNDS_MAX):
+        broken = await written_and_broken(rig, f"{name}{number}-", kind, break_it)
+        await rig.server.start_again()
+        notes += await rig.settle(broken)
+        talks += broken
+        if any(talk.found for talk in broken):
+            break
+    return talks, notes
 
 
 async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:

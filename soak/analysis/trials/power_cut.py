@@ -6,15 +6,13 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import CannotBeTriedError, Rig
 from soak.analysis.stage import Stage
 from soak.analysis.trial import Trial, without_server
-from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, written_and_broken
+from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, server_broken
 
 
 async def run(rig: Rig) -> Tried:
     if rig.no_power_cuts is not None:
         raise CannotBeTriedError(rig.no_power_cuts)
-    talks = await written_and_broken(rig, "power", "power_cut", rig.server.cut_power)
-    await rig.server.start_again()
-    notes = await rig.settle(talks)
+    talks, notes = await server_broken(rig, "power", "power_cut", rig.server.cut_power)
     durability = rig.contract.clauses()["durability"]
     return seen_in(talks, notes=[f"the server as set promises: {durability}", *notes])
 

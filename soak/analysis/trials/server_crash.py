@@ -6,13 +6,11 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.stage import Stage
 from soak.analysis.trial import Trial, without_server
-from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, written_and_broken
+from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, server_broken
 
 
 async def run(rig: Rig) -> Tried:
-    talks = await written_and_broken(rig, "crash", "crash", rig.server.kill)
-    await rig.server.start_again()
-    notes = await rig.settle(talks)
+    talks, notes = await server_broken(rig, "crash", "crash", rig.server.kill)
     durability = rig.contract.clauses()["durability"]
     return seen_in(talks, notes=[f"the server as shipped promises: {durability}", *notes])
 

@@ -10,6 +10,7 @@
 #
 # [tool.soak.releases."1.0.0b261002"]
 # dependencies = ["agent-framework-redis==1.0.0b261002", "agent-framework-core==1.19.0", "redis==7.1.1"]
+# known = { identical-turns = ["lost"] }
 # ///
 """agent-framework: `RedisHistoryProvider`; the id is among the message's additional properties.
 

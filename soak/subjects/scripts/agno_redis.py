@@ -12,6 +12,7 @@
 #
 # [tool.soak.releases."2.6.4"]
 # dependencies = ["agno==2.6.4", "redis==6.4.0"]
+# known = { concurrent-writers = ["lost", "rolled_back"], growing-prefix = ["lost", "rolled_back"] }
 # ///
 """agno: an `Agent` with a `RedisDb` and a model that answers at once; a message is what one run is asked."""
 

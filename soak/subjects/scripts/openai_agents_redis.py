@@ -8,9 +8,6 @@
 # needs = ["redis"]
 # has-ttl = true
 # promises = "Conversation history in the order it was added, shared by all processes; a ttl that each new item renews."
-#
-# [tool.soak.releases."0.3.3"]
-# dependencies = ["openai-agents[redis]==0.3.3", "redis==6.4.0"]
 # ///
 """openai-agents: `RedisSession`, one client for each process, as its documentation shares one among sessions."""
 

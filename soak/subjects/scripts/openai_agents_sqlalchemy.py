@@ -10,6 +10,7 @@
 #
 # [tool.soak.releases."0.3.3"]
 # dependencies = ["openai-agents[sqlalchemy]==0.3.3", "sqlalchemy[asyncio]==2.0.43", "asyncpg==0.30.0"]
+# known = { growing-prefix = ["non_monotonic", "reordered"] }
 # ///
 """openai-agents: `SQLAlchemySession` with asyncpg, one engine for each process."""
 

@@ -1,0 +1,45 @@
+# /// script
+# dependencies = []
+#
+# [tool.soak]
+# library = "soak-chat"
+# title = "soak chat on redis-list"
+# version = "1"
+# needs = ["redis"]
+# promises = "What the page calls remembered is remembered."
+#
+# [tool.soak.contract]
+# crash_loss_seconds = 2
+# power_loss_seconds = 2
+# ///
+"""The chat of `soak chat` as a subject: a real web service with a page, of which several run on one server.
+
+soak analyse examples/chat_subject.py, or soak check --store http --subject examples/chat_subject.py
+
+It has no kit: any service can be one that listens where it is told or writes its port to standard output, speaks soak's
+JSON contract there, and ends when its standard input does.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+from soak import lifeline
+from soak.chat.opening import serving_store
+from soak.stores import StoreContext
+
+
+async def serve() -> None:
+    told = json.loads(os.environ["SOAK_SUBJECT"])
+    context = StoreContext(servers=told["servers"], namespace="chat_subject")
+    is_over = asyncio.Event()
+    lifeline.hold(is_over.set)
+    async with serving_store("redis-list", context, "127.0.0.1", told.get("port", 0), pace_seconds=0.0) as address:
+        sys.stdout.write(json.dumps({"port": int(address.rpartition(":")[2])}) + "\n")
+        sys.stdout.flush()
+        await is_over.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

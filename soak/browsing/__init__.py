@@ -1,0 +1,1 @@
+"""Participants in a real browser: the chat's page as the way to a memory."""

@@ -1,0 +1,121 @@
+"""The process that browser users live in: a chat service for each store, one Chromium, and soak's contract before them.
+
+Locust patches threads and processes, and Playwright starts one and waits for it: so they live apart, and the load
+speaks with its browsers as with any memory behind HTTP. What the load has to tell, addresses with passwords among it,
+comes as one line on standard input, which then stays open: when it ends, whoever started us is gone, and we go, too.
+
+    python -m soak.browsing.child
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from soak import lifeline
+from soak.browsing.page_memory import PageMemory
+from soak.browsing.tabs import NoBrowserError, Tabs
+from soak.chat.contract import MemoryContract
+from soak.chat.gate import Gate
+from soak.chat.opening import serving_store
+from soak.chat.remembering import Remembering
+from soak.chat.serving import serving
+from soak.errors import ExitCode, SoakError
+from soak.masking import mask
+from soak.model.message import Message, Stored
+from soak.stores.protocol import StoreContext
+from soak.testbed.temporary import TemporaryFolder
+
+PREFIX = "browser"
+"""What the load's client puts before the names of sessions; here they have their own again."""
+FOLDER_PREFIX = "soak-browser-"
+TABS_TO_SPARE = 2
+HOST = "127.0.0.1"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What the load tells."""
+
+    stores: list[str]
+    context: StoreContext
+    chromium: str
+    users: int
+    step_seconds: float
+    operation_seconds: float
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What it is told in return: at this port, each store's memory stands under its number."""
+
+    port: int
+
+
+class Unprefixed:
+    """The memory of a page under the names that the load's client gives to sessions."""
+
+    def __init__(self, memory: PageMemory) -> None:
+        self._memory = memory
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._memory.append(_own_name(session), message)
+
+    async def history(self, session: str, last: int | None = None) -> list[Stored]:
+        return list(await self._memory.history(_own_name(session), last))
+
+    async def forget(self, session: str) -> None:
+        await self._memory.forget(_own_name(session))
+
+    async def close(self) -> None:
+        await self._memory.close()
+
+
+def _own_name(session: str) -> str:
+    return session.removeprefix(f"{PREFIX}.")
+
+
+async def serve(told: Told) -> None:
+    """Serve until whoever started us is gone."""
+    is_over = asyncio.Event()
+    lifeline.hold(is_over.set)
+    async with contextlib.AsyncExitStack() as stack:
+        # Everybody has a tab or two, and there is one for looking back at what was said before.
+        tabs = await stack.enter_async_context(
+            Tabs.open(Path(told.chromium), tabs_max=2 * told.users + TABS_TO_SPARE, step_seconds=told.step_seconds)
+        )
+        mounts = []
+        for number, store in enumerate(told.stores):
+            chat = await stack.enter_async_context(serving_store(store, told.context, HOST, 0, 0.0))
+            memory = Unprefixed(PageMemory(tabs, chat))
+            contract = MemoryContract(Remembering(memory, told.operation_seconds), cleans_up=False)
+            mounts.append(Mount(f"/{number}", routes=contract.routes()))
+        gate = Gate(Starlette(routes=mounts), by_address_only=True)
+        address = await stack.enter_async_context(serving(gate, HOST, 0))
+        sys.stdout.buffer.write(msgspec.json.encode(Ready(port=int(address.rpartition(":")[2]))) + b"\n")
+        sys.stdout.buffer.flush()
+        await is_over.wait()
+
+
+def main() -> int:
+    told = msgspec.json.decode(sys.stdin.buffer.readline(), type=Told)
+    # Profiles of browsers are kept in here, and go with it; what a killed one left goes with the next.
+    folder = TemporaryFolder(FOLDER_PREFIX)
+    os.environ["TMPDIR"] = str(folder.path)
+    try:
+        asyncio.run(serve(told))
+    except (SoakError, NoBrowserError) as error:
+        sys.stderr.write(f"soak: {mask(str(error))}\n")
+        return int(error.exit_code if isinstance(error, SoakError) else ExitCode.UNREACHABLE)
+    finally:
+        folder.remove()
+    return int(ExitCode.PASS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

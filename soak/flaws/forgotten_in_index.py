@@ -1,0 +1,32 @@
+"""Erased from the table, and still in the index."""
+
+from __future__ import annotations
+
+from soak.flaws.flaw import Flaw, Load, same_server
+from soak.flaws.postgres_memory import PostgresMemory
+from soak.flaws.vector_memory import VectorMemory
+from soak.model.causes import Cause
+from soak.model.kinds import Kind
+
+
+class ForgottenInIndex(VectorMemory):
+    """Forgets what it reads, and not what it searches."""
+
+    async def forget(self, session: str) -> None:
+        await PostgresMemory.forget(self, session)
+
+
+_WRONG, _RIGHT = same_server(ForgottenInIndex, VectorMemory)
+
+FLAW = Flaw(
+    name="forgotten_in_index",
+    night="a conversation is deleted, its copy in the vector index is not, and the next search brings it back",
+    code="DELETE FROM messages WHERE session = … and nothing else: the index was added a year later.",
+    mocks="The test of forget() reads the history, and it is empty.",
+    user="Asked to be forgotten, was told it was done, and met their own words in an answer.",
+    kinds=frozenset({Kind.RESURRECTED}),
+    causes=frozenset({Cause.UNKNOWN}),
+    wrong=_WRONG,
+    right=_RIGHT,
+    load=Load(session_messages=8, forget_share=1.0, search_share=0.3),
+)

@@ -1,0 +1,41 @@
+"""The nearest words, whoever said them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from soak.flaws.flaw import Flaw, Load, same_server
+from soak.flaws.vector_memory import VectorMemory
+from soak.model.causes import Cause
+from soak.model.kinds import Kind
+from soak.model.message import decode_history
+from soak.stores import Stored
+from soak.stores.embedding import embed
+
+
+class SearchAcrossTenants(VectorMemory):
+    """Searches everybody's messages: the filter was on the reads, and nobody thought of the search."""
+
+    async def search(self, session: str, text: str, limit: int) -> Sequence[Stored]:  # noqa: ARG002  that is the flaw
+        rows = await self.pool.fetch(
+            f"SELECT body FROM {self.index} ORDER BY embedding <-> $1::real[]::vector LIMIT $2",  # noqa: S608
+            embed(text),
+            limit,
+        )
+        return decode_history([row["body"] for row in rows])
+
+
+_WRONG, _RIGHT = same_server(SearchAcrossTenants, VectorMemory)
+
+FLAW = Flaw(
+    name="search_across_tenants",
+    night="the search has no filter by session: the nearest words are somebody else's",
+    code="ORDER BY embedding <-> $1 LIMIT 10, without the WHERE that every other query has.",
+    mocks="There is one user in the tests, and what is found is theirs.",
+    user="Asked about their own order, and was told the address of a stranger.",
+    kinds=frozenset({Kind.LEAKED}),
+    causes=frozenset({Cause.UNKNOWN}),
+    wrong=_WRONG,
+    right=_RIGHT,
+    load=Load(search_share=0.3),
+)
