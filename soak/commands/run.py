@@ -18,6 +18,7 @@ examples:
   soak run
   soak run --store redis-stream --store postgres --users 200 --duration 8h
   soak run --redis redis://staging:6379/3 --store redis-list --data-dir /var/lib/soak
+  soak run --store http --subject ./my_subject.py       a memory service, started and broken like any server
   soak run --no-load                     and then: locust -f locustfiles/sessions.py
   soak run --set contract.redis-list.preset=redis-everysec"""
 

@@ -11,13 +11,14 @@ from soak.errors import UsageError
 from soak.settings import SoakSettings
 from soak.subjects.service import program_of
 from soak.testbed import versions
-from soak.testbed.bed import HTTP, Testbed
+from soak.testbed.bed import CHROMA, HTTP, Testbed
 from soak.testbed.combined import CombinedTestbed
 from soak.testbed.external import ExternalTestbed, OperatorCommand
 from soak.testbed.local import LocalTestbed
 from soak.testbed.server import EventListener
 
-_ALWAYS_HERE = (LEDGER, HTTP)
+_ALWAYS_HERE = (LEDGER, CHROMA, HTTP)
+"""Started as processes of this machine, also where the others are containers."""
 
 
 def make_testbed(
@@ -30,7 +31,7 @@ def make_testbed(
     proxied: bool = False,
     power_cuts: bool = False,
 ) -> Testbed:
-    """Return where the servers of this plan are: ledger and service always here, the others as the settings say.
+    """Return where the servers of this plan are: some kinds always here, the others as the settings say.
 
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """

@@ -2,7 +2,7 @@
 
 A store class may also have, each used when present:
 
-- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`)
+- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`)
 - `contract: Contract`: what it promises; without it the strictest contract is assumed, and of its durability what
   the server it needs gives as configured
 - `contract_for(context) -> Contract`: the same where the promise depends on the settings (a TTL, say)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from soak.masking import mask
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
 from soak.testbed.process_vessel import ProcessVessel
@@ -111,6 +112,10 @@ class ServiceProcess(ProcessVessel):
             # It ends when we are gone, also where it stood still when the kernel's signal came.
             stdin=subprocess.PIPE,
         )
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        """Return them without passwords: what a library logs of its server's address is not ours to choose."""
+        return mask(await super().last_words(lines_max))
 
     async def end(self, seconds: float) -> None:
         await super().end(seconds)

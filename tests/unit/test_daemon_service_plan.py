@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from soak import configuration
+from soak.daemon.bed import make_testbed
 from soak.daemon.plan import Plan, make_plan
 from soak.errors import UsageError
 from soak.model.contract import Order
+from soak.testbed import LocalTestbed
+from soak.testbed.combined import CombinedTestbed
+from soak.testbed.docker import DockerTestbed
 
 SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 
@@ -38,6 +42,26 @@ def test_a_given_server_stands_behind_a_service_that_is_started() -> None:
 def test_other_stores_of_the_run_are_none_of_its_business() -> None:
     found = plan("stores.names=http,postgres", f"testbed.subject={SUBJECTS / 'filing.py'}")
     assert [spec.needs for spec in found.specs] == [("http",), ("postgres",)]
+
+
+def test_with_docker_the_service_stays_a_process_and_comes_after_the_containers_it_rests_on(tmp_path: Path) -> None:
+    settings = configuration.read(
+        assignments=("stores.names=http", "testbed.subject=agno-redis", "testbed.kind=docker"), environ={}
+    ).settings
+    bed = make_testbed(
+        settings,
+        make_plan(settings, settings.stores.names),
+        tmp_path,
+        on_event=lambda _event: None,
+        say=lambda _text: None,
+    )
+    assert isinstance(bed, CombinedTestbed)
+    assert [type(part) for part in bed._beds] == [DockerTestbed, LocalTestbed]
+    assert {kind: type(part) for kind, part in bed._parts.items()} == {
+        "redis": DockerTestbed,
+        "ledger": LocalTestbed,
+        "http": LocalTestbed,
+    }
 
 
 @pytest.mark.parametrize(
