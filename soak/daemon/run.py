@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from soak import join, log
 from soak.configuration import Configuration
@@ -22,47 +19,34 @@ from soak.daemon.board import StatusBoard
 from soak.daemon.by_hand import FaultsPage
 from soak.daemon.child_commands import child_environment, load_command, verifier_command
 from soak.daemon.children import Child
-from soak.daemon.clean_up import clean_up, outlives_us
-from soak.daemon.conductor import Conductor
-from soak.daemon.fault_plan import (
-    FaultPlan,
-    check_named,
-    needs_power_cuts,
-    needs_proxies,
-    plan_faults,
-    what_is_possible,
-)
+from soak.daemon.conducting import Conducting
+from soak.daemon.ending import Ending
+from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
 from soak.daemon.inner_restarts import tell_inner_restarts
-from soak.daemon.joining import join_info, store_context
 from soak.daemon.notify import Notifier, keep_notified
+from soak.daemon.opening import open_run
 from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
-from soak.daemon.promises import settle_promises
 from soak.daemon.recorder import Recorder
-from soak.daemon.setup import servers_told, setup_of
 from soak.daemon.snapshot import Snapshot
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
 from soak.daemon.view import View
-from soak.errors import ExitCode, SoakError, UsageError
+from soak.errors import ExitCode, SoakError
 from soak.faults.catalogue import ALL
-from soak.faults.schedule import Schedule
 from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
-from soak.ledger.run import RunJournal, create_run, read_header
-from soak.masking import mask
+from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
-from soak.report.outcome import Outcome, Setup, conclude, so_far
-from soak.stores import registry
+from soak.report.outcome import Outcome
 from soak.tasks import end_tasks
 from soak.testbed.lock import DataFolderLock
 from soak.testbed.server import ServerEvent
-from soak.verifier.result import Result
 
 REFRESH_SECONDS = 1.0
 TOKEN_BYTES = 32
@@ -116,16 +100,11 @@ class Daemon:
         self._beginning = beginning
         self._stop = stop
         self._view = view
-        self._failure = ExitCode.INCONCLUSIVE
         self._notifier = Notifier()
-        self._notes: list[str] = []
         self._info: JoinInfo | None = None
-        self._setup: Setup | None = None
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._faults = FaultLog(self._say)
-        self._conductor: Conductor | None = None
-        self._fault_plan: FaultPlan | None = None
         self._talking = asyncio.Event()
         """The first message was acknowledged, or none is to be expected."""
         self._testbed = make_testbed(
@@ -141,11 +120,13 @@ class Daemon:
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
         )
+        self._ending = Ending(beginning, folder, self._testbed, self._children, self._board)
         self._teller = Teller(folder, beginning.run)
         self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._permission = Permission(self._token)
         self._faults_page = FaultsPage(self._permission)
+        self._conducting = Conducting(self._settings.faults, beginning, self._testbed, self._faults_page, self._say)
         self._page = self._make_page()
         routes = [*self._faults_page.routes(), *self._page.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
@@ -164,13 +145,13 @@ class Daemon:
                 outcome = await self._stop.unless_urgent(self._drain())
                 await self._let_scrapers_know(outcome)
             except LeftError:
-                outcome = self._left()
+                outcome = self._ending.left(self._stop.reason)
                 if not self._board.has_run:
                     await self._let_scrapers_know(outcome)
             self._page.end(outcome)
         finally:
             await self._close()
-        await self._settle(outcome)
+        await self._ending.settle(outcome)
         if self._info is not None or self._beginning.resumed is not None:
             self._teller.tell_last(outcome)
         self._notifier.send(STATUS=f"run {outcome.run} is over: {outcome.verdict}")
@@ -201,116 +182,70 @@ class Daemon:
             if left.target in beginning.plan.given:
                 self._faults.healed_since(ALL[left.fault].kind, left.target)
         self._testbed.namespace = beginning.namespace
-        self._fault_plan = self._plan_faults()
-        ledger_url = servers.pop(LEDGER)
-        context = store_context(self._settings, beginning, servers)
-        begun = beginning.resumed.header if beginning.resumed else None
-        promises = await settle_promises(self._settings, beginning.plan, context, begun)
-        for line in promises.lines:
-            self._say(line)
-        info = join_info(self._settings, beginning, context, promises, ledger_url, self._http.address)
-        info = msgspec.structs.replace(info, token=self._token)
-        await self._open_ledger(info)
-        for spec in beginning.plan.specs:
-            store = await registry.open_store(spec.name, info.store_context())
-            await store.close()
+        self._conducting.prepare()
+        opened = await open_run(
+            self._configuration,
+            beginning,
+            servers,
+            http_address=self._http.address,
+            token=self._token,
+            say=self._say,
+        )
+        self._journal = opened.journal
+        self._ending.setup = opened.setup
+        self._spawn(self._faults.write_to(opened.journal), "faults")
         if beginning.resumed:
             under_test = [kind for kind in beginning.plan.embedded if kind != LEDGER]
             self._faults.restarted_with_daemon(under_test, beginning.last_alive_us)
-        self._setup = setup_of(self._configuration, beginning, await servers_told(beginning, info.servers))
         remember(self._folder, beginning)
-        join.publish(self._folder.path, info)
-        self._info = info
+        join.publish(self._folder.path, opened.info)
+        self._info = opened.info
         beating = heartbeat.beat(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
         self._spawn(beating, "heartbeat")
-
-    async def _open_ledger(self, info: JoinInfo) -> None:
-        header = info.header
-        if self._beginning.resumed is None:
-            await create_run(info.ledger_url, header)
-        elif (found := await read_header(info.ledger_url, header.run)).contracts != header.contracts:
-            changed = [name for name in header.stores if found.contracts.get(name) != header.contracts.get(name)]
-            raise UsageError(
-                f"run {header.run} was begun with another contract for {', '.join(changed)}; "
-                "resume it unchanged, or choose another folder with --data-dir"
-            )
-        self._journal = await RunJournal.connect(info.ledger_url, header.run)
-        self._spawn(self._faults.write_to(self._journal), "faults")
-
-    def _plan_faults(self) -> FaultPlan:
-        possible = what_is_possible(self._testbed, self._beginning.plan)
-        plan = plan_faults(self._settings.faults, possible)
-        self._faults_page.possible = possible
-        if self._settings.faults.allow_by_hand == "simple":
-            self._faults_page.hint = " (faults.allow_by_hand = all starts servers with all that faults need)"
-        for line in plan.lines:
-            self._say(line)
-        return plan
-
-    def _conduct(self) -> None:
-        """Begin to break servers: as planned, and as asked by hand."""
-        plan, journal, settings = self._fault_plan, self._journal, self._settings.faults
-        if plan is None or journal is None:
-            return
-        self._conductor = self._board.conductor = Conductor(
-            self._testbed,
-            journal,
-            plan.limits,
-            recovery_max_seconds=settings.recovery_max,
-            say=self._say,
-            on_problem=self._note_problem,
-            abort=self._stop.ask,
-        )
-        if settings.allow_by_hand == "none":
-            self._faults_page.refusal = "faults by hand are switched off (faults.allow_by_hand = none)"
-        else:
-            self._faults_page.hand = self._conductor
-        if plan.rules:
-            self._spawn(self._follow_schedule(plan, self._conductor), "schedule of faults")
-
-    async def _follow_schedule(self, plan: FaultPlan, conductor: Conductor) -> None:
-        await self._talking.wait()
-        seed = self._settings.faults.seed
-        since = self._beginning.active_seconds
-        schedule = Schedule(
-            plan.rules,
-            plan.limits,
-            seed=self._beginning.seed if seed is None else seed,
-            began_wall_seconds=time.time() - since,
-            since_seconds=since,
-        )
-        await conductor.follow(schedule, since)
 
     def _launch(self) -> None:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
-        self._spawn(self._teller.tell_forever(self._outcome_so_far), "telling")
+        self._spawn(self._teller.tell_forever(self._ending.so_far), "telling")
         for child in self._children.values():
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")
         self._say("running; Ctrl-C drains and gives the verdict")
-        self._conduct()
+        self._break_servers()
         self._spawn(self._await_first_message(), "first message")
         if self._settings.duration is not None:
             self._spawn(self._end_in_time(), "duration")
+
+    def _break_servers(self) -> None:
+        """Begin to break servers: as asked by hand from now on, and as planned once somebody speaks."""
+        if self._journal is None:
+            return
+        self._board.conductor = self._conducting.begin(
+            self._journal, on_problem=self._note_problem, abort=self._stop.ask
+        )
+        if self._conducting.plan is not None and self._conducting.plan.rules:
+            self._spawn(self._follow_schedule(), "schedule of faults")
+
+    async def _follow_schedule(self) -> None:
+        await self._talking.wait()
+        await self._conducting.follow()
 
     async def _drain(self) -> Outcome:
         self._board.phase = "draining"
         self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
-        if self._conductor is not None:
-            await self._conductor.finish()
+        await self._conducting.finish()
         if (load := self._children.get("load")) is not None:
             await drain.end_load(load, self._settings)
         verifier = self._children["verifier"]
-        if self._journal is not None and not verifier.gave_up and self._failure is not ExitCode.UNREACHABLE:
+        if self._journal is not None and not verifier.gave_up and self._ending.failure is not ExitCode.UNREACHABLE:
             self._note_problem(await drain.write_end_of_load(self._journal, self._faults, self._stop.reason))
             self._note_problem(await drain.await_verdict(verifier, self._settings, self._say))
         result = self._folder.result(self._beginning.run)
         if result is not None:
-            await self._clean_up(is_violation=result.verdict == "violation")
-        return self._outcome(result)
+            await self._ending.clean_up(self._info, is_violation=result.verdict == "violation")
+        return self._ending.outcome(result)
 
     async def _let_scrapers_know(self, outcome: Outcome) -> None:
         """Stay until Prometheus, if one has come, has seen the end; otherwise it would look as if we had died."""
@@ -320,63 +255,9 @@ class Daemon:
         with contextlib.suppress(LeftError):
             await self._stop.unless_urgent(self._http.scrapes.until_next())
 
-    async def _clean_up(self, *, is_violation: bool) -> None:
-        lasting = [spec.name for spec in self._beginning.plan.specs if outlives_us(spec, self._beginning.plan.given)]
-        if self._info is None or not lasting:
-            return
-        if is_violation:
-            stores = " ".join(f"--store {name}" for name in lasting)
-            given = self._beginning.plan.given
-            flags = {kind: "url" if kind == "http" else kind for kind in given if kind != LEDGER}
-            servers = " ".join(f"--{flag} {mask(given[kind])}" for kind, flag in flags.items())
-            self._notes.append(
-                "what the run wrote is kept for you to look at; remove it with: "
-                f"soak clean --namespace {self._beginning.namespace} {stores} {servers}".rstrip()
-            )
-            return
-        for name in lasting:
-            if problem := await clean_up(name, self._info.store_context()):
-                self._notes.append(problem)
-
-    def _left(self) -> Outcome:
-        if (result := self._folder.result(self._beginning.run)) is not None:
-            return self._outcome(result)  # the verdict was there already; only what comes after it was cut short
-        where = "before everything was verified" if self._board.has_run else "before it began"
-        self._board.problems.insert(0, f"left {where}, as asked by {self._stop.reason}")
-        if self._board.has_run:
-            self._notes.append(f"resume it with: soak run --data-dir {self._folder.path}")
-        return self._outcome(None)
-
-    def _outcome(self, result: Result | None) -> Outcome:
-        known = result if result is not None else self._folder.result_so_far(self._beginning.run)
-        # What was found stays found, also where nobody could look at the rest.
-        is_certain = result is not None or (known is not None and known.verdict == "violation")
-        verdict, code, reasons = conclude(known if is_certain else None, self._board.problems, self._failure)
-        return self._outcome_of(known, verdict, code, reasons)
-
-    def _outcome_so_far(self, result: Result | None) -> Outcome:
-        verdict, code, reasons = so_far(result, self._board.problems)
-        return self._outcome_of(result, verdict, code, reasons)
-
-    def _outcome_of(self, result: Result | None, verdict: str, code: ExitCode, reasons: list[str]) -> Outcome:
-        return Outcome(
-            run=self._beginning.run,
-            verdict=verdict,
-            exit_code=int(code),
-            reasons=reasons,
-            data_dir=str(self._folder.path),
-            finished=result is not None and result.finished,
-            child_restarts={child.name: child.restarts for child in self._children.values()},
-            server_restarts={kind: server.restarts for kind, server in self._testbed.servers.items()},
-            notes=list(self._notes),
-            result=result,
-            setup=self._setup,
-        )
-
     async def _close(self) -> None:
         self._notifier.send(STOPPING="1")
-        if self._conductor is not None:
-            await self._conductor.finish()
+        await self._conducting.finish()
         await asyncio.gather(*(child.end_now() for child in self._children.values()))
         await end_tasks(self._tasks)
         if self._journal is not None:
@@ -391,21 +272,7 @@ class Daemon:
         self._view.close()
         if self._info is None and self._beginning.resumed is None:
             # It never began: servers that were started for it hold nothing.
-            await self._remove_servers()
-
-    async def _settle(self, outcome: Outcome) -> None:
-        _log.info("over", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
-        if outcome.finished:
-            self._folder.forget_run()
-            if outcome.verdict == "pass":
-                await self._remove_servers()
-
-    async def _remove_servers(self) -> None:
-        try:
-            await self._testbed.discard()
-        except (OSError, SoakError) as error:
-            _log.warning("the data of servers is not removed", error=error)
-        self._folder.remove_servers()
+            await self._ending.remove_servers()
 
     # What it is made of -------------------------------------------------------------------------------------
 
@@ -470,7 +337,7 @@ class Daemon:
         self._note_problem(
             f"internal error in {task.get_name()} ({type(error).__name__}: {error}), see logs/daemon.log"
         )
-        self._failure = ExitCode.INTERNAL
+        self._ending.failure = ExitCode.INTERNAL
         self._stop.ask("internal error")
 
     async def _refresh(self) -> None:
@@ -507,7 +374,7 @@ class Daemon:
         if child.gave_up:
             self._note_problem(f"the {child.name} died too often: {child.last_words or child.log_path}")
             if child.last_exit in (ExitCode.USAGE, ExitCode.UNREACHABLE, ExitCode.INTERNAL):
-                self._failure = ExitCode(child.last_exit)
+                self._ending.failure = ExitCode(child.last_exit)
         self._stop.ask(f"the {child.name} has ended")
 
     def _on_inner_restart(self, event: ServerEvent) -> None:
@@ -518,14 +385,14 @@ class Daemon:
     def _on_server_event(self, event: ServerEvent) -> None:
         if event.what == "gave_up":
             self._note_problem(f"server {event.kind} does not start any more: {event.detail}")
-            self._failure = ExitCode.UNREACHABLE
+            self._ending.failure = ExitCode.UNREACHABLE
             self._stop.ask(f"server {event.kind} is lost")
             return
         self._say(f"server {event.kind} {event.what}: {event.detail}")
         if event.what == "repaired":
             # Unavailability, and no loss by itself; but nobody may take it for a server that comes back.
-            if len(self._notes) < NOTES_MAX:
-                self._notes.append(event.detail)
+            if len(self._ending.notes) < NOTES_MAX:
+                self._ending.notes.append(event.detail)
             return
         if event.kind == LEDGER:
             return  # no window: the ledger is not under test, and its absence excuses nothing
