@@ -42,7 +42,7 @@ END_SECONDS_MAX = 8.0
 LOOK_SECONDS = 0.5
 STARTS_MAX = 8
 STARTS_WINDOW_SECONDS = 300.0
-BACKOFF_SECONDS = 1.0
+BACKOFF_SECONDS_MAX = 30.0
 BRIDGE_SECONDS_MAX = 20.0
 THINK_SECONDS_MIN = 2.0
 """A person reads before they write; and a page costs more than a request."""
@@ -214,7 +214,7 @@ class Browsers:
             if len(self._starts) == STARTS_MAX and time.monotonic() - self._starts[0] < STARTS_WINDOW_SECONDS:
                 self._give_up()
                 return
-            if not self._is_stopping.wait(timeout=BACKOFF_SECONDS * len(self._starts)):
+            if not self._is_stopping.wait(timeout=min(BACKOFF_SECONDS_MAX, 2.0 ** (len(self._starts) - 1))):
                 self._process = self._start()
 
     def _give_up(self) -> None:

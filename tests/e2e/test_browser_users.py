@@ -15,7 +15,10 @@ from checking import RunningCheck, checking, kinds_by_store, processes_of, total
 
 from soak.errors import ExitCode
 
-pytestmark = [pytest.mark.long, pytest.mark.slow]
+pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(480)]
+
+SECONDS_MAX = 150.0
+"""On a busy machine a browser takes its time to start."""
 
 LOST_ON_THE_PAGE = "flawed_stores:LostOnThePage"
 QUICK = (
@@ -56,7 +59,7 @@ def browsers_of(folder: Path) -> list[psutil.Process]:
 
 def test_what_they_say_on_two_stores_is_verified_and_nothing_is_wrong_with_it() -> None:
     with checking("--store", "redis-list", "--store", "postgres", "--browser-users", "2", *QUICK) as check:
-        check.until(lambda _status: read_back(check) >= 4)
+        check.until(lambda _status: read_back(check) >= 4, SECONDS_MAX)
         told = check.end()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
         assert kinds_by_store(told["result"]) == {}
@@ -68,7 +71,7 @@ def test_what_they_say_on_two_stores_is_verified_and_nothing_is_wrong_with_it() 
 
 def test_what_is_lost_on_the_page_is_counted_and_explained_and_nothing_else_is() -> None:
     with checking("--store", LOST_ON_THE_PAGE, "--browser-users", "2", *QUICK) as check:
-        check.until(lambda status: total(status, "violations") >= 1)
+        check.until(lambda status: total(status, "violations") >= 1, SECONDS_MAX)
         told = check.end()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.VIOLATION, "violation"), check.output
         kinds = kinds_by_store(told["result"])[LOST_ON_THE_PAGE]
@@ -82,18 +85,18 @@ def test_what_is_lost_on_the_page_is_counted_and_explained_and_nothing_else_is()
 def test_killed_browsers_come_back_a_killed_load_takes_them_along_and_nothing_is_called_lost() -> None:
     with checking("--store", "redis-list", "--browser-users", "1", *QUICK) as check:
         folder = check.data_dir.parent
-        check.until(lambda _status: read_back(check) >= 2)
+        check.until(lambda _status: read_back(check) >= 2, SECONDS_MAX)
         first, *_others = browsers_of(folder)
         theirs = browsers_of(folder)
         first.send_signal(signal.SIGKILL)
         wait_until(lambda: not any(one.is_running() for one in theirs))
         before = read_back(check)
-        check.until(lambda _status: read_back(check) > before)
+        check.until(lambda _status: read_back(check) > before, SECONDS_MAX)
         theirs = browsers_of(folder)
         check.kill_child("load")
         wait_until(lambda: not any(one.is_running() for one in theirs))
         before = read_back(check)
-        check.until(lambda _status: read_back(check) > before)
+        check.until(lambda _status: read_back(check) > before, SECONDS_MAX)
         told = check.end()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
         assert kinds_by_store(told["result"]) == {}

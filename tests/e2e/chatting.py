@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from browsing import Window
+from checking import ROOT, new_folder
 
 from soak.testbed.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[1]
-STORES = Path(__file__).parent / "e2e"
+STORES = Path(__file__).parent
 STARTING_SECONDS_MAX = 60.0
 
 
@@ -62,16 +60,13 @@ class RunningChat:
 
 @contextlib.contextmanager
 def chatting(*words: str) -> Iterator[RunningChat]:
-    folder = Path(tempfile.mkdtemp(prefix="soak-chat-"))
-    folder.chmod(0o755)
-    try:
+    """Run a chat in a folder of its own; nothing of it is left in the end."""
+    with new_folder() as folder:
         chat = RunningChat(folder, *words)
         try:
             yield chat
         finally:
             chat.close()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Talk:
