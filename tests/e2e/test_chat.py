@@ -181,6 +181,28 @@ def test_loaded_again_in_the_middle_of_an_answer_the_question_is_there_and_no_ha
     assert page.get_by_role("button", name="Ask for an answer").count() == 0
 
 
+def test_a_question_that_nobody_answered_can_be_answered_later(browser: Any, redis_url: str) -> None:
+    with chatting("--redis", redis_url, "--pace", "250ms") as chat, window(browser) as opened:
+        talk = Talk(opened, chat.address)
+        talk.type("My name is Ada, and I am fine.")
+        opened.until(lambda: talk.bubbles("assistant", "speaking"))
+        chat.kill()
+        chat.start()
+        talk.page.reload()
+        talk.until_looked()
+        assert talk.bubbles() == ["My name is Ada, and I am fine."]
+        offer = talk.page.get_by_role("button", name="Ask for an answer")
+        offer.focus()
+        talk.page.wait_for_timeout(7_000)  # two looks at the memory later it is still the same button
+        assert talk.page.evaluate("() => document.activeElement.textContent") == "Ask for an answer"
+        talk.page.keyboard.press("Enter")
+        opened.until(lambda: talk.bubbles("assistant", "remembered"))
+        assert offer.count() == 0
+        talk.page.reload()
+        talk.until_looked()
+        assert len(talk.bubbles()) == 2
+
+
 def test_an_answer_that_breaks_off_is_never_called_remembered(browser: Any, redis_url: str) -> None:
     with chatting("--redis", redis_url, "--pace", "500ms") as chat, window(browser) as opened:
         talk = Talk(opened, chat.address)

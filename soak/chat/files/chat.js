@@ -81,7 +81,8 @@ function bubbleOf(message, key) {
   }
   const bubble = before ?? keyed(new Bubble(message, "remembered"), key);
   if (bubble.content !== message.content) bubble.say(message.content);
-  acknowledge(bubble);
+  // What is being sent is remembered when its answer says so, and not because it was seen before that.
+  if (bubble.state !== "sending") acknowledge(bubble);
   return bubble;
 }
 
@@ -89,7 +90,7 @@ const keyed = (bubble, key) => Object.assign(bubble, { key });
 
 function acknowledge(bubble) {
   bubble.acknowledged = looks;
-  bubble.become("remembered");
+  if (!bubble.act?.isOffer) bubble.become("remembered");
 }
 
 /** Put nodes in order without taking up those that stand right: whoever reads or listens is not disturbed. */
@@ -171,8 +172,12 @@ function rename(bubble, message) {
 
 /** A message that nobody has answered, because the page was loaded again or the service went away, can be. */
 function offerAnswer(last) {
-  if (!last || last.role !== "user" || isDriven || [...shown.values()].some((one) => one.state === "speaking")) return;
-  if ([...shown.values()].some((one) => one.role === "assistant" && answers(one.id, last.id))) return;
+  const all = [...shown.values()];
+  const isAnswered = all.some((one) => one.state === "speaking" || (one.role === "assistant" && last && answers(one.id, last.id)));
+  const isOpen = last?.role === "user" && last.state === "remembered" && !isAnswered && !isDriven;
+  // What is offered already is left alone: somebody may just be about to press it.
+  for (const one of all) if (one.act?.isOffer && !(isOpen && one === last)) one.become("remembered");
+  if (!isOpen || last.act) return;
   const { id, role, content } = last;
   last.become("remembered", "", { label: "Ask for an answer", isOffer: true, run: () => answer({ id, role, content }) });
 }
