@@ -21,6 +21,7 @@ from soak.model.text import Author
 
 LOSS = {Kind.LOST, Kind.ROLLED_BACK}
 LENIENT = Contract(crash_loss_seconds=1.0)
+CACHE = Contract(crash_loss_seconds=None)
 STALE = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
 SLIDING = Contract(ttl_seconds=2.0, expiry=Expiry.SLIDING)
 ABSOLUTE = Contract(ttl_seconds=3.0, expiry=Expiry.ABSOLUTE)
@@ -1033,6 +1034,7 @@ FLAWS = [
     Flaw("lose a tail in a pause", LOSS, lose_a_tail_in_a_pause, LENIENT, steps=0),
     Flaw("lose a tail in a power cut", LOSS, lose_a_tail_in_a_power_cut_that_allows_none, LENIENT, steps=0),
     Flaw("lose what was said after the recovery", LOSS, lose_what_was_said_after_the_recovery, LENIENT, steps=0),
+    Flaw("lose what was said after the recovery of a cache", LOSS, lose_what_was_said_after_the_recovery, CACHE, steps=0),
     Flaw("lose what had survived", LOSS, lose_what_had_survived, LENIENT, steps=0),
     Flaw("lose before the crash", LOSS, lose_before_the_crash, LENIENT, steps=0),
 ]

@@ -73,7 +73,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
         (("verify", "--data-dir", "nowhere"), "no soak is running in nowhere"),
         (("chat", "--store", "redis-list", "--store", "postgres"), "a chat has one memory, and --store names 2"),
         (("chat", "--store", "redis-lst"), "did you mean redis-list?"),
-        (("chat", "--store", "http"), "give it with --url"),
+        (("chat", "--store", "http"), "give the address of one that runs with --url"),
         (("chat", "--pace", "slow"), "--pace: duration 'slow' is not understood"),
         (("chat", "--pace", "1h"), "--pace 1h is too slow to be read"),
         (("chat", "--port", "99999"), "--port: http.port = 99999"),
