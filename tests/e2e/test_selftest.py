@@ -23,7 +23,10 @@ from soak.flaws.serializer_v2 import SerializerV2
 from soak.selftest.trial import make_trial
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = ["lossy_text", "whole_history_overwrite", "delete_then_late_write", "swallowed_error", "ack_before_flush"]
+QUICK = [
+    "lossy_text", "whole_history_overwrite", "delete_then_late_write", "swallowed_error", "ack_before_flush",
+    "index_behind", "forgotten_in_index", "search_across_tenants",
+]  # fmt: skip
 SECONDS_MAX = 120.0
 
 

@@ -68,6 +68,7 @@ def urls(redis_url: str, ledger_url: str, postgres_url: str) -> tuple[str, str, 
 
 async def until_searches(verifier: Verifying, count: int, result: str) -> None:
     """Wait until so many searches, at least, have ended so."""
+    await verifier.until(lambda status: status["totals"]["verified"])
     async with asyncio.timeout(30):
         while await verifier.metric("soak_searches_total", result=result) < count:
             await asyncio.sleep(0.05)
@@ -126,7 +127,7 @@ async def test_a_kill_in_the_middle_of_a_suspicion_neither_forgets_nor_confirms_
         await script.open(TALK)
         Blind.hidden = {(TALK, 2)}
         await script.say(TALK, 3)
-        await verifier.until_metric(1, "soak_suspicions_open")
+        await verifier.until(lambda status: status["suspicions_open"] == 1)
         await verifier.kill()
         verifier.start()
         await verifier.until_found(1)
@@ -160,7 +161,7 @@ async def test_what_is_found_later_was_stale_if_every_search_is_promised_to_show
         await script.open(TALK)
         Blind.hidden = {(TALK, 4)}
         await script.say(TALK, 4)
-        await verifier.until_metric(1, "soak_suspicions_open")
+        await verifier.until(lambda status: status["suspicions_open"] == 1)
         Blind.hidden = set()
         await until_searches(verifier, 1, "found_later")
         assert found_kinds(await verifier.finish()) == {"stale": 1}
@@ -177,7 +178,7 @@ async def test_an_index_that_may_be_behind_is_left_the_time_it_asked_for(
         await script.open(TALK)
         Blind.hidden = {(TALK, 4)}
         await script.say(TALK, 4)
-        await verifier.until_metric(1, "soak_suspicions_open")
+        await verifier.until(lambda status: status["suspicions_open"] == 1)
         await asyncio.sleep(1.5)
         Blind.hidden = set()
         await until_searches(verifier, 1, "found_later")
