@@ -103,6 +103,11 @@ def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tu
             "store http needs a service: give the address of one that runs with --url, or name one to start with "
             "--subject"
         )
+    if subject is not None and subject.server_module and "redis" in embedded:
+        raise UsageError(
+            f"{subject.name} needs a Redis that loads {subject.server_module}, and none of that kind is started for a "
+            "soak; give one that runs with --redis, or try it with 'soak analyse'"
+        )
     if subject is not None and HTTP not in needs:
         raise UsageError(f"testbed.subject = {subject.name} is a service that no store speaks with; add --store http")
 
