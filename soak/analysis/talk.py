@@ -57,6 +57,8 @@ class Talk:
         self.reads = 0
         self.reads_without_answer = 0
         self.errors: dict[str, int] = {}
+        self.is_busy = False
+        """The last message had no answer at all, not even an error: the library may still be at it."""
         self._author = author
         self._rules = rules
         self._faults = faults
@@ -76,15 +78,23 @@ class Talk:
         self._book.lease(writer, seq)
         sent = now_us()
         outcome = Outcome.UNKNOWN
+        is_answered = True
         try:
             await store.append(self.session, message)
             outcome = Outcome.OK
         except NotApplied as error:
             self._complain(error)
             outcome = Outcome.FAILED
+        except TimeoutError as error:
+            is_answered = False
+            self._complain(error)
         except Exception as error:  # noqa: BLE001  by the protocol, anything else means that nobody knows
             self._complain(error)
+        except asyncio.CancelledError:
+            is_answered = False
+            raise
         finally:
+            self.is_busy = not is_answered
             self._record(Attempt(0, writer, seq, outcome, sent, max(now_us(), sent + 1)))
         return outcome
 

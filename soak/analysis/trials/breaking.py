@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 from soak.analysis.rig import Rig
 from soak.analysis.talk import Talk, now_us
-from soak.analysis.trials.concurrent_writers import speak
 from soak.model.faults import FaultWindow
 from soak.model.outcome import Outcome
 from soak.tasks import end_tasks
@@ -18,10 +17,9 @@ LOAD_SECONDS_MAX = 30.0
 ACKNOWLEDGED_MIN = 40
 LAST_REPLY_SECONDS_MAX = 12.0
 TURNS_MAX = 5_000
-TURNS_DOWN = 1
-"""Said by each while it is down: nothing excuses the loss of what is acknowledged then. One only, for a library may
-still be busy with it when everything is back, and a second one would then be a second writer."""
 ROUNDS_MAX = 3
+ROUNDS_SECONDS_MAX = 45.0
+"""After this no other round begins: some libraries wait for long when their server is away."""
 """A server has to go down between two steps of a library to show anything; another round may show what one did not."""
 _POLL_SECONDS = 0.05
 
@@ -35,12 +33,14 @@ async def server_broken(
     """
     talks: list[Talk] = []
     notes: list[str] = []
+    begun = asyncio.get_running_loop().time()
     for number in range(ROUNDS_MAX):
         broken = await written_and_broken(rig, f"{name}{number}-", kind, break_it)
         await rig.server.start_again()
         notes += await rig.settle(broken)
         talks += broken
-        if any(talk.found for talk in broken):
+        is_late = asyncio.get_running_loop().time() > begun + ROUNDS_SECONDS_MAX
+        if is_late or any(talk.found for talk in broken):
             break
     return talks, notes
 
@@ -61,8 +61,22 @@ async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[
         await end_tasks(writing)
     # Whatever is acknowledged from here on cannot have been by what is down.
     window.ended = now_us()
-    await asyncio.gather(*(speak(rig, talk, number, TURNS_DOWN, 0) for number, talk in enumerate(talks)))
-    return talks
+    # In sessions of their own: a library may still be at what it was told before, also where it has raised an error,
+    # and whoever spoke on there would be a second writer.
+    down = [rig.talk(f"{name}down{number}") for number in range(SESSIONS)]
+    await asyncio.gather(*(talk.say(rig.store(number)) for number, talk in enumerate(down)))
+    return [*talks, *down]
+
+
+async def speak_alone(rig: Rig, talk: Talk, number: int, turns: int) -> None:
+    """Say so much as the only one in a session, and nothing more once there was no answer at all.
+
+    The library may still be at it when everything is back; whoever spoke on would then be a second writer.
+    """
+    for _ in range(turns):
+        if talk.is_busy:
+            return
+        await talk.say(rig.store(number))
 
 
 async def _write(rig: Rig, talk: Talk, number: int, is_over: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ from soak.analysis.trial import Trial
 from soak.model.outcome import Outcome
 
 TURNS = 1_050
-SAYING_SECONDS_MAX = 900.0
+SAYING_SECONDS_MAX = 1_200.0
 """Some libraries read or write the whole session for each message: three minutes on a quiet machine."""
 READING_SECONDS_MAX = 120.0
 LAST = 50

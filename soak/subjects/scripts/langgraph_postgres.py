@@ -20,8 +20,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -29,8 +32,22 @@ from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 from soak_subject import Message, Surroundings, serve
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 POOL_MAX = 16
+AGAIN_SECONDS = 0.1
 ROLES = {"human": "user", "ai": "assistant"}
+
+
+@contextmanager
+def _alone(server: str) -> Iterator[None]:
+    """Let one process at a time make tables, as a deployment does: two would be in each other's way."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        # Asked again and again, not waited for: its indices are made when no query is under way anywhere.
+        while not connection.execute("select pg_try_advisory_lock(1)").fetchone()[0]:
+            time.sleep(AGAIN_SECONDS)
+        yield
 
 
 def _listen(_state: MessagesState) -> dict[str, Any]:
@@ -44,10 +61,7 @@ class Threads:
         settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
         pool: Any = ConnectionPool(surroundings.servers["postgres"], max_size=POOL_MAX, kwargs=settings)
         self._saver = PostgresSaver(pool)
-        try:
-            self._saver.setup()
-        except Exception as error:  # noqa: BLE001  two processes may make the same tables at the same moment
-            print(f"tables: {error}")  # noqa: T201  for the log
+        with _alone(surroundings.servers["postgres"]):
             self._saver.setup()
         graph = StateGraph(MessagesState)
         graph.add_node("listen", _listen)
