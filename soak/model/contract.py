@@ -31,6 +31,15 @@ class Duplicates(enum.Enum):
     AT_LEAST_ONCE = "at_least_once"
 
 
+class Searches(enum.Enum):
+    """What a search for a message's own words is promised to show, in a memory that is searched."""
+
+    EXACT = "exact"
+    """That message, or others that say the same."""
+    APPROXIMATE = "approximate"
+    """Nearly always that message: how often it does is measured, and a miss breaks no promise."""
+
+
 class Expiry(enum.Enum):
     """What a time to live counts from."""
 
@@ -52,6 +61,7 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     staleness_seconds: float = 0.0
     """How far a read may lag behind, under bounded staleness."""
     duplicates: Duplicates = Duplicates.EXACTLY_ONCE
+    search: Searches = Searches.EXACT
     ttl_seconds: float | None = None
     expiry: Expiry = Expiry.SLIDING
     retained_messages: int | None = None
@@ -71,7 +81,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "durability": f"crash: {_loss(self.crash_loss_seconds)}; power cut: {_loss(self.power_loss_seconds)}",
             "order": self.order.value,
             "reads": self.reads.value
-            + (f"({self.staleness_seconds:g}s)" if self.reads is Reads.BOUNDED_STALENESS else ""),
+            + (f"({self.staleness_seconds:g}s)" if self.reads is Reads.BOUNDED_STALENESS else "")
+            + (", approximate search" if self.search is Searches.APPROXIMATE else ""),
             "duplicates": self.duplicates.value,
             "retention": self._retention(),
         }

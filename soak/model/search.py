@@ -7,6 +7,7 @@ vectors, so nothing lies nearer to a text than the message that says it; but oth
 be approximate. So a first answer that lacks it proves nothing, and a wide one is asked for, with room for the whole
 session. Where that lacks it too it is suspected, and looked for again later: a wide search, and after it a whole read
 that still shows the message. Only then it is `unfindable`. If a later search shows it, the first one was `stale`.
+Where the contract says that the index is approximate, a miss is counted, and that is all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 
 from soak.model.absence import Suspicion
 from soak.model.book import NOTHING, SessionBook
+from soak.model.contract import Searches
 from soak.model.faults import FaultWindow, allowed_loss_seconds
 from soak.model.identity import identify, is_well_made
 from soak.model.judge import FINDINGS_MAX, find_duplicates, find_resurrected
@@ -121,6 +123,11 @@ def is_missed(read: Read, asked: Message, limit: int) -> bool:
         equals += item.content == asked.content
     # Which of many messages that say the same come first is nobody's promise.
     return equals < max(1, len(read.items)) or equals < min(limit, NEAREST)
+
+
+def is_promised(rules: Rules) -> bool:
+    """Whether a message that is stored has to be found by its own words; where the index is approximate, most are."""
+    return rules.contract.search is Searches.EXACT
 
 
 def is_due(book: SessionBook, place: Place, read: Read, rules: Rules) -> bool:

@@ -3,6 +3,8 @@
 What one must know before touching it, all measured on Chroma 1.5.9:
 - `add` of an id that is there already is answered with 201 and ignored, so a document is never stored twice.
 - `get` without a limit returns all that fits the filter, at one moment; pages would be read at several.
+- Its index is a graph that is searched about as far as is useful, and a filter makes that less: of 20,000 documents in
+  250 sessions, 17 of 3,000 were not found by their own vector with the session as filter, whatever the limit.
 - After its folder was wiped the collection is not there (404). Whoever starts a service makes it again, and so is done
   here: an empty collection is an answer, and what is missing in it is lost.
 """
@@ -16,7 +18,7 @@ import aiohttp
 import msgspec
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.contract import Contract, Order
+from soak.model.contract import Contract, Order, Searches
 from soak.model.message import Garbled, Message, Stored
 from soak.stores import http_contract as wire
 from soak.stores.embedding import embed
@@ -53,7 +55,7 @@ class ChromaStore:
 
     description = "a Chroma server, as documents of one collection, in no order; can be searched"
     needs: ClassVar[tuple[str, ...]] = ("chroma",)
-    contract: ClassVar[Contract] = Contract(order=Order.NONE)
+    contract: ClassVar[Contract] = Contract(order=Order.NONE, search=Searches.APPROXIMATE)
 
     def __init__(self, client: HttpClient, context: StoreContext) -> None:
         self._client = client

@@ -26,6 +26,7 @@ from soak.model.search import (
     Missed,
     is_due,
     is_missed,
+    is_promised,
     judge_search,
     places_in,
     search_again,
@@ -149,7 +150,7 @@ class Searcher:
         elif not is_missed(wide, asked, limit):
             self._tally.searches["found_wide"] += 1
             self._heal_if_shown(watched, place, wide)
-        elif place in _unfindable(watched):
+        elif not is_promised(rules) or place in _unfindable(watched):
             self._tally.searches["not_found"] += 1
         else:
             self._suspect(watched, place, wide, limit)

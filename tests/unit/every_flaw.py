@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import msgspec
 from simulated import AUTHOR, SECOND, SESSION, Row, Simulation, simulate
 
-from soak.model.contract import Contract, Duplicates, Expiry, Order, Reads
+from soak.model.contract import Contract, Duplicates, Expiry, Order, Reads, Searches
 from soak.model.intervals import Intervals
 from soak.model.kinds import Kind
 from soak.model.message import Garbled, Stored
@@ -25,6 +25,7 @@ CACHE = Contract(crash_loss_seconds=None)
 STALE = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
 SLIDING = Contract(ttl_seconds=2.0, expiry=Expiry.SLIDING)
 ABSOLUTE = Contract(ttl_seconds=3.0, expiry=Expiry.ABSOLUTE)
+APPROXIMATE = Contract(search=Searches.APPROXIMATE)
 LAST = Contract(retained_messages=6)
 
 Deed = Callable[[Simulation], Awaitable[None]]
@@ -932,6 +933,9 @@ SEARCHES = [
     Flaw("index never, no order", {Kind.UNFINDABLE}, index_never, Contract(order=Order.NONE)),
     Flaw("index never, at least once", {Kind.UNFINDABLE}, index_never, Contract(duplicates=Duplicates.AT_LEAST_ONCE)),
     Flaw("index never, stale", {Kind.UNFINDABLE}, index_never, STALE),
+    Flaw("index never, as an approximate one may", set(), index_never, APPROXIMATE),
+    Flaw("index late, as an approximate one may", set(), index_late, APPROXIMATE),
+    Flaw("find what was forgotten, about", {Kind.RESURRECTED}, find_what_was_forgotten, APPROXIMATE),
     Flaw("index late", {Kind.STALE}, index_late),
     Flaw("index late for two quick searches", {Kind.STALE}, index_late_for_two_quick_searches),
     Flaw("index late because of a fault", {Kind.STALE}, index_late_because_of_a_fault, steps=0),
@@ -1034,7 +1038,9 @@ FLAWS = [
     Flaw("lose a tail in a pause", LOSS, lose_a_tail_in_a_pause, LENIENT, steps=0),
     Flaw("lose a tail in a power cut", LOSS, lose_a_tail_in_a_power_cut_that_allows_none, LENIENT, steps=0),
     Flaw("lose what was said after the recovery", LOSS, lose_what_was_said_after_the_recovery, LENIENT, steps=0),
-    Flaw("lose what was said after the recovery of a cache", LOSS, lose_what_was_said_after_the_recovery, CACHE, steps=0),
+    Flaw(
+        "lose what was said after the recovery of a cache", LOSS, lose_what_was_said_after_the_recovery, CACHE, steps=0
+    ),
     Flaw("lose what had survived", LOSS, lose_what_had_survived, LENIENT, steps=0),
     Flaw("lose before the crash", LOSS, lose_before_the_crash, LENIENT, steps=0),
 ]

@@ -186,6 +186,7 @@ MUTANTS = [
     Mutant("what a search misses is suspected", SEARCHER, "            self._suspect(watched, place, wide, limit)", "            pass", (Kind.UNFINDABLE,), ("index never",)),
     Mutant("each message has its turn", SEARCHER, "        watched.searched = turn + TURNS_PER_READ\n", "", (Kind.UNFINDABLE,), ("index never, one of many",)),
     Mutant("what a participant misses is asked for", SEARCHER, "[:WANTED_MAX]", "[:0]", (Kind.UNFINDABLE,), ("let a participant not find one",)),
+    Mutant("an approximate search promises nothing", SEARCH, "return rules.contract.search is Searches.EXACT", "return True", (), ("index never, as an approximate one may",)),
     Mutant("a later search shows it", SEARCH, "return Fate.FOUND, _late(missed, again.rules)", "return Fate.FOUND, None", (Kind.STALE,), ("index late",)),
     Mutant("a search within the promised lag", SEARCH, "return Late(Kind.STALE, missed.place, lag, detail, breaks_freshness(lag, Kind.STALE, rules))", "return Late(Kind.STALE, missed.place, lag, detail, True)", (), ("index as late as is promised",)),
     Mutant("a narrow search proves nothing", SEARCHER, "elif not is_missed(wide, asked, limit):", "elif not is_missed(near, asked, NEAREST):", (), ("search about right",)),

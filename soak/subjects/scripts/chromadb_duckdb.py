@@ -19,6 +19,7 @@
 #
 # [tool.soak.contract]
 # order = "none"
+# search = "approximate"
 # ///
 """chromadb before 0.4: what is added is in memory, and written as a whole by `persist()` or when the client ends.
 

@@ -11,6 +11,7 @@
 #
 # [tool.soak.contract]
 # order = "none"
+# search = "approximate"
 # ///
 """chromadb: one collection of a `PersistentClient`, in files that one process has for itself."""
 

@@ -10,6 +10,7 @@
 #
 # [tool.soak.contract]
 # order = "none"
+# search = "approximate"
 # ///
 """chromadb: one collection of a server, which several processes reach with the documented `HttpClient`."""
 

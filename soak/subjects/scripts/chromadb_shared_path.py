@@ -10,6 +10,7 @@
 #
 # [tool.soak.contract]
 # order = "none"
+# search = "approximate"
 # ///
 """chromadb: what happens where two workers of a web server each open a `PersistentClient` on the same folder.
 
