@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from every_flaw import FLAWS, RIGHTS, SEARCHES
+from every_flaw import FLAWS, RIGHTS
+from every_search_flaw import SEARCHES
 from mutants import MUTANTS, Mutant
 from simulated import CONTRACTS, simulate
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from every_flaw import FLAWS, RIGHTS, SEARCHES, Flaw
+from every_flaw import FLAWS, RIGHTS, Flaw
+from every_search_flaw import SEARCHES
 from simulated import CONTRACTS, simulate
 
 SEEDS = 6
