@@ -7,6 +7,7 @@ a crash like any other: where commits do not wait for the disk, their tail is go
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,7 +21,8 @@ READ_BYTES_MAX = 2**20
 LINE_BYTES_MAX = 2**13
 """Of a line that is longer, such as the text of a statement, the rest is for nobody here."""
 _DIED = b"terminating any other active server processes"
-_BACK = b"database system is ready to accept connections"
+_BACK = re.compile(rb"database system is ready to accept (?:read[- ]only )?connections")
+"""A replica is ready to be read only."""
 
 
 class LogFollower:
@@ -76,6 +78,6 @@ def events_in(lines: list[bytes], kind: str, *, since: int, now: int) -> list[Se
         if _DIED in line:
             told = "one of its processes died, and it restarts within itself"
             events.append(ServerEvent(kind=kind, what="died", at_us=since, detail=told))
-        elif _BACK in line:
+        elif _BACK.search(line):
             events.append(ServerEvent(kind=kind, what="restarted", at_us=now, detail="within itself"))
     return events

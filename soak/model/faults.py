@@ -82,8 +82,6 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         if self.kind == "restart" and self.planned:
             # Asked to end, and waited for. One that nobody planned may have been a kill for all we know.
             return FaultClass.CLEAN
-        if not self.keeps_data and self.kind in _CLASSES:
-            return FaultClass.CLEAN
         return _CLASSES.get(self.kind, FaultClass.HARMLESS)
 
     @property
@@ -116,6 +114,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
 
 def allowed_loss_seconds(window: FaultWindow, contract: Contract) -> float | None:
     """Return how much acknowledged tail the contract lets this fault take; None: anything."""
+    if not window.keeps_data:
+        return 0.0
     if window.fault_class is FaultClass.CRASH:
         return contract.crash_loss_seconds
     if window.fault_class is FaultClass.POWER:

@@ -40,6 +40,9 @@ WIDE_MAX = 1_000
 WIDE_ROOM = 100
 """Places for what is said while the search is under way."""
 
+FOUND_SHARE_MIN = 0.5
+"""Of the stored messages that are asked for by their own words, the least that any search has to find."""
+
 
 class Missed(msgspec.Struct, frozen=True, kw_only=True):
     """A message that a wide search for its own words lacked, although a whole read before it had shown it."""
@@ -130,6 +133,14 @@ def is_promised(rules: Rules) -> bool:
     return rules.contract.search is Searches.EXACT
 
 
+def is_blind(found: int, asked: int) -> bool:
+    """Whether so few of the stored messages that were asked for were found that nothing can be said for this search.
+
+    Also an approximate index finds most: one that finds next to nothing is broken, and must not pass for one.
+    """
+    return not found or found < FOUND_SHARE_MIN * asked
+
+
 def is_due(book: SessionBook, place: Place, read: Read, rules: Rules) -> bool:
     """Whether a search had to find a message that a whole read has shown.
 
@@ -188,7 +199,8 @@ def _may_be_taken(again: Again) -> bool:
             continue
         if allowed is None or not acknowledged or window.ended is None:
             return True
-        if window.started - int(allowed * 1e6) - epsilon <= acknowledged <= window.ended + epsilon:
+        reach = int(allowed * 1e6) + epsilon
+        if any(gone - reach <= acknowledged <= back + epsilon for gone, back in window.moments):
             return True
     return False
 

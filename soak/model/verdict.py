@@ -39,7 +39,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     suspicions_open: int
     stores_without_verified: list[str]
     stores_without_search: list[str] = []
-    """Stores that can search, and have not answered one."""
+    """Stores that can search, and have found less than a search worth the name does (`soak.model.search.is_blind`)."""
     reads_failed_at_end: int = 0
     faults_not_injected: int = 0
     canaries_missed: dict[str, int] = {}
@@ -60,7 +60,10 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
             f"only {facts.verified} messages were verified, at least {max(1, facts.minimum_verified)} are needed"
         )
     doubts.extend(f"nothing was verified on {store}" for store in facts.stores_without_verified)
-    doubts.extend(f"no search was answered on {store}" for store in facts.stores_without_search)
+    doubts.extend(
+        f"searches on {store} found less than half of what is stored there, or nothing was searched for"
+        for store in facts.stores_without_search
+    )
     if facts.oldest_unverified_seconds > facts.oldest_unverified_seconds_max:
         doubts.append(
             f"an acknowledged message has been waiting for {facts.oldest_unverified_seconds:.1f} s to be verified, "

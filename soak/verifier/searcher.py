@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 TURNS_PER_READ = 4
 """Messages asked for in turn behind each whole read."""
+TURNS_WHEN_CLOSED = 32
+"""The same in a session that is over: it is not read often any more."""
 SEARCHES_PER_READ = TURNS_PER_READ + 2
 """All that are usually asked for: those, the newest, and one that is gone."""
 WANTED_MAX = 4
@@ -96,7 +98,8 @@ class Searcher:
         for place in self._choose(watched, wanted):
             if watched.retired or watched.tainted:
                 return
-            await self._look_for(watched, place, whole, is_shown=place in shown)
+            if not await self._look_for(watched, place, whole, is_shown=place in shown):
+                return  # whoever does not answer is not asked for more, and holds up no reading
 
     # -- what to ask for --
 
@@ -106,10 +109,11 @@ class Searcher:
         standing, rest = _places_of(book, lambda writer: writer.standing), _places_of(book, _not_standing)
         newest = [(number, writer.standing.largest) for number, writer in enumerate(book.writers) if writer.standing]
         chosen = [place for place in wanted if book.find_writer(place[0]) is not None][:WANTED_MAX]
-        chosen += [standing[(turn + step) % len(standing)] for step in range(TURNS_PER_READ) if standing]
+        turns = min(TURNS_WHEN_CLOSED if book.closed else TURNS_PER_READ, max(TURNS_PER_READ, len(standing)))
+        chosen += [standing[(turn + step) % len(standing)] for step in range(turns) if standing]
         reads = turn // TURNS_PER_READ
         chosen += [places[reads % len(places)] for places in (newest, rest, _unfindable(watched)) if places]
-        watched.searched = turn + TURNS_PER_READ
+        watched.searched = turn + turns
         waiting = {missed.place for missed in watched.missed or ()}
         return [place for place in dict.fromkeys(chosen) if place not in waiting]
 
@@ -123,27 +127,31 @@ class Searcher:
         """Wait until the ledger is known up to now, so that a record still on its way accuses nobody."""
         return await self._examiner.caught_up() and not watched.retired and not watched.tainted
 
-    async def _look_for(self, watched: Watched, place: Place, whole: Read, *, is_shown: bool) -> None:
-        """Ask for one message by its own words, and once more for many if it is not among the nearest."""
+    async def _look_for(self, watched: Watched, place: Place, whole: Read, *, is_shown: bool) -> bool:
+        """Ask for one message by its own words, and once more for many if it is not among the nearest.
+
+        Returns False if there was no answer.
+        """
         book, rules = watched.book, self._examiner.rules
         asked = self._author.write(book.session, *place)
         near = await self._ask(book, place, NEAREST)
         if near is None:
-            return
+            return self._note_no_answer(is_shown=is_shown)
         is_odd = bool(judge_search(book, near, place, NEAREST, rules, self._author))
         lacks = is_shown and is_missed(near, asked, NEAREST)
         if not lacks and not is_odd:
             self._note_hit(watched, place, near, is_shown=is_shown)
-            return
+            return True
         limit = wide_limit(len(whole.items))
         wide = await self._ask(book, place, limit) if lacks else None
         if not await self._may_judge(watched):
-            return
+            return True
         self._report(watched, near, place, NEAREST)
         if not lacks:
             self._note_hit(watched, place, near, is_shown=is_shown)
+            return True
         if wide is None:
-            return
+            return self._note_no_answer(is_shown=is_shown)
         self._report(watched, wide, place, limit)
         if not is_due(book, place, near, rules) or not is_due(book, place, wide, rules):
             self._tally.searches["not_expected"] += 1
@@ -154,6 +162,11 @@ class Searcher:
             self._tally.searches["not_found"] += 1
         else:
             self._suspect(watched, place, wide, limit)
+        return True
+
+    def _note_no_answer(self, *, is_shown: bool) -> bool:
+        self._tally.searches["unanswered"] += is_shown
+        return False
 
     def _note_hit(self, watched: Watched, place: Place, read: Read, *, is_shown: bool) -> None:
         self._tally.searches["hit" if is_shown else "not_expected"] += 1

@@ -112,10 +112,10 @@ class Status:
         return active
 
     def _without_search(self) -> list[str]:
-        """Name the stores that can search and have not answered a single one, although there was what to search for."""
+        """Name the stores that can search and find next to nothing, although there was what to search for."""
         stores = self._state.tally.stores
         names = [sweeper.examiner.name for sweeper in self._sweepers if sweeper.examiner.searches_per_read]
-        return [name for name in names if stores[name].verified and not any(stores[name].searches.values())]
+        return [name for name in names if stores[name].verified and stores[name].is_blind]
 
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}

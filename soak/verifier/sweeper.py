@@ -348,4 +348,4 @@ class Sweeper:
 
     @staticmethod
     def _is_open(watched: Watched) -> bool:
-        return not watched.tainted and bool(watched.is_in_doubt or watched.book.pending)
+        return not watched.tainted and bool(watched.busy or watched.is_in_doubt or watched.book.pending)

@@ -11,6 +11,7 @@ from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
 from soak.model.kinds import Kind
 from soak.model.outcome import Outcome
 from soak.model.recovery import Recovery
+from soak.model.search import is_blind
 
 STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 RECOVERY_TIME_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -19,9 +20,10 @@ RECOVERY_POINT_BUCKETS_SECONDS = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0
 OPERATIONS = ("append", "history", "recall", "search", "forget", "sweep")
 """What is timed: five operations of the load, and the verifier's own reads."""
 
-SEARCH_RESULTS = ("hit", "found_wide", "found_later", "not_found", "not_expected")
+SEARCH_RESULTS = ("hit", "found_wide", "found_later", "not_found", "unanswered", "not_expected")
 """What came of a search for a message by its own words: it was among the nearest; only a wide search showed it; only a
-later one did; it was confirmed as unfindable; or it was forgotten, or not read yet, and need not have been shown."""
+later one did; it was not shown although it is stored; there was no answer; or it was forgotten, or not read yet, and
+need not have been shown."""
 
 
 class Histogram(msgspec.Struct):
@@ -101,6 +103,12 @@ class StoreTally(msgspec.Struct):
     latency: dict[str, Histogram] = msgspec.field(default_factory=_latencies)
     errors: dict[str, int] = msgspec.field(default_factory=_errors)
     stale_lag: Histogram = msgspec.field(default_factory=lambda: Histogram.over(STALE_LAG_BUCKETS_SECONDS))
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether its searches found next to nothing of what is stored."""
+        found = sum(self.searches[result] for result in ("hit", "found_wide", "found_later"))
+        return is_blind(found, found + self.searches["not_found"] + self.searches["unanswered"])
 
     @property
     def acknowledged(self) -> int:

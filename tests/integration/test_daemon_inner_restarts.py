@@ -26,6 +26,11 @@ READY = b"2026-11-17 05:07:34.971 GMT [26141] LOG:  database system is ready to 
 def test_it_died_after_the_look_before_and_was_back_before_this_one() -> None:
     events = events_in([b"LOG:  something else", CRASHED, READY], "postgres", since=10, now=20)
     assert [(event.what, event.at_us) for event in events] == [("died", 10), ("restarted", 20)]
+    replica = READY.replace(b"accept connections", b"accept read-only connections")
+    assert [event.what for event in events_in([CRASHED, replica], "postgres-replica", since=10, now=20)] == [
+        "died",
+        "restarted",
+    ]
     assert events_in([b"", b"FATAL:  the database system is starting up"], "postgres", since=10, now=20) == []
 
 

@@ -216,7 +216,9 @@ async def test_a_search_that_fails_is_unavailable_and_a_store_that_never_answers
         await verifier.until(lambda status: status["totals"]["reads"] > 5)
         verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"
-        assert verdict.reasons == [f"no search was answered on {HERE}:Blind"]
+        assert verdict.reasons == [
+            f"searches on {HERE}:Blind found less than half of what is stored there, or nothing was searched for"
+        ]
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from soak.model.search import (
     Again,
     Fate,
     Missed,
+    is_blind,
     is_due,
     is_missed,
     judge_search,
@@ -213,6 +214,14 @@ def test_a_late_answer_breaks_a_promise_of_fresh_reads_and_no_other() -> None:
         assert fate is Fate.FOUND
         assert isinstance(late, Late)
         assert late.is_broken_promise == is_broken
+
+
+def test_a_search_that_finds_less_than_half_of_what_is_stored_is_blind() -> None:
+    assert is_blind(0, 0), "nothing was asked for"
+    assert is_blind(0, 5)
+    assert is_blind(49, 100)
+    assert not is_blind(50, 100)
+    assert not is_blind(1, 1)
 
 
 def test_a_wide_search_has_room_for_the_session_and_a_bound() -> None:
