@@ -18,6 +18,8 @@ import msgspec
 from soak.model.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.model.contract import Contract
 
+BROWSER_WORKER_PREFIX = "browser-"
+"""Begins the name of a worker whose participants have browsers."""
 FORMAT_VERSION = 2
 
 LATENCY_BUCKETS_SECONDS = (

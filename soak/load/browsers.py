@@ -23,6 +23,7 @@ from gevent.lock import BoundedSemaphore
 
 from soak.browsing.chromium import find_chromium
 from soak.join import JoinInfo
+from soak.ledger.records import BROWSER_WORKER_PREFIX
 from soak.ledger.writer import LedgerWriter
 from soak.load.bridge import Bridge
 from soak.load.lobby import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, Lobby, OpenedStore
@@ -73,7 +74,7 @@ class BrowserLedger(LedgerWriter):
 
     def __init__(self, *details: Any) -> None:
         super().__init__(*details)
-        self.worker = f"{PREFIX}-{self.worker}"
+        self.worker = BROWSER_WORKER_PREFIX + self.worker
 
     def latency(self, store: str, operation: str, seconds: float, failed: bool) -> None:  # noqa: FBT001
         """Leave it to Locust: how long a browser takes says nothing about the store."""

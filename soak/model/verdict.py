@@ -40,6 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     stores_without_verified: list[str]
     stores_without_search: list[str] = []
     """Stores that can search, and have found less than a search worth the name does (`soak.model.search.is_blind`)."""
+    browsers_silent: bool = False
+    """There were to be participants with a browser, and nothing that they said was acknowledged."""
     reads_failed_at_end: int = 0
     faults_not_injected: int = 0
     canaries_missed: dict[str, int] = {}
@@ -64,6 +66,8 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         f"searches on {store} found less than half of what is stored there, or nothing was searched for"
         for store in facts.stores_without_search
     )
+    if facts.browsers_silent:
+        doubts.append("nothing was acknowledged that a browser user said; the log of the load tells why")
     if facts.oldest_unverified_seconds > facts.oldest_unverified_seconds_max:
         doubts.append(
             f"an acknowledged message has been waiting for {facts.oldest_unverified_seconds:.1f} s to be verified, "

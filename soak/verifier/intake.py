@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
-from soak.ledger.records import Batch, EndOfLoad, FaultPhase, Observation
+from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
 from soak.model.attempt import Attempt
 from soak.model.book import NO_ATTEMPTS, SessionBook
 from soak.model.faults import FaultWindow, allowed_loss_seconds
@@ -91,6 +91,8 @@ class Intake:
         batch = entry.batch
         if entry.host != self._host:
             batch = _shifted(batch, entry.clock_offset_us - self._clock_offset_us)
+        if entry.worker.startswith(BROWSER_WORKER_PREFIX):
+            state.tally.browser_acknowledged += sum(attempt.outcome == _OK for attempt in batch.attempts)
         self._take_records(entry.worker, worker, batch, now)
 
     def _take_records(self, name: str, worker: Worker, batch: Batch, now: int) -> None:

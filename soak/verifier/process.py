@@ -230,7 +230,9 @@ class Verifier:
         await finishing
         self._status.phase = "done"
         self._state.recoveries.settle(time.monotonic_ns() // 1000, is_final=True)
-        outcome = self._status.result(self._settings.verifier, unread=sum(unread))
+        outcome = self._status.result(
+            self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
+        )
         await self._save()
         last_metrics.write(self._folder, self._metrics.text)
         try:

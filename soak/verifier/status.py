@@ -166,7 +166,7 @@ class Status:
     def oldest_unverified_seconds(self) -> float:
         return max(self._oldest_by_store().values(), default=0.0)
 
-    def result(self, settings: VerifierSettings, *, unread: int) -> Result:
+    def result(self, settings: VerifierSettings, *, unread: int, browser_users: int = 0) -> Result:
         """Return the outcome of the run that has ended."""
         state = self._state
         watched = [one for one in state.watched() if not one.tainted]
@@ -183,6 +183,7 @@ class Status:
                 suspicions_open=sum(1 for one in watched if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
                 stores_without_search=self._without_search(),
+                browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 **_canary_facts(state, settings),

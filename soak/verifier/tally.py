@@ -125,6 +125,8 @@ class Tally(msgspec.Struct):
     """What is counted for the run."""
 
     stores: dict[str, StoreTally]
+    browser_acknowledged: int = 0
+    """Of all acknowledged messages, those that were typed into a page."""
     batches: int = 0
     batches_repeated: int = 0
     batches_missing: int = 0

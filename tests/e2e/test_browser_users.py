@@ -69,6 +69,18 @@ def test_what_they_say_on_two_stores_is_verified_and_nothing_is_wrong_with_it() 
         assert "suspicious read" not in log
 
 
+def test_a_soak_whose_browsers_never_come_up_is_no_pass(tmp_path: Path) -> None:
+    broken = tmp_path / "chromium"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    settings = ("--set", f"load.browser={broken}")
+    with checking("--store", "redis-list", "--browser-users", "1", *settings, *QUICK) as check:
+        check.until(lambda status: total(status, "verified") >= 20, SECONDS_MAX)
+        told = check.end()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive"), check.output
+        assert told["reasons"] == ["nothing was acknowledged that a browser user said; the log of the load tells why"]
+
+
 def test_what_is_lost_on_the_page_is_counted_and_explained_and_nothing_else_is() -> None:
     with checking("--store", LOST_ON_THE_PAGE, "--browser-users", "2", *QUICK) as check:
         check.until(lambda status: total(status, "violations") >= 1, SECONDS_MAX)

@@ -33,6 +33,7 @@ def test_a_run_with_nothing_against_it_passes() -> None:
         ({"verified": 0, "minimum_verified": 0}, "only 0 messages were verified, at least 1"),
         ({"minimum_verified": 101}, "at least 101 are needed"),
         ({"stores_without_verified": ["postgres"]}, "nothing was verified on postgres"),
+        ({"browsers_silent": True}, "nothing was acknowledged that a browser user said"),
         ({"stores_without_search": ["chroma"]}, "searches on chroma found less than half"),
         ({"oldest_unverified_seconds": 30.1}, "30.1 s"),
         ({"unverified": 3}, "3 acknowledged messages were not verified"),
