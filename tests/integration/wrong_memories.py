@@ -128,3 +128,38 @@ class SearchesTheNewest(MyMemory):
 class FindsMoreThanAskedFor(MyMemory):
     async def search(self, session: str, text: str, limit: int) -> list[Message]:  # noqa: ARG002  that is what is wrong
         return sorted(await self.history(session), key=lambda message: message.content != text)
+
+
+class KnowsNothingOnError(MyMemory):
+    async def history(self, session: str, last: int | None = None) -> list[Message]:
+        try:
+            return await super().history(session, last)
+        except Exception:  # noqa: BLE001  that is what is wrong with it
+            return []
+
+
+class DropsTheTenant(MyMemory):
+    async def append(self, session: str, message: Message) -> None:
+        await super().append(_without_tenant(session), message)
+
+    async def history(self, session: str, last: int | None = None) -> list[Message]:
+        return await super().history(_without_tenant(session), last)
+
+    async def forget(self, session: str) -> None:
+        await super().forget(_without_tenant(session))
+
+
+def _without_tenant(session: str) -> str:
+    return session.partition("-")[2]
+
+
+class DropsWhatItHasHeard(MyMemory):
+    async def append(self, session: str, message: Message) -> None:
+        if await self._redis.sadd(f"{self._prefix}{session}:heard", f"{message.role}:{message.content}".encode()):
+            await super().append(session, message)
+
+
+class ReadsOnePage(MyMemory):
+    async def history(self, session: str, last: int | None = None) -> list[Message]:
+        page = (await super().history(session))[:1_000]
+        return page if last is None else page[max(0, len(page) - last) :]
