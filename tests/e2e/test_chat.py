@@ -109,9 +109,11 @@ def test_an_answer_grows_and_is_remembered_when_it_is_whole(talk: Talk) -> None:
     talk.type("What do you know about me?")
     answer = talk.page.locator(".bubble[data-role=assistant]").last
     talk.window.until(lambda: len(talk.bubbles("user")) == 2 and len(talk.bubbles("assistant")) == 2)
-    while answer.get_attribute("data-state") == "speaking":
-        assert answer.get_attribute("aria-busy") == "true"
-        lengths.append(len(answer.locator(".content").text_content()))
+    look = "(one) => [one.dataset.state, one.ariaBusy, one.querySelector('.content').textContent.length]"
+    # All of it at one moment: it goes on while it is looked at.
+    while (seen := answer.evaluate(look))[0] == "speaking":
+        assert seen[1] == "true"
+        lengths.append(seen[2])
     assert len(set(lengths)) > 3
     assert lengths == sorted(lengths)
     assert answer.get_attribute("data-state") == "remembered"

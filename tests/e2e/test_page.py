@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import itertools
 import json
@@ -286,6 +287,25 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
     assert (status["phase"], [one for one in status["faults_recent"] if one["name"] == "crash"]) == ("running", [])
 
 
+def _press_stop(opened: Window, running: RunningCheck) -> None:
+    """Stop a soak from its page; again if nothing comes of it, for Chromium drops requests when an interface changes.
+
+    Those of containers do, in other tests at the same time.
+    """
+    for _ in range(2):
+        with contextlib.suppress(AssertionError):
+            return _press_stop_once(opened, running, 20.0)
+    return _press_stop_once(opened, running, 60.0)
+
+
+def _press_stop_once(opened: Window, running: RunningCheck, seconds: float) -> None:
+    page = opened.page
+    opened.go(soak(running, "page").strip())
+    page.get_by_role("button", name="Stop and give the verdict").click()
+    page.locator("#question").get_by_role("button", name="Stop and give the verdict").click()
+    opened.until(lambda: "draining" in opened.text("#run"), seconds)
+
+
 def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_button_ends_it(browser: Any) -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *QUICK, "--port", str(free_port()))
@@ -309,10 +329,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 second = RunningCheck(folder, *words)
                 opened.until(lambda: word.get_attribute("data-word") == "clean")
                 assert not page.locator("#lost").is_visible()
-                opened.go(soak(second, "page").strip())
-                page.get_by_role("button", name="Stop and give the verdict").click()
-                page.locator("#question").get_by_role("button", name="Stop and give the verdict").click()
-                opened.until(lambda: "draining" in opened.text("#run"))
+                _press_stop(opened, second)
                 opened.until(lambda: opened.text("#headline") == "Pass: the run has ended")
                 told = second.wait()
                 page.wait_for_timeout(6_000)  # longer than silence takes to be noticed
