@@ -6,7 +6,8 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,14 @@ pytestmark = pytest.mark.long
 
 STEP_SECONDS = 20.0
 STARTS_MAX = 3
+
+
+@pytest.fixture(autouse=True)
+def _litter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let Chromium put its sockets where they are removed: one that is killed leaves them. Paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="b") as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield
 
 
 class Troubled(RedisListStore):
