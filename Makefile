@@ -28,7 +28,7 @@ test: $(DEVELOPMENT) ## run the tests; WORKERS=2 runs two at a time
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not long and not extra" tests/e2e tests/integration tests/unit $(ARGS)
 
 test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay short
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not extra" tests/e2e tests/integration $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "long and not extra" tests/e2e tests/integration tests/unit $(ARGS)
 
 test-extra: $(DEVELOPMENT) ## run what both leave out: more stores, real libraries, Docker, longer storms
 	SOAK_STORM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m extra tests/e2e tests/integration $(ARGS)

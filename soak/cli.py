@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import platform
@@ -25,10 +26,11 @@ _COMMANDS = {
     "verify": "the verifier alone, as a sidecar",
     "faults": "what can be broken, and whether it can be here",
     "inject": "break something of the soak that runs, once",
+    "fault": "announce a fault that somebody else causes, and its end",
     "page": "a link to the page of the soak that runs, which may act",
     "chat": "a chat with a page over any store: does it still know you?",
     "stores": "what can be tested, and what each promises",
-    "flaws": "the planted bugs, and the night each tells of",
+    "flaws": "the planted bugs, and the incident behind each",
     "selftest": "plant each flaw and its correct twin: is it found?",
     "recovery-matrix": "what each configuration of a server loses in each fault",
     "report": "how a run went, as text, JSON, JUnit, Markdown or HTML",
@@ -55,6 +57,13 @@ examples:
 exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be reached or started,
 4 inconclusive, 5 internal error
 """
+
+
+_ABOUT_A_PATH = frozenset({
+    errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
+})  # fmt: skip
+"""What is wrong with a file or folder that somebody named, or with the disk it is on."""
+NAME_SHOWN_MAX = 100
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -84,9 +93,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.PASS)
     except Exception as error:  # noqa: BLE001  the last resort: a person gets a line, not a traceback
-        _complain(_internal_error(error, is_shown="debug" in words or "--supervised" in words))
-        return int(ExitCode.INTERNAL)
+        return _broke(error, words)
     return int(code)
+
+
+def _broke(error: Exception, words: Sequence[str]) -> int:
+    if isinstance(error, OSError) and error.errno in _ABOUT_A_PATH and error.filename is not None:
+        _complain(f"{str(error.filename)[:NAME_SHOWN_MAX]!r}: {error.strerror}; name another file or folder")
+        return int(ExitCode.USAGE)
+    _complain(_internal_error(error, is_shown="debug" in words or "--supervised" in words))
+    return int(ExitCode.INTERNAL)
 
 
 def _negative_values_joined(words: Sequence[str]) -> list[str]:

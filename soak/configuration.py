@@ -346,7 +346,7 @@ def _origin(layers: tuple[Layer, ...], path: KeyPath) -> str | None:
 
 def _walk(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
     if isinstance(value, BaseModel):
-        for name in type(value).model_fields:
+        for name in (*type(value).model_fields, *(value.model_extra or {})):
             yield from _walk(getattr(value, name), (*path, name))
     elif isinstance(value, dict) and value:
         for name, below in value.items():

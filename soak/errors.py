@@ -31,6 +31,16 @@ class UsageError(SoakError):
     exit_code = ExitCode.USAGE
 
 
+class DamagedRecordError(UsageError):
+    """A file that soak itself keeps in the data folder is damaged, so that it cannot go on."""
+
+
+class ViolationsOnRecordError(SoakError):
+    """A run cannot go on, and violations were found before."""
+
+    exit_code = ExitCode.VIOLATION
+
+
 class ServerUnreachableError(SoakError):
     """A server cannot be reached, logged in to, or started."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 import psutil
 
 from soak.errors import UsageError
+from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -56,10 +58,21 @@ def publish(data_dir: Path, info: JoinInfo) -> None:
     Path(temporary).replace(data_dir / FILE_NAME)
 
 
+def keep_published(data_dir: Path, info: JoinInfo) -> None:
+    """Write the join file anew if it is gone or altered: who joins later must not be refused for it."""
+    with contextlib.suppress(OSError):  # as much as a disk that is full lets us
+        try:
+            if (data_dir / FILE_NAME).read_bytes() == msgspec.json.encode(info):
+                return
+        except FileNotFoundError:
+            pass
+        publish(data_dir, info)
+
+
 def find(data_dir: Path) -> JoinInfo | None:
     """Return the run whose daemon is alive in this folder, if there is one."""
     try:
-        info = msgspec.json.decode((data_dir / FILE_NAME).read_bytes(), type=JoinInfo)
+        info = decode_json((data_dir / FILE_NAME).read_bytes(), type=JoinInfo)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:

@@ -11,12 +11,12 @@ from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFam
 from prometheus_client.registry import Collector
 
 import soak
+from soak.checker.contract import Contract
+from soak.checker.telemetry import ServerSample
 from soak.exposition import Exposition
 from soak.faults.catalogue import ALL as FAULTS
+from soak.faults.catalogue import RECOVERY_KINDS
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
-from soak.model.contract import Contract
-from soak.model.faults import RECOVERY_KINDS
-from soak.model.telemetry import ServerSample
 from soak.server_metrics import server_metrics
 from soak.verifier.tally import (
     OPERATIONS,
@@ -44,6 +44,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     faults_active: int
     ledger_lag_seconds: float
     ledger_reachable: bool
+    unread_messages: int = 0
+    load_held_back: bool = False
     state_bytes: int
     loop_delay_seconds: float
     contracts: dict[str, Contract] = {}
@@ -184,6 +186,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
     ("soak_surfaced_messages", "Unknown writes that turned out to be there.", lambda t: t.surfaced),
     ("soak_released_messages", "Acknowledged messages forgotten or expired unread.", lambda t: t.released),
     ("soak_tolerated_losses", "Lost inside the contract.", lambda t: t.tolerated),
+    ("soak_tolerated_late_reads", "Messages a replica showed late because of a fault.", lambda t: t.shadowed_reads),
     (
         "soak_unverifiable_messages",
         "Messages nothing can be said about: the ledger has gaps.",
@@ -276,6 +279,14 @@ def _gauges(gauges: Gauges) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds
     )
+    yield GaugeMetricFamily(
+        "soak_unread_messages", "Acknowledged messages that the verifier has not read yet.", gauges.unread_messages
+    )
+    yield GaugeMetricFamily(
+        "soak_load_held_back",
+        "Whether writers wait because too many acknowledged messages are not read yet.",
+        int(gauges.load_held_back),
+    )
     yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
     yield GaugeMetricFamily(
         "soak_run_start_time_seconds", "When the run began, before any restart.", gauges.run_start_time_seconds
@@ -356,7 +367,12 @@ def _contracts(gauges: Gauges) -> Iterator[Metric]:
     )
     for store, contract in gauges.contracts.items():
         info.add_metric([store, gauges.origins.get(store, "the store's own"), *contract.clauses().values()], 1)
-        for after, seconds in (("crash", contract.crash_loss_seconds), ("power_cut", contract.power_loss_seconds)):
+        losses = {
+            "crash": contract.crash_loss_seconds,
+            "power_cut": contract.power_loss_seconds,
+            "failover": contract.failover_loss_seconds,
+        }
+        for after, seconds in losses.items():
             allowed.add_metric([store, after], float("inf") if seconds is None else seconds)
     for store, clauses in gauges.unmet_clauses.items():
         for clause, value in clauses.items():
@@ -375,12 +391,20 @@ def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     drifts = CounterMetricFamily(
         "soak_configuration_drifts", "Changes of a server's settings while the soak ran.", labels=["server"]
     )
+    restarts = CounterMetricFamily(
+        "soak_unexpected_restarts",
+        "Restarts of a server that no fault of this soak explains.",
+        labels=["server"],
+    )
     for server, settings in gauges.configuration_drift.items():
         for setting, value in settings.items():
             drift.add_metric([server, setting], value)
         drifts.add_metric([server], tally.servers[server].drifts if server in tally.servers else 0)
+    for server in _servers(gauges):
+        restarts.add_metric([server], tally.unexpected_restarts.get(server, 0))
     yield drift
     yield drifts
+    yield restarts
 
 
 def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from soak.model.telemetry import ServerSample
+from soak.checker.telemetry import ServerSample
 
 Value = Callable[[ServerSample], float | None]
 

@@ -108,6 +108,12 @@ class LoadSettings(Section):
     search_share: float = Field(
         default=0.2, ge=0, le=1, description="Chance per turn to search for an earlier message, in stores that can."
     )
+    similar_share: float = Field(
+        default=0.125,
+        ge=0,
+        le=1,
+        description="Share of sessions in pairs whose names differ in case, a blank, a slash or the like only.",
+    )
     mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="What is talked about.")
     drain: Seconds = Field(default=10.0, description="Time for participants to finish their turn at the end.")
     browser_users: int = Field(
@@ -206,8 +212,13 @@ class LedgerSettings(Section):
         default=None, description="redis://… of a server of its own; none: one is started here."
     )
     flush: Seconds = Field(default=0.02, gt=0, description="How long outcomes may wait to be written together.")
+    bytes_max: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="Size of the ledger, in bytes, at which writers wait for the verifier.",
+    )
     batches_max: int = Field(
-        default=200_000, ge=100, description="Unread batches at which writers wait for the verifier."
+        default=200_000, ge=100, description="Batches in the ledger at which they wait, too; to be removed: bytes_max."
     )
     lease_messages: int = Field(default=32, ge=1, le=10_000, description="Sequence numbers leased in one intent.")
 
@@ -243,6 +254,9 @@ class VerifierSettings(Section):
         default=4, ge=0, le=1_000, description="Sessions per store recorded in full for 'soak export'."
     )
     minimum_verified: int = Field(default=1, ge=0, description="Fewer verified messages make the run inconclusive.")
+    unread_max: int = Field(
+        default=200_000, ge=1_000, description="Acknowledged messages not yet read at which the load is held back."
+    )
     unverified_age_max: Seconds = Field(
         default=30.0, gt=0, description="An older unverified acknowledgement makes it inconclusive."
     )
@@ -332,6 +346,23 @@ class ReportSettings(Section):
     )
 
 
+class ContractSettings(BaseModel):
+    """What the stores are held to: clauses by store, and how little is accepted where nobody declares anything."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, dict[str, object]]
+
+    floor: Seconds = Field(
+        default=2.0,
+        description="The longest tail that a server may lose by its configuration; one that may lose more is refused.",
+    )
+
+    @property
+    def stores(self) -> dict[str, dict[str, object]]:
+        """The declared clauses by store."""
+        return self.__pydantic_extra__
+
+
 class SoakSettings(Section):
     """The whole tree. How it is read from flags, environment and file is in `soak.configuration`."""
 
@@ -351,8 +382,9 @@ class SoakSettings(Section):
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
     report: ReportSettings = ReportSettings()
-    contract: dict[str, dict[str, object]] = Field(
-        default={}, description="Promises by store, in place of the default ones; preset = NAME sets several at once."
+    contract: ContractSettings = Field(
+        default=ContractSettings(),
+        description="Promises by store, in place of the default ones; preset = NAME sets several at once.",
     )
     contract_mismatch: Literal["refuse", "allow"] = Field(
         default="refuse", description="What to do when a server as configured cannot keep what is promised."

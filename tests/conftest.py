@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from soak.testbed import LocalTestbed
 from soak.testbed.power_cut import no_disks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from deploy_images import DeployImages
 
@@ -91,6 +92,13 @@ def testbed() -> Iterator[TestbedThread]:
 def testbed62() -> Iterator[TestbedThread]:
     """The same with Redis 6.2 and PostgreSQL 16."""
     yield from _testbed(redis_version="redis", postgres_version=16)
+
+
+@pytest.fixture
+def new_testbed() -> Iterator[Callable[..., TestbedThread]]:
+    """Make a testbed of this test's own, with options of its own: servers that may be killed."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(contextlib.contextmanager(_testbed)(**options))
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,8 @@ def _of_reads(reads: list[Operation], appends: dict[str, Operation]) -> set[str]
         elements = read.value
         if len(set(elements)) != len(elements):
             found.add("duplicate")
-        if any(element not in appends or appends[element].type == ":fail" for element in elements):
+        assert set(elements) <= set(appends), "Elle gives up on an element that nobody has appended"
+        if any(appends[element].type == ":fail" for element in elements):
             found.add("garbage")
         missing = [
             element

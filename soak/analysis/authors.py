@@ -8,8 +8,8 @@ from typing import TypeGuard
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from soak.model.message import Message, Stored, checksum
-from soak.model.text import ROLES, Author
+from soak.checker.message import Message, Stored, checksum
+from soak.checker.text import ROLES, Author
 
 
 class PlainSpeaker(Author):

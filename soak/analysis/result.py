@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from soak.analysis.talk import Talk
+from soak.checker.outcome import Outcome
 from soak.errors import ExitCode
-from soak.model.outcome import Outcome
 from soak.subjects.description import ByDesign
 
 

@@ -12,13 +12,13 @@ import msgspec
 
 from soak.analysis.authors import PlainSpeaker, Reciter
 from soak.analysis.stage import Stage
-from soak.analysis.talk import Talk
+from soak.analysis.talk import STORE, Talk
+from soak.checker.contract import Contract, Expiry
+from soak.checker.faults import FaultHistory
+from soak.checker.outcome import Outcome
+from soak.checker.read import Rules
 from soak.contracts.given import what_is_given
 from soak.faults.clock_step import ClockStep
-from soak.model.contract import Contract, Expiry
-from soak.model.faults import FaultWindow
-from soak.model.outcome import Outcome
-from soak.model.read import Rules
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
@@ -61,10 +61,13 @@ class Rig:
         """Of the server, by itself: it grows as they happen."""
         self.deployment = deployment
         self.contract = contract
-        self.faults: list[FaultWindow] = []
+        self.faults = self._no_faults()
         """Of the trial in hand."""
         self._bed = bed
         self._seed = seed
+
+    def _no_faults(self) -> FaultHistory:
+        return FaultHistory({STORE: [self.subject.server or STORE]})
 
     @property
     def server(self) -> Server:
@@ -102,6 +105,7 @@ class Rig:
             await self.deployment.kill()
             await self.deployment.restart()
             await self._read_all(talks)
+        self.faults.mark_swept(STORE)
         for number, talk in enumerate(talks):
             await talk.settle(self.store(number))
         return notes
@@ -121,7 +125,7 @@ class Rig:
 
     async def tidy(self) -> None:
         """Mend what a trial has broken, so that the next one begins as the first one did."""
-        self.faults = []
+        self.faults = self._no_faults()
         if self._bed is not None and self.subject.server is not None:
             await self.server.start_again()
             if self.server.proxy is not None:
@@ -176,7 +180,10 @@ async def _contract(subject: Subject, stage: Stage, bed: LocalTestbed | None) ->
         await inspect(subject.server, server.address(server.port), timeout_seconds=OPERATION_SECONDS_MAX)
     )
     return msgspec.structs.replace(
-        contract, crash_loss_seconds=given.crash.seconds, power_loss_seconds=given.power.seconds
+        contract,
+        crash_loss_seconds=given.crash.seconds,
+        power_loss_seconds=given.power.seconds,
+        failover_loss_seconds=given.crash.seconds,
     )
 
 

@@ -27,9 +27,9 @@ from soak.chat.gate import Gate
 from soak.chat.opening import serving_store
 from soak.chat.remembering import Remembering
 from soak.chat.serving import serving
+from soak.checker.message import Message, Stored
 from soak.errors import ExitCode, SoakError
 from soak.masking import mask
-from soak.model.message import Message, Stored
 from soak.stores.protocol import StoreContext
 from soak.testbed.temporary import TemporaryFolder
 

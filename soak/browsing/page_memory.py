@@ -15,8 +15,8 @@ import msgspec
 
 from soak.browsing.tabs import Tab, Tabs
 from soak.chat.remembering import State
-from soak.model.message import Garbled, Message, Stored
-from soak.model.outcome import NotApplied
+from soak.checker.message import Garbled, Message, Stored
+from soak.checker.outcome import NotApplied
 from soak.stores.http_contract import from_wire, to_wire
 
 SHOWN = 200

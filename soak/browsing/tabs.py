@@ -18,7 +18,7 @@ from urllib.parse import quote
 from playwright.async_api import Browser, BrowserContext, Page, Playwright, async_playwright
 from playwright.async_api import Error as PlaywrightError
 
-from soak.model.outcome import NotApplied
+from soak.checker.outcome import NotApplied
 
 STARTS_MAX = 8
 STARTS_WINDOW_SECONDS = 300.0

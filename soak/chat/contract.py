@@ -19,6 +19,7 @@ from soak.chat.gate import BODY_BYTES_MAX, whole_body
 from soak.chat.index import Index
 from soak.chat.naming import to_item, to_message
 from soak.chat.remembering import Fate, Remembering, State, UnreachableMemoryError
+from soak.json_input import decode_json
 from soak.stores import http_contract as wire
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -144,7 +145,7 @@ async def read_question(request: Request, kind: type[T]) -> T | Response:
     if body is None:
         return refusal(413, f"this is longer than {BODY_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_json(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return refusal(400, f"this is not understood: {error}")
 

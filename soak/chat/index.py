@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from soak.chat.naming import to_message
 from soak.chat.remembering import Remembering, State, UnreachableMemoryError
-from soak.model.message import Message
+from soak.checker.message import Message
 from soak.stores.http_contract import Wire
 
 SESSION = "soak-chat-index"

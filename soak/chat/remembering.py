@@ -7,9 +7,9 @@ import enum
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, TypeVar, cast
 
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import NotApplied
 from soak.masking import mask
-from soak.model.message import Message, Stored
-from soak.model.outcome import NotApplied
 from soak.stores.protocol import MemoryStore
 from soak.stores.searching import search_of
 

@@ -44,7 +44,7 @@ from soak.chat.contract import Count, MemoryContract, read_question
 from soak.chat.gate import Gate
 from soak.chat.naming import answer_to, to_item, to_message
 from soak.chat.remembering import Fate, Remembering, State, UnreachableMemoryError
-from soak.model.message import Message, Stored
+from soak.checker.message import Message, Stored
 from soak.page.assets import HEADERS, INDEX, read_assets
 from soak.stores.http_contract import Wire
 from soak.tasks import end_tasks

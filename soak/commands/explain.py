@@ -5,22 +5,27 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+from collections.abc import Sequence
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
+from soak.report.findings import resolve
 from soak.report.page import Page
-from soak.report.recorded import find
-from soak.report.table import print_json
+from soak.report.recorded import Recorded, recorded
+from soak.report.table import plain, print_json
 from soak.report.telling import as_dict, tell
 from soak.verifier import evidence_file
-from soak.verifier.evidence_file import UnreadableEvidenceError
+from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError
+from soak.verifier.findings import FindingResult
 
 DESCRIPTION = (
-    "Tell the story of one violation: what happened when, what stands around it, its bytes, the faults, what the\n"
-    "servers said of themselves, the promise it breaks, and the probable cause with the facts for and against it."
+    "Tell the story of one violation, or of a finding's clearest example: what happened when, what stands around it,\n"
+    "its bytes, the faults, what the servers said of themselves, the promise it breaks, and the probable cause with\n"
+    "the facts for and against it."
 )
 EPILOG = """\
 examples:
@@ -31,25 +36,42 @@ PLAIN_WIDTH = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="the violation, as 'soak violations' lists it")
+    parser.add_argument("id", metavar="ID", help="a finding or a violation, as 'soak violations' lists it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_flags(parser, (DATA_DIR,))
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    record = find(read_configuration(arguments).settings.data_dir, arguments.id)
+    data_dir = read_configuration(arguments).settings.data_dir
+    record, finding = resolve(data_dir, arguments.id)
+    others = recorded(data_dir).found
     try:
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
     except UnreadableEvidenceError as error:
         raise UsageError(str(error)) from error
     if arguments.json:
-        print_json(msgspec.json.encode(as_dict(record, file)))
+        print_json(
+            msgspec.json.encode(as_dict(record, file, others) | ({"finding": finding} if finding is not None else {}))
+        )
         return ExitCode.PASS
     terminal = Page()
     if terminal.is_terminal:
-        tell(record, file, terminal)
+        _tell(record, file, finding, others, terminal)
     else:
         page = io.StringIO()
-        tell(record, file, Console(file=page, highlight=False, width=PLAIN_WIDTH))
+        _tell(record, file, finding, others, Console(file=page, highlight=False, width=PLAIN_WIDTH))
         sys.stdout.write("".join(line.rstrip() + "\n" for line in page.getvalue().splitlines()))
     return ExitCode.PASS
+
+
+def _tell(
+    record: Recorded,
+    file: EvidenceFile | None,
+    finding: FindingResult | None,
+    others: Sequence[Recorded],
+    console: Console,
+) -> None:
+    if finding is not None:
+        console.print(Text(plain(finding.dated_headline), style="bold red"))
+        console.print(Text("Its clearest example:\n", style="dim"))
+    tell(record, file, console, others)

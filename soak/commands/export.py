@@ -16,8 +16,10 @@ DESCRIPTION = (
     "first few of each store, which the verifier records (verifier.history_sessions), and every session with a\n"
     "violation that has evidence, from which its history is put together. Where a time is no longer known the\n"
     "operation is made longer, never shorter, so that the history never accuses where nothing was wrong. Losses that\n"
-    "the contract tolerates are written as appends of unknown outcome; sessions that were forgotten or may expire\n"
-    "are left out, and named."
+    "the contract tolerates are written as appends of unknown outcome, and reads that may be behind by a bound begin\n"
+    "earlier by it. Sessions that were forgotten or may expire, or whose contract promises less than one order, each\n"
+    "message once and reads with a bound, are left out, and named. So is what such a history has no word for: what\n"
+    "is wrong with a message's content, with a read of the last few, or with a search."
 )
 EPILOG = """\
 examples:
@@ -45,6 +47,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _write(arguments.jepsen, chosen)
     for line in chosen.left_out:
         sys.stderr.write(f"soak: left out: {line}\n")
+    for line in chosen.not_told:
+        sys.stderr.write(f"soak: found, and beyond what a list-append history can show: {line}\n")
     return ExitCode.PASS
 
 

@@ -18,6 +18,7 @@ from soak.daemon.fault_plan import what_is_possible
 from soak.daemon.plan import Plan
 from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
+from soak.json_input import decode_json
 from soak.report.table import print_json, print_table
 from soak.testbed.bed import LEDGER
 from soak.testbed.local import LocalTestbed
@@ -50,7 +51,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     info = join.find(configuration.settings.data_dir)
     if info is not None:
         answer = asyncio.run(ask(info, "GET", PATH))
-        faults = msgspec.json.decode(answer.body, type=list[FaultListing])
+        faults = decode_json(answer.body, type=list[FaultListing])
     else:
         sys.stderr.write("no soak runs in this data folder; servers are started for a moment to see what is possible\n")
         with tempfile.TemporaryDirectory(prefix="soak-faults-") as folder:

@@ -1,4 +1,4 @@
-"""`soak flaws`: the planted bugs, and the night each of them tells of."""
+"""`soak flaws`: the planted bugs, and the incident behind each of them."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json(msgspec.json.encode({name: _described(flaw) for name, flaw in catalogue.ALL.items()}))
     else:
         print_table(
-            ("flaw", "found as", "the night"),
-            [(flaw.name, _kinds(flaw), flaw.night) for flaw in catalogue.ALL.values()],
+            ("flaw", "found as", "incident"),
+            [(flaw.name, _kinds(flaw), flaw.incident) for flaw in catalogue.ALL.values()],
         )
     return ExitCode.PASS
 
@@ -79,7 +79,7 @@ def _causes(flaw: Flaw) -> str:
 
 def _described(flaw: Flaw) -> dict[str, object]:
     return {
-        "night": flaw.night,
+        "incident": flaw.incident,
         "code": flaw.code,
         "mocks": flaw.mocks,
         "user": flaw.user,
@@ -93,7 +93,7 @@ def _described(flaw: Flaw) -> dict[str, object]:
 
 def _story(flaw: Flaw) -> str:
     parts = [
-        f"{flaw.name}: {flaw.night}",
+        f"{flaw.name}: {flaw.incident}",
         _told("the code", flaw.code),
         _told("the tests", flaw.mocks),
         _told("the user", flaw.user),
@@ -123,7 +123,8 @@ def _setup(setup: Setup) -> str:
     configured = "".join(f", {name} {value or '(empty)'}" for name, value in options.items())
     fault = f", under {_fault(setup)}" if setup.disturbance is not None else ""
     served = f" of the service {setup.service}" if setup.service else ""
-    return setup.store + served + configured + fault
+    derived = ", with the contract that follows from its server" if setup.derives_contract else ""
+    return setup.store + served + configured + derived + fault
 
 
 def _source(setup: Setup) -> str:

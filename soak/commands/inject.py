@@ -17,6 +17,7 @@ from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.window import Injected
 from soak.join import JoinInfo
+from soak.json_input import decode_json
 from soak.report.table import print_json, print_table
 from soak.verifier.result import RecoveryResult
 
@@ -66,7 +67,7 @@ async def _inject(info: JoinInfo, order: Order) -> tuple[Injected, list[Recovery
     answer = await ask(info, "POST", PATH, order)
     if answer.status != 200:
         raise _refusal(answer.body)
-    injected = msgspec.json.decode(answer.body, type=Injected)
+    injected = decode_json(answer.body, type=Injected)
     deadline = time.monotonic() + MEASURE_SECONDS_MAX
     measured: list[RecoveryResult] = []
     while time.monotonic() < deadline:
@@ -79,14 +80,14 @@ async def _inject(info: JoinInfo, order: Order) -> tuple[Injected, list[Recovery
 
 async def _measured(info: JoinInfo, fault: str) -> list[RecoveryResult]:
     answer = await ask(info, "GET", "/status")
-    status = msgspec.json.decode(answer.body, type=dict[str, Any])
+    status = decode_json(answer.body, type=dict[str, Any])
     recoveries = msgspec.convert((status.get("verifier") or {}).get("recoveries", []), list[RecoveryResult])
     return [one for one in recoveries if one.fault == fault]
 
 
 def _refusal(body: bytes) -> SoakError:
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any])
+        told = decode_json(body, type=dict[str, Any])
     except msgspec.MsgspecError:
         told = {}
     text = str(told.get("error", "the soak refused it without a reason"))
@@ -114,10 +115,10 @@ def _tell(injected: Injected, measured: list[RecoveryResult]) -> None:
                 one.store,
                 _seconds(one.read_seconds),
                 _seconds(one.write_seconds),
-                f"{one.point_seconds:.3g}s",
+                one.shown_point,
                 "anything" if one.promised_seconds is None else f"{one.promised_seconds:g}s",
                 str(one.tolerated),
-                str(one.lost),
+                one.shown_lost,
                 str(one.unknown),
                 str(one.surfaced),
             )

@@ -6,13 +6,12 @@ import argparse
 import asyncio
 import sys
 
-import msgspec
-
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.daemon_client import ask
 from soak.daemon.status_page import CODES_PATH, Code
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
+from soak.json_input import decode_json
 
 DESCRIPTION = (
     "Print a link to the status page of the soak that runs in the data folder. A page that is opened by it, on this\n"
@@ -36,7 +35,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     answer = asyncio.run(ask(info, "POST", CODES_PATH, {}))
     if answer.status != 200:
         raise ServerUnreachableError(f"the soak at {info.http_address} gives no link: {answer.body.decode()}")
-    code = msgspec.json.decode(answer.body, type=Code).code
+    code = decode_json(answer.body, type=Code).code
     # A server that listens everywhere is reached here by the address of this machine.
     address = info.http_address.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
     sys.stdout.write(f"{address}/#code={code}\n")

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from soak.checker.case import CannotDeriveError, Case, replay
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
-from soak.model.case import CannotDeriveError, Case, replay
-from soak.report.recorded import find
+from soak.report.findings import resolve
 from soak.report.table import plain, print_json
 from soak.verifier import evidence_file
 from soak.verifier.evidence import FILES_NAME
@@ -44,7 +44,10 @@ class Answer(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "evidence", metavar="EVIDENCE", nargs="+", help="evidence file, folder of them, or violation id"
+        "evidence",
+        metavar="EVIDENCE",
+        nargs="+",
+        help="file or folder of evidence, or the id of a finding or violation",
     )
     parser.add_argument("--json", action="store_true", help="print a JSON array")
     add_flags(parser, (DATA_DIR,))
@@ -75,7 +78,7 @@ def _files(word: str, data_dir: Path) -> list[Path]:
         return files
     if path.exists() or path.suffix == ".json" or "/" in word:
         return [path]
-    record = find(data_dir, word)
+    record, _ = resolve(data_dir, word)
     if record.evidence is None:
         raise UsageError(f"violation {record.violation.id} has no evidence file; it is only in the journal")
     return [record.evidence]

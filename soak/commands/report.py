@@ -61,4 +61,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_summary(report.outcome, console)
         if report.state != "finished":
             console.print(f"  it is {report.state}: this is how it stood", highlight=False)
-    return ExitCode(report.outcome.exit_code) if arguments.exit_code else ExitCode.PASS
+    if not arguments.exit_code:
+        return ExitCode.PASS
+    code = report.outcome.exit_code
+    return ExitCode(code) if code in set(ExitCode) else ExitCode.INCONCLUSIVE

@@ -15,6 +15,7 @@ from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
 from soak.report.progress import Progress
 from soak.report.table import print_json, table_lines
+from soak.selftest.pace import Pace
 from soak.selftest.result import Trial
 from soak.selftest.trials import SIDE_BY_SIDE, make_trials
 
@@ -28,6 +29,7 @@ examples:
   soak selftest                              all of them, in a few minutes
   soak selftest lossy_text read_cap
   soak selftest --json > selftest.json
+  soak selftest --as-shipped                 how soon a soak with default settings finds them; takes longer
 
 exit codes: 0 all found and all twins silent, 1 otherwise, 2 no such flaw, 4 interrupted"""
 
@@ -38,6 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help="flaws to plant; all unless given, see 'soak flaws'")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument(
+        "--as-shipped",
+        action="store_true",
+        help="with the verifier's default settings, not with those that make a trial short",
+    )
+    parser.add_argument(
         "--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"trials side by side ({SIDE_BY_SIDE} unless given)"
     )
 
@@ -46,10 +53,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     flaws = [catalogue.find(name) for name in dict.fromkeys(arguments.names)] or list(catalogue.ALL.values())
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: should be at least 1")
+    pace = Pace.AS_SHIPPED if arguments.as_shipped else Pace.QUICK
     begun = time.monotonic()
     progress = Progress(len(flaws))
     try:
-        trials = asyncio.run(make_trials(flaws, progress, arguments.jobs))
+        trials = asyncio.run(make_trials(flaws, progress, arguments.jobs, pace))
     except KeyboardInterrupt:
         sys.stderr.write("soak: interrupted; all trials were ended, and nothing is proved\n")
         return ExitCode.INCONCLUSIVE
@@ -57,9 +65,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         progress.clear()
     seconds = time.monotonic() - begun
     if arguments.json:
-        print_json(msgspec.json.encode(as_json(trials, seconds)))
+        print_json(msgspec.json.encode(as_json(trials, seconds, pace)))
     else:
-        sys.stdout.write("\n".join(report_lines(trials, seconds)) + "\n")
+        sys.stdout.write("\n".join(report_lines(trials, seconds, pace)) + "\n")
     return ExitCode.PASS if all(trial.passed for trial in trials) else ExitCode.VIOLATION
 
 
@@ -78,7 +86,7 @@ def _twin(trial: Trial) -> str:
     return f"{silent}, {trial.twin_verified:,} verified"
 
 
-def report_lines(trials: Sequence[Trial], seconds: float) -> list[str]:
+def report_lines(trials: Sequence[Trial], seconds: float, pace: Pace = Pace.QUICK) -> list[str]:
     """Make the table, what went wrong under it, and the sum in the last line."""
     rows = [
         (
@@ -95,21 +103,26 @@ def report_lines(trials: Sequence[Trial], seconds: float) -> list[str]:
     ]
     failed = [trial for trial in trials if not trial.passed]
     complaints = [f"{trial.flaw}: {failure}" for trial in failed for failure in trial.failures]
-    median = median_seconds_to_detect(trials)
-    shown = "" if median is None else f"; median time to detect {median:.1f} s"
+    times = seconds_to_detect(trials)
+    settings = " with the settings as shipped" if pace is Pace.AS_SHIPPED else ""
+    worst = f", worst {max(times):.1f} s" if len(times) > 1 else ""
+    shown = f"; median time to detect{settings} {statistics.median(times):.1f} s{worst}" if times else ""
     found = f"{len(trials) - len(failed)} of {len(trials)} flaws found with their twins silent{shown}; {seconds:.0f} s"
     return [*table_lines(HEADS, rows), "", *complaints, *([""] if complaints else []), found]
 
 
-def median_seconds_to_detect(trials: Sequence[Trial]) -> float | None:
-    known = [trial.seconds_to_detect for trial in trials if trial.seconds_to_detect is not None]
-    return statistics.median(known) if known else None
+def seconds_to_detect(trials: Sequence[Trial]) -> list[float]:
+    """Return the times to detect of those that were detected."""
+    return [trial.seconds_to_detect for trial in trials if trial.seconds_to_detect is not None]
 
 
-def as_json(trials: Sequence[Trial], seconds: float) -> dict[str, object]:
+def as_json(trials: Sequence[Trial], seconds: float, pace: Pace = Pace.QUICK) -> dict[str, object]:
+    times = seconds_to_detect(trials)
     return {
         "passed": all(trial.passed for trial in trials),
         "seconds": round(seconds, 3),
-        "median_seconds_to_detect": median_seconds_to_detect(trials),
+        "settings": pace.value,
+        "median_seconds_to_detect": statistics.median(times) if times else None,
+        "worst_seconds_to_detect": max(times, default=None),
         "trials": [{"passed": trial.passed, **msgspec.to_builtins(trial)} for trial in trials],
     }

@@ -16,9 +16,9 @@ from soak.commands.flags import ALLOW_WEAKER, DATA_DIR, HTTP, SERVERS, Flag, add
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import addresses, setting_of
 from soak.daemon.promises import check_promises
-from soak.daemon.verifier_client import read_endpoint
 from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
+from soak.ledger.apart import check_ledger_is_apart
 from soak.ledger.run import read_header
 from soak.report.outcome import Outcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
@@ -26,6 +26,7 @@ from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.testbed.lock import DataFolderLock
 from soak.verifier import checkpoint
+from soak.verifier.endpoint import read_endpoint
 from soak.verifier.process import run
 
 DESCRIPTION = (
@@ -103,6 +104,7 @@ async def _find_run(data_dir: Path, settings: SoakSettings, expected: str | None
                 raise UsageError(
                     f"run {header.run} tests {store}; give the address of its server as {setting_of(kind)}"
                 )
+    await check_ledger_is_apart(url, servers)
     return JoinInfo(
         header=header,
         ledger_url=url,

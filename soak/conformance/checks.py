@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from soak.checker.hard_text import HARD_TEXTS, LOOKALIKES
+from soak.checker.message import Message
 from soak.conformance.visit import FindingError, Visit
-from soak.model.hard_text import HARD_TEXTS, LOOKALIKES
-from soak.model.message import Message
 from soak.stores import http_contract as wire
 
 WRITERS = 8

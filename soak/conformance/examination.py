@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 
+from soak.checker.outcome import NotApplied
 from soak.conformance.checks import CHECKS, Check
 from soak.conformance.visit import FindingError, Visit
 from soak.errors import SoakError
-from soak.model.outcome import NotApplied
 from soak.stores import http_contract as wire
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 import msgspec
 
-from soak.model.message import Message, Stored, checksum
+from soak.checker.message import Message, Stored, checksum
 from soak.stores.http import HttpStore
 
 ROLES = ("user", "assistant")

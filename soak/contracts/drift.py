@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
+from soak.checker.contract import Contract
+from soak.checker.server_identity import Identity
+from soak.checker.telemetry import ServerSample
 from soak.contracts.given import WATCHED_SETTINGS, keeper_of, what_is_given
 from soak.contracts.mismatch import Mismatch, find_mismatches
-from soak.model.contract import Contract
-from soak.model.telemetry import ServerSample
 
 
 class ServerRecord(msgspec.Struct):
@@ -19,6 +20,10 @@ class ServerRecord(msgspec.Struct):
     drifted: dict[str, str] = {}
     """By setting, the value it has now."""
     drifts: int = 0
+    identity: Identity | None = None
+    """Which process of it answered last."""
+    identity_seen: int = 0
+    """When that one was last asked, in microseconds of CLOCK_MONOTONIC."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,10 +31,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     at_wall_seconds: float
     server: str
-    setting: str
-    before: str
-    now: str
     text: str
+    what: str = "drift"
+    """`drift` of its configuration, or `restart`."""
+    setting: str = ""
+    before: str = ""
+    now: str = ""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

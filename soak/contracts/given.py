@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from soak.model.telemetry import ServerSample
+from soak.checker.telemetry import ServerSample
 
 EVERYSEC_LOSS_SECONDS = 2.0
 RDB_SLACK_SECONDS = 10.0

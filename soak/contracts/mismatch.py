@@ -6,14 +6,16 @@ import re
 
 import msgspec
 
+from soak.checker.contract import Contract
 from soak.contracts.given import Given, Loss
-from soak.model.contract import Contract
 
 CRASH, POWER, EVICTION, ROLE = "crash", "power_cut", "eviction", "writes"
 CLAUSES = (CRASH, POWER, EVICTION, ROLE)
 """What of a contract depends on the server's configuration."""
+LOSS_CLAUSES = {CRASH: "crash_loss_seconds", POWER: "power_loss_seconds"}
+"""Those that say how much may be lost, and where a contract declares them."""
 
-_FLAG = "--allow-weaker-server"
+ALLOW_FLAG = "--allow-weaker-server"
 
 
 class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +30,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> str:
-        return f"{self.fact}; {self.remedy}, or go on all the same with {_FLAG}"
+        return f"{self.fact}; {self.remedy}, or go on all the same with {ALLOW_FLAG}"
 
     @property
     def fact(self) -> str:
@@ -53,7 +55,7 @@ def find_mismatches(store: str, contract: Contract, given: Given) -> list[Mismat
                 clause=EVICTION,
                 promised="that nothing is evicted",
                 given=f"{given.eviction.value} may be evicted ({given.eviction_because})",
-                remedy=f"set maxmemory-policy noeviction, or declare {_key(store, 'eviction_allowed')} = true",
+                remedy=f"set maxmemory-policy noeviction, or declare {key_of(store, 'eviction_allowed')} = true",
             )
         )
     if given.is_replica:
@@ -72,21 +74,21 @@ def find_mismatches(store: str, contract: Contract, given: Given) -> list[Mismat
 
 def _loss_mismatch(store: str, clause: str, promised_seconds: float | None, loss: Loss, server: str) -> Mismatch:
     fault = "a crash" if clause == CRASH else "a power cut"
-    setting = "crash_loss_seconds" if clause == CRASH else "power_loss_seconds"
+    setting = LOSS_CLAUSES[clause]
     promised = Loss(seconds=promised_seconds).words
     declared = '"none"' if loss.seconds is None else f'"{loss.seconds:g}s"'
-    stronger = _stronger(server, promised_seconds or 0.0, loss)
+    stronger = stronger_setting(server, promised_seconds or 0.0, loss)
     return Mismatch(
         store=store,
         server=server,
         clause=clause,
         promised=f"{promised} after {fault}",
         given=f"{loss.words} ({loss.because})",
-        remedy=f"{stronger}, or declare {_key(store, setting)} = {declared}",
+        remedy=f"{stronger}, or declare {key_of(store, setting)} = {declared}",
     )
 
 
-def _stronger(server: str, promised_seconds: float, loss: Loss) -> str:
+def stronger_setting(server: str, promised_seconds: float, loss: Loss) -> str:
     """Say how the server could be made to keep the promise."""
     if server.startswith("postgres"):
         return f"set {loss.because.removesuffix(' off')} on"
@@ -95,6 +97,6 @@ def _stronger(server: str, promised_seconds: float, loss: Loss) -> str:
     return f"set appendonly yes and appendfsync {'everysec' if promised_seconds >= 2.0 else 'always'}"
 
 
-def _key(store: str, clause: str) -> str:
+def key_of(store: str, clause: str) -> str:
     name = store if re.fullmatch(r"[A-Za-z0-9_-]+", store) else f'"{store}"'
     return f"contract.{name}.{clause}"

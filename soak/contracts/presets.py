@@ -30,6 +30,8 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "crash_loss_seconds": self.crash_loss_seconds,
             "power_loss_seconds": self.power_loss_seconds,
+            # A replica that is promoted too soon may lack no more than a crash may take.
+            "failover_loss_seconds": self.crash_loss_seconds,
             "eviction_allowed": self.eviction_allowed,
         }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.daemon.snapshot import Snapshot
+from soak.errors import ExitCode
 from soak.settings import FaultSettings
 
 
@@ -13,14 +14,18 @@ class Abort(NamedTuple):
 
     reason: str
     is_problem: bool
+    failure: ExitCode = ExitCode.INCONCLUSIVE
 
 
 def reason_to_abort(snapshot: Snapshot, settings: FaultSettings) -> Abort | None:
     """Return why the soak should end now, if it should.
 
     Violations speak for themselves. A store that does not answer after a fault is no violation: what it remembers is
-    not known, and a contract says nothing about when it must answer. Such a run is inconclusive.
+    not known, and a contract says nothing about when it must answer. Such a run is inconclusive. A store whose every
+    call ends in the same programming error has to be mended first, like one that cannot be opened.
     """
+    for line in (snapshot.verifier or {}).get("broken_stores", []):
+        return Abort(str(line), is_problem=True, failure=ExitCode.USAGE)
     violations = int(snapshot.total("violations"))
     most = settings.abort_after_violations
     if most is not None and violations >= most:

@@ -11,18 +11,20 @@ import msgspec
 from soak.configuration import Configuration
 from soak.daemon import heartbeat
 from soak.daemon.folder import DataFolder
+from soak.daemon.heartbeat import Heartbeat
 from soak.daemon.plan import Plan, make_plan, without_secrets
-from soak.errors import UsageError
-from soak.join import JoinInfo
-from soak.testbed.state import write_whole
+from soak.errors import DamagedRecordError, UsageError
+from soak.ledger.records import RunHeader
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.verifier.result import read_so_far
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next daemon must know to resume a run, besides the join file."""
+    """What the next daemon must know to resume a run."""
 
-    run: str
+    header: RunHeader
     boot: str
     embedded: list[str]
     given: dict[str, str]
@@ -31,6 +33,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """Where the others were started."""
     subject: str | None = None
     """The service that was started for the store http."""
+    ending: str | None = None
+    """Why it was asked to end; its load must not be started again, for the ledger may say already that it has ended."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,14 @@ class Beginning:
     seed: int
     namespace: str
     plan: Plan
-    resumed: JoinInfo | None = None
+    resumed: RunHeader | None = None
     last_alive_us: int | None = None
     active_seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    ending: str | None = None
+    """Why it was to end when its daemon was killed; None: it goes on."""
+    is_concluded: bool = False
+    """The verifier has given its verdict; only the daemon was killed before it could tell."""
 
 
 def begin(configuration: Configuration, folder: DataFolder) -> Beginning:
@@ -64,54 +72,65 @@ def begin(configuration: Configuration, folder: DataFolder) -> Beginning:
     )
 
 
-def remember(folder: DataFolder, beginning: Beginning) -> None:
+def remember(folder: DataFolder, beginning: Beginning, header: RunHeader, ending: str | None = None) -> None:
     """Write down what a later daemon needs to go on with this run."""
     state = RunState(
-        run=beginning.run,
+        header=header,
         boot=heartbeat.boot_identity(),
         embedded=sorted(beginning.plan.embedded),
         given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
         testbed=beginning.plan.testbed,
         subject=_named(beginning.plan),
+        ending=ending,
     )
-    write_whole(folder.state_file, msgspec.json.encode(state))
+    write_sealed(folder.state_file, state, has_copy=True)
 
 
-def _find_unfinished(folder: DataFolder) -> tuple[tuple[JoinInfo, RunState] | None, list[str]]:
-    info: JoinInfo | None = None
-    state: RunState | None = None
+def _find_unfinished(folder: DataFolder) -> tuple[RunState | None, list[str]]:
     try:
-        info = msgspec.json.decode(folder.join_file.read_bytes(), type=JoinInfo)
-        state = msgspec.json.decode(folder.state_file.read_bytes(), type=RunState)
-    except FileNotFoundError:
-        pass
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(
-            f"what is left of an earlier run in {folder.path} cannot be read ({error}); choose another data folder"
+        state = read_sealed(folder.state_file, RunState)
+    except DamagedFileError as error:
+        raise DamagedRecordError(
+            f"{folder.state_file} and its copy are damaged ({error}), so the run in {folder.path} cannot be resumed; "
+            "choose another folder with --data-dir"
         ) from None
-    if info is not None and state is not None and folder.result_run() != info.header.run:
-        if state.boot == heartbeat.boot_identity():
-            return (info, state), []
-        place = folder.put_aside(info.header.run)
-        return None, [
-            f"run {info.header.run} was cut off by a restart of the machine; what is left of it is in {place}"
-        ]
-    return None, _put_finished_aside(folder, info)
+    if state is None:
+        return None, _put_aside(folder)
+    if state.boot == heartbeat.boot_identity():
+        return state, []
+    run = state.header.run
+    found = folder.violations_on_record(run)
+    place = folder.put_aside(run)
+    return None, [f"run {run} was cut off by a restart of the machine{_with(found)}; what is left of it is in {place}"]
 
 
-def _put_finished_aside(folder: DataFolder, info: JoinInfo | None) -> list[str]:
-    finished = folder.result_run() or (info.header.run if info is not None else None)
-    if finished is None and not any(folder.verifier.iterdir()) and not folder.servers.exists():
-        return []
-    if finished is None:
+def _put_aside(folder: DataFolder) -> list[str]:
+    """Move away what an earlier run left, and say how it ended."""
+    if finished := folder.result_run():
+        return [f"run {finished} is over; what is left of it is in {folder.put_aside(finished)}"]
+    so_far = read_so_far(folder.verifier)
+    run = so_far.run if so_far is not None else None
+    found = folder.violations_on_record()
+    if run is None and not found:
+        if not any(folder.verifier.iterdir()) and not folder.servers.exists():
+            return []
         # A start that failed before its run began leaves servers without a run.
-        finished = f"unfinished-{int(time.time())}"
-    return [f"run {finished} is over; what is left of it is in {folder.put_aside(finished)}"]
+        return [f"a start that failed left something; it is in {folder.put_aside(f'unfinished-{int(time.time())}')}"]
+    place = folder.put_aside(run or f"unfinished-{int(time.time())}")
+    told = (
+        f"run {run or '(its name is lost)'} did not end and cannot be resumed, for {folder.state_file.name} and its "
+        f"copy are gone: it is {'a violation' if found else 'inconclusive'}{_with(found)}; what is left of it is in "
+        f"{place}, and this is a new run"
+    )
+    return [told]
 
 
-def _resume(configuration: Configuration, folder: DataFolder, unfinished: tuple[JoinInfo, RunState]) -> Beginning:
-    info, state = unfinished
-    header = info.header
+def _with(violations: int) -> str:
+    return f" with {violations} violations on record" if violations else ""
+
+
+def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -> Beginning:
+    header = state.header
     settings = configuration.settings
     given = configuration.origin
     _refuse_change(folder, header.run, "stores.names", header.stores, settings.stores.names, given("stores.names"))
@@ -127,18 +146,36 @@ def _resume(configuration: Configuration, folder: DataFolder, unfinished: tuple[
         raise _changed(folder, header.run, "testbed.kind", state.testbed, plan.testbed)
     if _named(plan) != state.subject:
         raise _changed(folder, header.run, "testbed.subject", state.subject, _named(plan))
-    alive = heartbeat.read(folder.heartbeat_file)
-    if alive is not None and alive.run != header.run:
-        alive = None
+    alive, notes = _last_alive(folder, header)
     return Beginning(
         run=header.run,
         seed=header.seed,
         namespace=header.namespace,
         plan=plan,
-        resumed=info,
-        last_alive_us=alive.at_us if alive is not None else None,
-        active_seconds=alive.active_seconds if alive is not None else 0.0,
+        resumed=header,
+        last_alive_us=alive.at_us,
+        active_seconds=alive.active_seconds,
+        notes=notes,
+        ending=state.ending,
+        is_concluded=folder.result_run() == header.run,
     )
+
+
+def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple[str, ...]]:
+    """Return the last sign of life of the daemon before us; where it is lost, what its other files say."""
+    alive = heartbeat.read(folder.heartbeat_file)
+    if alive is not None and alive.run == header.run:
+        return alive, ()
+    written = folder.last_written_wall_seconds()
+    since = 0.0 if written is None else max(0.0, time.time() - written)
+    guessed = Heartbeat(
+        run=header.run,
+        boot=heartbeat.boot_identity(),
+        at_us=heartbeat.now_us() - int(since * 1e6),
+        active_seconds=max(0.0, time.time() - since - header.started_wall_seconds),
+    )
+    what = f"{folder.heartbeat_file.name} is gone or damaged; the daemon before this one was last seen {since:.0f}s ago"
+    return guessed, (what,)
 
 
 def _named(plan: Plan) -> str | None:

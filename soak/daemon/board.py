@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from soak.daemon.announced import AnnouncedWindows
 from soak.daemon.beginning import Beginning
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
@@ -34,6 +35,7 @@ class StatusBoard:
         testbed: Testbed,
         children: Mapping[str, Child],
         faults: FaultLog,
+        announced: AnnouncedWindows,
     ) -> None:
         self.phase = "starting"
         self.problems: list[str] = []
@@ -45,6 +47,7 @@ class StatusBoard:
         self._testbed = testbed
         self._children = children
         self._faults = faults
+        self._announced = announced
         self._client = VerifierClient(folder.endpoint_file)
         self.consumption = Consumption(folder.path, self._pids)
         self._began = time.monotonic()
@@ -115,7 +118,11 @@ class StatusBoard:
             remaining_seconds=self.remaining_seconds(),
             children=[child.status() for child in self._children.values()],
             servers=servers,
-            faults_active=[*self._faults.active, *(conductor.active if conductor is not None else [])],
+            faults_active=[
+                *self._faults.active,
+                *(conductor.active if conductor is not None else []),
+                *self._announced.active,
+            ],
             faults_recent=list(conductor.recent) if conductor is not None else [],
             fault_next=conductor.upcoming if conductor is not None and self.phase == "running" else None,
             not_ready=self._not_ready(servers),

@@ -7,11 +7,13 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from soak.daemon.connections import read_body
 from soak.daemon.permission import Permission, error
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.presets import Possible
 from soak.faults.window import Injected
+from soak.json_input import decode_json
 
 PATH = "/faults"
 HOLD_SECONDS_MAX = 3_600.0
@@ -62,7 +64,7 @@ class FaultsPage:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         try:
-            order = msgspec.json.decode(await request.read(), type=Order)
+            order = decode_json(await read_body(request), type=Order)
             return _json(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"this is no fault to inject: {problem}")

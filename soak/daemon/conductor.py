@@ -231,6 +231,9 @@ class Conductor:
             target=story.target,
             phase="failed",
             at=now,
+            excuses=fault.excuses,
+            serves=fault.serves,
+            down=fault.down,
             telemetry={"reason": what},
         )
         try:

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from soak.contracts.given import Given, keeper_of
+from soak.checker.contract import DURABILITY, Contract
+from soak.contracts.given import Given, Loss, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
 from soak.errors import UsageError
-from soak.model.contract import Contract
+from soak.settings import ContractSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 
 Declared = Mapping[str, Mapping[str, object]]
 
-DURABILITY = ("crash_loss_seconds", "power_loss_seconds")
+CRASH = "crash_loss_seconds"
 
 _NO_LIMIT = frozenset({"none", "null", ""})
 
@@ -35,6 +36,8 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     """The one server that keeps its data; none: several do, or none that is known."""
     is_derived: bool = False
     """How durable it is follows from that server alone; a service in front of it has declared nothing."""
+    raised: dict[str, Loss] = {}
+    """By clause, what its server as configured may lose, where that is more than the floor it is held to instead."""
     is_unchecked: bool = False
     """Its server does not tell enough of its configuration to hold the contract against it."""
 
@@ -44,10 +47,10 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_contracts(
-    specs: Iterable[StoreSpec], context: StoreContext, declared: Declared, given: Mapping[str, Given]
+    specs: Iterable[StoreSpec], context: StoreContext, settings: ContractSettings, given: Mapping[str, Given]
 ) -> list[Settled]:
     """Return what each store of the run is held to, with what its server, by kind, is known to give."""
-    return [_settle(spec, context, declared.get(spec.name, {}), given) for spec in specs]
+    return [_settle(spec, context, settings.stores.get(spec.name, {}), given, settings.floor) for spec in specs]
 
 
 def mismatches(settled: Iterable[Settled], given: Mapping[str, Given]) -> list[Mismatch]:
@@ -70,37 +73,42 @@ def check_declared(declared: Declared, in_run: Iterable[str], known: Iterable[st
 
 
 def _settle(
-    spec: StoreSpec, context: StoreContext, clauses: Mapping[str, object], given: Mapping[str, Given]
+    spec: StoreSpec,
+    context: StoreContext,
+    clauses: Mapping[str, object],
+    given: Mapping[str, Given],
+    floor_seconds: float,
 ) -> Settled:
     own = spec.contract_for(context)
     server = keeper_of(spec.needs)
-    derived = _derived(spec, clauses, given.get(server or ""))
+    losses = _derived(spec, own, clauses, given.get(server or ""))
+    raised = {clause: loss for clause, loss in losses.items() if loss.is_weaker_than(floor_seconds)}
+    derived = {clause: floor_seconds if clause in raised else loss.seconds for clause, loss in losses.items()}
     contract = _override(spec.name, msgspec.structs.replace(own, **derived), clauses)
+    if "failover_loss_seconds" not in {*clauses, *spec.declared_clauses} and CRASH in {*clauses, *derived}:
+        # A replica that is promoted too soon may lack no more than a crash may take.
+        contract = msgspec.structs.replace(contract, failover_loss_seconds=contract.crash_loss_seconds)
     found = given.get(server or "")
     return Settled(
         store=spec.name,
         contract=contract,
-        origin=_origin(spec, clauses, derived, server),
+        origin=_origin(spec, clauses, derived, server) + (", raised to contract.floor" if raised else ""),
         server=server,
-        is_derived="crash_loss_seconds" in derived,
+        is_derived=CRASH in derived,
+        raised=raised,
         is_unchecked=found is None or not (found.crash.is_known and found.power.is_known),
     )
 
 
-def _derived(spec: StoreSpec, clauses: Mapping[str, object], given: Given | None) -> dict[str, float | None]:
-    """Return how much may be lost as the server tells it, for a store whose promise nobody has declared."""
-    if given is None or not _leaves_durability_to_server(spec):
+def _derived(spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Given | None) -> dict[str, Loss]:
+    """Return how much may be lost as the server tells it, for what nobody has declared about a store."""
+    if given is None:
         return {}
     losses = {"crash_loss_seconds": given.crash, "power_loss_seconds": given.power}
-    declared = {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ())}
-    return {clause: loss.seconds for clause, loss in losses.items() if loss.is_known and clause not in declared}
-
-
-def _leaves_durability_to_server(spec: StoreSpec) -> bool:
-    """Whether nobody but its server says how durable it is: one of ours, or a class without a contract."""
-    if spec.name in registry.specs():
-        return True
-    return not any(hasattr(spec.factory, name) for name in ("contract", "contract_for"))
+    # What a store of ours says of itself is what its server gives by default.
+    named = frozenset() if spec.name in registry.specs() else own.durability_named
+    declared = {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ()), *named}
+    return {clause: loss for clause, loss in losses.items() if loss.is_known and clause not in declared}
 
 
 def _origin(spec: StoreSpec, clauses: Mapping[str, object], derived: Mapping[str, object], server: str | None) -> str:

@@ -48,6 +48,10 @@ class Ending:
         # What was found stays found, also where nobody could look at the rest.
         is_certain = result is not None or (known is not None and known.verdict == "violation")
         verdict, code, reasons = conclude(known if is_certain else None, self._board.problems, self.failure)
+        if verdict != "violation" and (found := self._folder.violations_on_record(self._beginning.run)):
+            # The verifier never came to count them, or what it counted cannot be read.
+            verdict, code = "violation", ExitCode.VIOLATION
+            reasons = [f"{found} violations of the contract are on record", *reasons]
         return self._outcome_of(known, verdict, code, reasons)
 
     def so_far(self, result: Result | None) -> Outcome:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from soak.checker.faults import Excuse
 from soak.daemon.heartbeat import now_us
 from soak.errors import SoakError
+from soak.faults.fault import Fault
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.testbed.server import ServerEvent
@@ -36,10 +38,6 @@ class FaultLog:
         self._open[event.kind] = phase
         self._write(phase)
 
-    def is_down(self, kind: str) -> bool:
-        """Whether this server died by itself and is not back."""
-        return kind in self._open
-
     def came_back(self, event: ServerEvent) -> None:
         opened = self._open.pop(event.kind, None)
         if opened is not None:
@@ -54,13 +52,22 @@ class FaultLog:
             self._write(_unplanned(name, "restart", server, "start", began))
             self._write(_unplanned(name, "restart", server, "end", now))
 
-    def healed_since(self, kind: str, target: str) -> None:
+    def healed_since(self, fault: Fault, target: str) -> None:
         """Note that a fault of a server that lived on, begun by the daemon before us, is over by now."""
         now = now_us()
         for phase in ("start", "end"):
             # Of no length, and later than that one: its end is the end of whatever began before it.
             self._write(
-                FaultPhase(fault=f"healed-{kind}-{target}-{now}", kind=kind, target=target, phase=phase, at=now)
+                FaultPhase(
+                    fault=f"healed-{fault.kind}-{target}-{now}",
+                    kind=fault.kind,
+                    target=target,
+                    phase=phase,
+                    at=now,
+                    excuses=fault.excuses,
+                    serves=fault.serves,
+                    down=fault.down,
+                )
             )
 
     async def write_to(self, journal: RunJournal) -> None:
@@ -92,4 +99,5 @@ async def until_written(write: Callable[[], Awaitable[None]]) -> None:
 
 
 def _unplanned(fault: str, kind: str, target: str, phase: str, at: int) -> FaultPhase:
-    return FaultPhase(fault=fault, kind=kind, target=target, phase=phase, at=at, planned=False)
+    # Also one that went down with its daemon: it may have been killed, for all we know.
+    return FaultPhase(fault=fault, kind=kind, target=target, phase=phase, at=at, planned=False, excuses=Excuse.CRASH)

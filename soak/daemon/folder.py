@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 
 from soak import join
-from soak.errors import UsageError
+from soak.daemon import announced
+from soak.errors import SoakError, UsageError
 from soak.report import outcome, series_file
+from soak.report.recorded import of_folder
+from soak.sealed_file import remove_sealed
 from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
 from soak.testbed.bed import BedKind
+from soak.verifier import endpoint
 from soak.verifier.result import Result, read_so_far
 from soak.verifier.result import read as read_result
 
@@ -28,10 +33,11 @@ class DataFolder:
         self.children_file = self.path / "children.json"
         self.servers = self.path / SERVERS_NAME
         self.verifier = self.path / "verifier"
-        self.endpoint_file = self.verifier / "endpoint.json"
+        self.endpoint_file = self.verifier / endpoint.FILE_NAME
         self.evidence = self.verifier / "evidence"
         self.outcome_file = self.path / outcome.FILE_NAME
         self.series_file = self.path / series_file.FILE_NAME
+        self.announced_file = self.path / announced.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
 
@@ -60,6 +66,28 @@ class DataFolder:
         found = read_result(self.verifier)
         return found.run if found is not None else None
 
+    def violations_on_record(self, run: str | None = None) -> int:
+        """Return how many violations were found, by whatever can still be read of it; None: of whatever run is here."""
+        counted = 0
+        with contextlib.suppress(SoakError):
+            so_far = read_so_far(self.verifier)
+            if so_far is not None and run in (None, so_far.run):
+                counted = so_far.totals.violations
+        try:
+            records, _, unlisted = of_folder(self.verifier)
+        except SoakError:
+            return counted
+        listed = sum(1 for record in records if run in (None, record.violation.run))
+        return max(counted, listed + (unlisted if listed else 0))
+
+    def last_written_wall_seconds(self) -> float | None:
+        """Return when a daemon or verifier of this folder last wrote how it goes."""
+        times = []
+        for path in (self.series_file, self.outcome_file, *self.verifier.glob("*.json*"), *self.verifier.glob("*.mpk")):
+            with contextlib.suppress(OSError):
+                times.append(path.stat().st_mtime)
+        return max(times, default=None)
+
     def put_aside(self, run: str) -> Path:
         """Move all that an earlier run left to `runs/<run>`, so that a new one finds nothing of it."""
         target = self.runs / run
@@ -80,8 +108,9 @@ class DataFolder:
 
     def forget_run(self) -> None:
         """Mark the run as over: nobody can join or resume it."""
-        for file in (self.join_file, self.state_file, self.heartbeat_file):
+        for file in (self.join_file, self.heartbeat_file, self.announced_file):
             file.unlink(missing_ok=True)
+        remove_sealed(self.state_file)
 
     def remove_servers(self) -> None:
         """Remove the data of the embedded servers."""

@@ -1,7 +1,7 @@
 """The violations that the page lists: the journal of the run, followed as it grows.
 
-The newest of each kind on each store are kept, so that a flood of one kind does not wash the others away. All of them
-are in the journal, which `soak violations` reads.
+The newest of each finding are kept, so that a flood of one does not wash the others away. All of them are in the
+journal, which `soak violations` reads.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from soak.report.findings import finding_of
 from soak.report.recorded import Recorded
 from soak.verifier.evidence import JOURNAL_NAME
 from soak.verifier.journal import Change, Violation, decode_line
 
-KEPT_OF_A_KIND_MAX = 200
+KEPT_OF_A_FINDING_MAX = 200
 READ_BYTES_MAX = 2**20
 """Taken in at once; what is beyond it waits for the next time."""
 LISTED_MAX = 200
@@ -27,6 +28,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     store: str = ""
     kind: str = ""
     state: str = ""
+    finding: str = ""
 
     def fits(self, record: Recorded) -> bool:
         violation = record.violation
@@ -34,6 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             self.store in {"", violation.store}
             and self.kind in {"", violation.kind}
             and self.state in {"", record.state}
+            and (not self.finding or self.finding == finding_of(record))
         )
 
 
@@ -46,7 +49,7 @@ class Found:
         self._folder = verifier_folder
         self._offset = 0
         self._records: dict[str, Recorded] = {}
-        self._of_kind: dict[tuple[str, str], deque[str]] = {}
+        self._of_finding: dict[str, deque[str]] = {}
 
     def take_in(self) -> None:
         """Read what was written since the last time."""
@@ -81,16 +84,16 @@ class Found:
             self.version += 1
 
     def _keep(self, record: Recorded) -> None:
-        violation = record.violation
-        kept = self._of_kind.setdefault((violation.store, violation.kind), deque())
-        if len(kept) == KEPT_OF_A_KIND_MAX:
+        identity = record.violation.id
+        kept = self._of_finding.setdefault(finding_of(record), deque())
+        if len(kept) == KEPT_OF_A_FINDING_MAX:
             del self._records[kept.popleft()]
-        kept.append(violation.id)
-        self._records[violation.id] = record
+        kept.append(identity)
+        self._records[identity] = record
         self.version += 1
 
     def _begin_again(self) -> None:
         self._offset = 0
         self._records.clear()
-        self._of_kind.clear()
+        self._of_finding.clear()
         self.version += 1

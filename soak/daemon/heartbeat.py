@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
 import msgspec
+
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 
 INTERVAL_SECONDS = 1.0
 
@@ -34,9 +37,10 @@ def boot_identity() -> str:
 
 
 def read(path: Path) -> Heartbeat | None:
+    """Return the last sign of life; None if there is none, or it is damaged."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Heartbeat)
-    except (OSError, msgspec.MsgspecError):
+        return read_sealed(path, Heartbeat)
+    except DamagedFileError:
         return None
 
 
@@ -47,15 +51,7 @@ async def beat(path: Path, run: str, active_before_seconds: float) -> None:
     while True:
         active = active_before_seconds + time.monotonic() - began
         sign = Heartbeat(run=run, boot=boot, at_us=now_us(), active_seconds=active)
-        _replace(path, msgspec.json.encode(sign))
+        with contextlib.suppress(OSError):
+            # Not synced to disk: it has to survive our death, not the machine's.
+            write_sealed(path, sign, is_synced=False)
         await asyncio.sleep(INTERVAL_SECONDS)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    # Not synced to disk: it has to survive our death, not the machine's.
-    temporary = path.with_name(path.name + ".new")
-    try:
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError:
-        return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,6 +11,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from soak.daemon.connections import Connections
 from soak.daemon.consumption import Use
 from soak.daemon.metrics import DaemonMetrics
 from soak.daemon.permission import error, is_literal
@@ -41,27 +43,35 @@ class HttpServer:
         self._metrics = DaemonMetrics()
         self.scrapes = Scrapes()
         self._routes = routes
+        self._connections = Connections()
+        self._server: asyncio.Server | None = None
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=SHUTDOWN_SECONDS_MAX)
         self.address = ""
 
     async def start(self) -> None:
         host, port = self._settings.host, self._settings.port
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, reuse_address=True)
+        assert self._runner.server is not None  # noqa: S101  it was just set up
+        self._connections.watch(self._runner.server)
         try:
-            await site.start()
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(self._connections.accept, host, port, reuse_address=True)
         except OSError as problem:
-            await self._runner.cleanup()
+            await self.close()
             raise cannot_listen(host, port, problem) from None
-        bound = self._runner.addresses[0]
+        bound = self._server.sockets[0].getsockname()
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.address = f"http://{shown}:{bound[1]}"
 
     async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await self._connections.close()
         await self._runner.cleanup()
 
     def _application(self) -> web.Application:
-        application = web.Application(middlewares=[refuse_names] if is_loopback(self._settings.host) else [])
+        guards = [refuse_names] if is_loopback(self._settings.host) else []
+        application = web.Application(middlewares=[self._connections.middleware(), *guards])
         pages: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
             "/metrics": self._metrics_page,
             "/healthz": _healthz,

@@ -59,7 +59,7 @@ def join_info(
         weaker_servers_allowed=settings.contract_mismatch == "allow",
         needs={spec.name: list(spec.needs) for spec in beginning.plan.specs},
         resting=_resting(beginning, promises),
-        started_wall_seconds=beginning.resumed.header.started_wall_seconds if beginning.resumed else time.time(),
+        started_wall_seconds=beginning.resumed.started_wall_seconds if beginning.resumed else time.time(),
     )
     ages = settings.verifier.recall_ages
     header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)

@@ -15,6 +15,7 @@ from soak.daemon.promises import settle_promises
 from soak.daemon.setup import servers_told, setup_of
 from soak.errors import UsageError
 from soak.join import JoinInfo
+from soak.ledger.apart import check_ledger_is_apart
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.report.outcome import Setup
 from soak.stores import registry
@@ -41,12 +42,14 @@ async def open_run(
     settings = configuration.settings
     under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
     context = store_context(settings, beginning, under_test)
-    begun = beginning.resumed.header if beginning.resumed else None
+    begun = beginning.resumed
     promises = await settle_promises(settings, beginning.plan, context, begun)
     for line in promises.lines:
         say(line)
     info = join_info(settings, beginning, context, promises, servers[LEDGER], http_address)
     info = msgspec.structs.replace(info, token=token)
+    if LEDGER in beginning.plan.given:
+        await check_ledger_is_apart(info.ledger_url, under_test)
     journal = await _open_ledger(info, is_resumed=beginning.resumed is not None)
     try:
         for spec in beginning.plan.specs:

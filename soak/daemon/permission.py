@@ -40,7 +40,7 @@ class Permission:
         if (refusal := stranger(request)) is not None:
             return refusal
         given = request.headers.get(TOKEN_HEADER, "")
-        if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
+        if not self._token or not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
             return error(401, f"the header {TOKEN_HEADER} has to hold the token from run.json in the data folder")
         return None
 
@@ -89,5 +89,7 @@ def is_literal(host: str) -> bool:
 
 
 def error(status: int, text: str, code: ExitCode = ExitCode.USAGE) -> web.Response:
-    body = msgspec.json.encode({"error": text, "exit_code": int(code)})
+    # It may quote what was sent, which need not be text.
+    told = text.encode("utf-8", "backslashreplace").decode()
+    body = msgspec.json.encode({"error": told, "exit_code": int(code)})
     return web.Response(body=body, status=status, content_type="application/json")

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 from soak.testbed.process import created_seconds, is_same_process
-from soak.testbed.state import write_whole
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -85,6 +85,12 @@ def end_group(started: Started) -> int:
     return killed
 
 
+class _Children(msgspec.Struct, frozen=True):
+    """What the file holds."""
+
+    started: dict[str, Started]
+
+
 class ChildrenFile:
     """Which children run, for the next daemon in case this one is killed."""
 
@@ -99,15 +105,15 @@ class ChildrenFile:
             self._started[name] = started
         # A full disk must not end the soak; then only a kill -9 of this daemon could leave them behind.
         with contextlib.suppress(OSError):
-            write_whole(self._path, msgspec.json.encode(self._started))
+            write_sealed(self._path, _Children(self._started))
 
     def end_leftovers(self) -> int:
         """Kill the children of a daemon that is no more. Only the holder of the data folder's lock may."""
         try:
-            left = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Started])
-        except (OSError, msgspec.MsgspecError):
-            return 0
-        return sum(end_group(started) for started in left.values())
+            left = read_sealed(self._path, _Children)
+        except DamagedFileError:
+            return 0  # the kernel has ended them with their daemon; this is for what it may have missed
+        return sum(end_group(started) for started in left.started.values()) if left is not None else 0
 
 
 def _is_zombie(pid: int) -> bool:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from soak.checker.telemetry import ServerSample
+from soak.contracts.floor import refusal_below_floor
 from soak.contracts.given import KEEPS_DATA, Given, keeper_of, what_is_given
-from soak.contracts.mismatch import Mismatch
+from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch
 from soak.daemon.contracts import Settled, mismatches, settle_contracts
 from soak.daemon.plan import Plan
 from soak.errors import ServerUnreachableError, UsageError
 from soak.ledger.records import RunHeader
-from soak.model.telemetry import ServerSample
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
 from soak.testbed.inspect import inspect
@@ -61,7 +62,7 @@ async def settle_promises(
     settled = settle_contracts(plan.specs, context, settings.contract, given_by(first))
     found = mismatches(settled, given)
     if found and settings.contract_mismatch == "refuse" and begun is None:
-        raise refusal(found)
+        raise _refusal_to_begin(settled, found, given, settings.contract.floor)
     lines = [f"{kind}: {given[kind].words}" for kind in KEEPS_DATA if kind in given]
     lines += [one.line for one in settled]
     lines += [f"warning: {mismatch.fact}" for mismatch in found]
@@ -82,6 +83,19 @@ async def check_promises(header: RunHeader, servers: Mapping[str, str], needs: M
     ]
     if found := mismatches(settled, given):
         raise refusal(found)
+
+
+def _refusal_to_begin(
+    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Given], floor_seconds: float
+) -> UsageError:
+    raised = {(one.store, clause) for one in settled for clause in one.raised}
+    declared = [one.line for one in found if (one.store, LOSS_CLAUSES.get(one.clause)) not in raised]
+    derived = [
+        refusal_below_floor(one.store, one.raised, given[one.server], floor_seconds)
+        for one in settled
+        if one.raised and one.server is not None
+    ]
+    return UsageError("\n".join([*declared, *derived]))
 
 
 def refusal(found: list[Mismatch]) -> UsageError:

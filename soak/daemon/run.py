@@ -13,6 +13,7 @@ from soak import join, log
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
+from soak.daemon.announced import AnnouncedPage, AnnouncedWindows
 from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
@@ -25,8 +26,8 @@ from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
-from soak.daemon.inner_restarts import tell_inner_restarts
 from soak.daemon.notify import Notifier, keep_notified
+from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.opening import open_run
 from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
@@ -37,12 +38,13 @@ from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
 from soak.daemon.view import View
-from soak.errors import ExitCode, SoakError
+from soak.errors import DamagedRecordError, ExitCode, SoakError
 from soak.faults.catalogue import ALL
 from soak.faults.unhealed import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
+from soak.report import outcome as outcomes
 from soak.report.outcome import Outcome
 from soak.tasks import end_tasks
 from soak.testbed.lock import DataFolderLock
@@ -54,6 +56,7 @@ FIRST_MESSAGE_SECONDS_MAX = 30.0
 FIRST_MESSAGE_POLL_SECONDS = 0.25
 SERVERS_STOP_SECONDS_MAX = 30.0
 NOTES_MAX = 20
+ERRORS_SAID_MAX = 32
 
 _log = log.get_logger("soak.daemon")
 
@@ -75,10 +78,19 @@ async def run_soak(configuration: Configuration, options: RunOptions, view: View
         register = ChildrenFile(folder.children_file)
         if killed := register.end_leftovers():
             view.say(f"ended {killed} processes that an earlier daemon left behind")
-        beginning = begin(configuration, folder)
+        beginning = _begin(configuration, folder)
         stop = StopRequest(view.say)
-        with stop.listening():
-            return await Daemon(configuration, options, folder, beginning, register, stop, view).run()
+        with stop.listening(), violations_not_hidden(folder, beginning.run):
+            daemon = Daemon(configuration, options, folder, beginning, register, stop, view)
+            return await (daemon.conclude() if beginning.is_concluded else daemon.run())
+
+
+def _begin(configuration: Configuration, folder: DataFolder) -> Beginning:
+    try:
+        return begin(configuration, folder)
+    except DamagedRecordError:
+        with violations_not_hidden(folder):
+            raise
 
 
 class Daemon:
@@ -104,6 +116,7 @@ class Daemon:
         self._info: JoinInfo | None = None
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._errors_said: set[str] = set()
         self._faults = FaultLog(self._say)
         self._talking = asyncio.Event()
         """The first message was acknowledged, or none is to be expected."""
@@ -117,8 +130,10 @@ class Daemon:
             power_cuts=needs_power_cuts(self._settings.faults),
         )
         self._children = {child.name: child for child in self._make_children(options, register)}
+        under_test = [kind for kind in beginning.plan.kinds if kind != LEDGER]
+        self._announced = AnnouncedWindows(folder.announced_file, beginning.run, under_test, self._say)
         self._board = StatusBoard(
-            beginning, folder, self._settings.duration, self._testbed, self._children, self._faults
+            beginning, folder, self._settings.duration, self._testbed, self._children, self._faults, self._announced
         )
         self._ending = Ending(beginning, folder, self._testbed, self._children, self._board)
         self._teller = Teller(folder, beginning.run)
@@ -128,7 +143,8 @@ class Daemon:
         self._faults_page = FaultsPage(self._permission)
         self._conducting = Conducting(self._settings.faults, beginning, self._testbed, self._faults_page, self._say)
         self._page = self._make_page()
-        routes = [*self._faults_page.routes(), *self._page.routes()]
+        announced_page = AnnouncedPage(self._permission, self._announced)
+        routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
 
     # The course of a run ------------------------------------------------------------------------------------
@@ -158,6 +174,23 @@ class Daemon:
         self._notifier.close()
         return outcome
 
+    async def conclude(self) -> Outcome:
+        """Tell how a run ended whose daemon was killed between the verdict and its own last word."""
+        self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it could tell")
+        if self._beginning.plan.given:
+            self._ending.notes.append(
+                f"what the run wrote may still be on its servers, under the namespace {self._beginning.namespace}; "
+                "'soak clean' removes it"
+            )
+        if (told := outcomes.read(self._folder.path)) is not None:
+            self._ending.setup = told.setup
+        outcome = self._ending.outcome(self._folder.result(self._beginning.run))
+        await self._board.close()
+        await self._ending.settle(outcome)
+        self._teller.tell_last(outcome)
+        self._view.close()
+        return outcome
+
     async def _start(self) -> None:
         beginning = self._beginning
         check_named(self._settings.faults, beginning.plan, self._settings.testbed.allow_faults)
@@ -174,13 +207,12 @@ class Daemon:
         if beginning.plan.embedded:
             self._say(f"starting servers: {', '.join(beginning.plan.embedded)}")
         servers |= await self._testbed.start(beginning.plan.kinds)
-        self._spawn(tell_inner_restarts(self._testbed.servers, self._on_inner_restart), "inner restarts")
         for line in ways_through_proxies(self._testbed, beginning.plan):
             self._say(line)
         for left in await heal_leftovers(self._testbed):
             self._say(f"healed {left.fault} of {left.target}, which an earlier daemon left behind")
             if left.target in beginning.plan.given:
-                self._faults.healed_since(ALL[left.fault].kind, left.target)
+                self._faults.healed_since(ALL[left.fault], left.target)
         self._testbed.namespace = beginning.namespace
         self._conducting.prepare()
         opened = await open_run(
@@ -191,13 +223,15 @@ class Daemon:
             token=self._token,
             say=self._say,
         )
-        self._journal = opened.journal
+        self._journal = self._announced.journal = opened.journal
         self._ending.setup = opened.setup
         self._spawn(self._faults.write_to(opened.journal), "faults")
         if beginning.resumed:
             under_test = [kind for kind in beginning.plan.embedded if kind != LEDGER]
             self._faults.restarted_with_daemon(under_test, beginning.last_alive_us)
-        remember(self._folder, beginning)
+            # Before the verifier starts: it may be about to give its verdict, and must not accuse what this excuses.
+            await self._faults.flush()
+        remember(self._folder, beginning, opened.info.header, beginning.ending)
         join.publish(self._folder.path, opened.info)
         self._info = opened.info
         beating = heartbeat.beat(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
@@ -209,8 +243,13 @@ class Daemon:
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
         self._spawn(self._teller.tell_forever(self._ending.so_far), "telling")
         for child in self._children.values():
+            if child.name == "load" and self._beginning.ending is not None:
+                continue
             child.start()
             self._spawn(self._watch(child), f"watch {child.name}")
+        if self._beginning.ending is not None:
+            self._stop.ask(f"{self._beginning.ending}, before the daemon was killed")
+            return
         self._say("running; Ctrl-C drains and gives the verdict")
         self._break_servers()
         self._spawn(self._await_first_message(), "first message")
@@ -236,10 +275,14 @@ class Daemon:
         self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
         await self._conducting.finish()
+        self._board.problems += await self._announced.end_all()
         if (load := self._children.get("load")) is not None:
             await drain.end_load(load, self._settings)
         verifier = self._children["verifier"]
         if self._journal is not None and not verifier.gave_up and self._ending.failure is not ExitCode.UNREACHABLE:
+            if self._info is not None:
+                ending = self._beginning.ending or self._stop.reason
+                remember(self._folder, self._beginning, self._info.header, ending)
             self._note_problem(await drain.write_end_of_load(self._journal, self._faults, self._stop.reason))
             self._note_problem(await drain.await_verdict(verifier, self._settings, self._say))
         result = self._folder.result(self._beginning.run)
@@ -343,13 +386,23 @@ class Daemon:
     async def _refresh(self) -> None:
         while True:
             snapshot = await self._board.snapshot()
+            if self._info is not None:
+                join.keep_published(self._folder.path, self._info)
             self._view.show(snapshot)
             await self._page.show(snapshot)
+            self._say_new_errors(snapshot)
             abort = reason_to_abort(snapshot, self._settings.faults) if snapshot.phase == "running" else None
             if abort is not None and not self._stop.requested.is_set():
                 self._note_problem(abort.reason if abort.is_problem else None)
+                self._ending.failure = abort.failure
                 self._stop.ask(abort.reason)
             await asyncio.sleep(REFRESH_SECONDS)
+
+    def _say_new_errors(self, snapshot: Snapshot) -> None:
+        for line in snapshot.store_errors():
+            if line not in self._errors_said and len(self._errors_said) < ERRORS_SAID_MAX:
+                self._errors_said.add(line)
+                self._say(line)
 
     async def _await_first_message(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -376,11 +429,6 @@ class Daemon:
             if child.last_exit in (ExitCode.USAGE, ExitCode.UNREACHABLE, ExitCode.INTERNAL):
                 self._ending.failure = ExitCode(child.last_exit)
         self._stop.ask(f"the {child.name} has ended")
-
-    def _on_inner_restart(self, event: ServerEvent) -> None:
-        # Every start ends with the same line: only one after a death is news, and a death that is known is none.
-        if (event.what == "restarted") is self._faults.is_down(event.kind):
-            self._on_server_event(event)
 
     def _on_server_event(self, event: ServerEvent) -> None:
         if event.what == "gave_up":

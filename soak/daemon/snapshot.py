@@ -8,6 +8,7 @@ import msgspec
 
 from soak.daemon.children import ChildStatus
 from soak.daemon.conductor import FaultStory, NextFault
+from soak.store_errors import ErrorNature
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +66,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
         for part in path:
             found = found.get(part, 0) if isinstance(found, dict) else 0
         return float(found) if isinstance(found, int | float) else 0.0
+
+    def store_errors(self) -> list[str]:
+        """Return what the stores raised that is no mere unavailability, one line for each kind."""
+        errors = (self.verifier or {}).get("store_errors", [])
+        return [str(error["line"]) for error in errors if error["nature"] != ErrorNature.UNAVAILABLE.value]
 
     def gauge(self, name: str) -> float | None:
         found = (self.verifier or {}).get(name)

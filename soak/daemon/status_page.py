@@ -14,16 +14,19 @@ import soak
 from soak import log
 from soak.daemon.audience import Audience, frame_of
 from soak.daemon.charted import Measurements, charted
+from soak.daemon.connections import read_body
 from soak.daemon.folder import DataFolder
 from soak.daemon.found import Found, Wanted
 from soak.daemon.permission import SAME_SITE, Permission, error, stranger
 from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
+from soak.json_input import decode_json
 from soak.page.assets import HEADERS, INDEX, read_assets
 from soak.page.standing import Measure, stands
 from soak.report.chapters import Story, story_of
+from soak.report.findings import resolve
 from soak.report.outcome import Outcome
-from soak.report.recorded import Recorded, find
+from soak.report.recorded import Recorded
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import UnreadableEvidenceError
 
@@ -114,6 +117,7 @@ class StatusPage:
             "exit_code": outcome.exit_code,
             "reasons": outcome.reasons,
             "notes": outcome.notes,
+            "tried": "" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
             "finished": outcome.finished,
             "data_dir": outcome.data_dir,
             "totals": None if outcome.result is None else outcome.result.totals,
@@ -205,10 +209,11 @@ class StatusPage:
 
     def _tell(self, identity: str) -> Story:
         record = self._record(identity)
-        return story_of(record, evidence_file.read(record.evidence) if record.evidence is not None else None)
+        file = evidence_file.read(record.evidence) if record.evidence is not None else None
+        return story_of(record, file, self._found.newest(Wanted(store=record.violation.store)))
 
     def _record(self, identity: str) -> Recorded:
-        return self._found.get(identity) or find(self._folder.path, identity)
+        return self._found.get(identity) or resolve(self._folder.path, identity)[0]
 
     # What may be done ---------------------------------------------------------------------------------------
 
@@ -222,7 +227,7 @@ class StatusPage:
         if (refusal := stranger(request)) is not None:
             return refusal
         try:
-            code = msgspec.json.decode(await request.read(), type=Code).code
+            code = decode_json(await read_body(request), type=Code).code
         except msgspec.MsgspecError as problem:
             return error(400, f"this is no code: {problem}")
         token = self._permission.token_for(code)
@@ -241,10 +246,10 @@ class StatusPage:
 
 
 def _shown(status: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Leave out what the page lists by other means, or not in full."""
+    """Leave out what the page does not show in full."""
     if status is None:
         return None
-    kept = {key: value for key, value in status.items() if key != "recent_violations"}
+    kept = dict(status)
     kept["recoveries"] = list(kept.get("recoveries") or [])[-RECOVERIES_SHOWN_MAX:]
     return kept
 

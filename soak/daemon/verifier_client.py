@@ -10,23 +10,10 @@ import msgspec
 
 from soak.daemon.whole_body import whole
 from soak.exposition import Exposition
+from soak.json_input import decode_json
+from soak.verifier.endpoint import read_endpoint
 
 TIMEOUT_SECONDS = 3.0
-
-
-class Endpoint(msgspec.Struct, frozen=True):
-    """Where a verifier listens; it writes this down when it starts."""
-
-    host: str
-    port: int
-    pid: int
-
-
-def read_endpoint(path: Path) -> Endpoint | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Endpoint)
-    except (OSError, msgspec.MsgspecError):
-        return None
 
 
 class VerifierClient:
@@ -45,7 +32,7 @@ class VerifierClient:
         if body is None:
             return None
         try:
-            return msgspec.json.decode(body, type=dict[str, Any])
+            return decode_json(body, type=dict[str, Any])
         except msgspec.MsgspecError:
             return None
 

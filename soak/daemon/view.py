@@ -18,7 +18,8 @@ from soak.duration import format_seconds
 from soak.masking import mask
 
 PLAIN_INTERVAL_SECONDS = 5.0
-RECENT_VIOLATIONS = 3
+FINDINGS_SHOWN = 3
+ERRORS_SHOWN = 3
 _STARTING = "starting …"
 
 
@@ -100,7 +101,7 @@ def status_line(snapshot: Snapshot, rates: Rates) -> str:
         told = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
             f"verified {snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f}  "
-            f"violations {snapshot.total('violations'):,.0f}  tolerated {snapshot.total('tolerated'):,.0f}  "
+            f"violations {_violations(snapshot)}  tolerated {snapshot.total('tolerated'):,.0f}  "
             f"lag {_seconds(snapshot.gauge('ledger_lag_seconds'))}"
         )
     if snapshot.faults_active:
@@ -119,7 +120,8 @@ def panel(snapshot: Snapshot, rates: Rates) -> Group:
     for row in _rows(snapshot, rates):
         table.add_row(*row)
     below = [Text(f"! {mask(warning)}", style="yellow") for warning in snapshot.warnings]
-    below += [Text(violation, style="red") for violation in _recent_violations(snapshot)]
+    below += [Text(mask(line), style="yellow") for line in snapshot.store_errors()[:ERRORS_SHOWN]]
+    below += [Text(mask(finding), style="red") for finding in _findings(snapshot)]
     return Group(table, *below)
 
 
@@ -135,7 +137,7 @@ def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
         ("appends", f"{rates.appended:,.0f}/s  {attempts}"),
         ("reads", f"{rates.read:,.0f}/s"),
         ("verified", f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} acknowledged"),
-        ("violations", f"[{colour}]{found:,.0f}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
+        ("violations", f"[{colour}]{_violations(snapshot)}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
         ("lag", f"ledger {_seconds(snapshot.gauge('ledger_lag_seconds'))}  oldest unverified {oldest}"),
         ("faults", _faults(snapshot)),
         ("children", "  ".join(children)),
@@ -164,9 +166,15 @@ def _trouble(snapshot: Snapshot) -> list[str]:
     return [*restarts, *down, *snapshot.warnings]
 
 
-def _recent_violations(snapshot: Snapshot) -> list[str]:
-    recent = (snapshot.verifier or {}).get("recent_violations", [])[-RECENT_VIOLATIONS:]
-    return [f"{one.get('kind')} in {one.get('store')}: {one.get('message')} ({one.get('session')})" for one in recent]
+def _violations(snapshot: Snapshot) -> str:
+    found, findings = snapshot.total("violations"), len((snapshot.verifier or {}).get("findings", []))
+    return f"{found:,.0f}" + (f" in {findings} finding{'' if findings == 1 else 's'}" if findings else "")
+
+
+def _findings(snapshot: Snapshot) -> list[str]:
+    found = (snapshot.verifier or {}).get("findings", [])
+    told = [str(one.get("headline")) for one in found[:FINDINGS_SHOWN]]
+    return told + ([f"and {len(found) - FINDINGS_SHOWN} more findings"] if len(found) > FINDINGS_SHOWN else [])
 
 
 def _seconds(value: float | None) -> str:

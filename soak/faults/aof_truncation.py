@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import FaultUnavailableError, process_of
 from soak.faults.on_redis import RedisFault, writes_a_log
@@ -20,6 +21,8 @@ class AofTruncation(RedisFault):
 
     name = "aof_truncation"
     kind = "aof_truncation"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "The server is stopped, up to 4 KiB are cut off its append-only file, and it is started again; "
         "it drops the command that is torn without an error, and no contract excuses what is gone."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
 from soak.faults.connection_reset import ConnectionReset
@@ -70,3 +71,5 @@ ALL: dict[str, Fault] = {
         WipedVolume(),
     )
 }
+RECOVERY_KINDS = tuple(fault.kind for fault in ALL.values() if fault.excuses is not Excuse.NOTHING)
+"""The kinds of faults that a server has to recover its data from."""

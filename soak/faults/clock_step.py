@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
 from soak.testbed.power_cut import PowerSupply
 
@@ -22,6 +23,7 @@ class ClockStep(Fault):
 
     name = "clock_step"
     kind = "clock_step"
+    excuses = Excuse.CLEAN
     description = (
         "The server's clock is an hour ahead, with a clean restart before and after; what was to live longer than "
         "that may not be lost, and an order by the server's clock turns around."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class ConnectionReset(NetworkFault):
 
     name = "connection_reset"
     kind = "connection_reset"
+    excuses = Excuse.NOTHING
     description = (
         "All open connections are reset in the middle of what they do, and new ones succeed at once; "
         "nothing that was acknowledged may be lost, and nothing stored twice."

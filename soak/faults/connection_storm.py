@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import asyncpg
 from redis.exceptions import RedisError
 
+from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
@@ -39,6 +40,7 @@ class ConnectionStorm(Fault):
 
     name = "connection_storm"
     kind = "connection_storm"
+    excuses = Excuse.NOTHING
     description = (
         "Idle connections of ours take all that the server allows, so that it turns new ones away; "
         "those that are open work on, and nothing that was acknowledged may be lost."

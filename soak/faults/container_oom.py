@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class ContainerOom(Fault):
 
     name = "container_oom"
     kind = "container_oom"
+    excuses = Excuse.CRASH
+    down = True
     description = (
         "The container's memory is used up and the kernel kills the server; "
         "what it had not yet handed to the kernel, or to no file, is lost, as in a crash."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class Crash(Fault):
 
     name = "crash"
     kind = "crash"
+    excuses = Excuse.CRASH
+    down = True
     description = (
         "All processes of the server are killed; what it had not yet handed to the kernel, or to no file, is lost."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ class DiskFull(DiskFault):
 
     name = "disk_full"
     kind = "disk_full"
+    excuses = Excuse.NOTHING
     description = (
         "The disk has no room for another byte; a Redis that syncs every second refuses writes, one that syncs always "
         "ends, PostgreSQL refuses rows; nothing that was acknowledged may be lost."

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, changeable, redis_process, writes_a_log
 from soak.testbed.redis_process import LOG_FOLDER
 from soak.testbed.versions import REDIS, Release
@@ -22,6 +23,8 @@ class Downgrade(RedisFault):
 
     name = "downgrade"
     kind = "downgrade"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "Redis 7 or Valkey is stopped in good order and Redis 6.2 is started on its data, for good; it starts empty "
         "without an error, and no contract but a cache's excuses it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ class DroppedReply(NetworkFault):
 
     name = "dropped_reply"
     kind = "dropped_reply"
+    excuses = Excuse.NOTHING
     description = (
         "Some writes are applied but their replies are lost and their connections cut; "
         "nothing may be lost, and nothing stored twice."

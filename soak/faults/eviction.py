@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
 
@@ -21,6 +22,7 @@ class Eviction(RedisFault):
 
     name = "eviction"
     kind = "eviction"
+    excuses = Excuse.NOTHING
     description = (
         "The memory limit falls below what is stored and the least recently used keys are thrown away; "
         "only a contract that allows eviction excuses it."

@@ -17,6 +17,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, process_of
 from soak.faults.notes import Notes
 from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
@@ -38,6 +39,7 @@ class Failover(Fault):
 
     name = "failover"
     kind = "failover"
+    excuses = Excuse.CLEAN
     description = (
         "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
         "nothing may be lost."
@@ -85,6 +87,7 @@ class EarlyFailover(Failover):
 
     name = "early_failover"
     kind = "early_failover"
+    excuses = Excuse.FAILOVER
     description = (
         "The replica stops receiving, the primary goes on for a second and crashes, the replica is promoted and takes "
         "over the address; what it had not received is lost and its row numbers are given out again, which only a "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, ClassVar
 
+from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.testbed.process_vessel import ProcessVessel
 
@@ -27,7 +28,13 @@ class Fault(abc.ABC):
 
     name: ClassVar[str]
     kind: ClassVar[str]
-    """What the ledger calls it, and so what it may excuse: see `soak.model.faults`."""
+    """What the ledger calls it."""
+    excuses: ClassVar[Excuse]
+    """What the contract lets it take; it travels in the fault's ledger records."""
+    down: ClassVar[bool] = False
+    """Whether the server does not answer from when this has been injected until it is healed."""
+    serves: ClassVar[bool] = False
+    """Whether the server goes on serving during it."""
     description: ClassVar[str]
     """One plain sentence: what happens to the server, and what may rightly be lost."""
     targets: ClassVar[tuple[str, ...]]

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
 from soak.faults.on_redis import writes_a_log
@@ -32,6 +33,8 @@ class FileCorruption(Fault):
 
     name = "file_corruption"
     kind = "file_corruption"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "The server is stopped, a bit is flipped in some of the last messages in its files, and it is started again; "
         "an append-only file is read as if nothing were wrong, PostgreSQL with checksums refuses to read the page; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class FsyncError(DiskFault):
 
     name = "fsync_error"
     kind = "fsync_error"
+    excuses = Excuse.POWER
+    serves = True
     description = (
         "Every sync fails with an I/O error; as little may be lost as in a power cut, "
         "and a server that goes on acknowledging writes it could not sync loses more."

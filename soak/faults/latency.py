@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class Latency(NetworkFault):
 
     name = "latency"
     kind = "latency"
+    excuses = Excuse.NOTHING
     description = (
         "Every byte arrives a fifth of a second later in each direction; "
         "clients that wait shorter than that may see timeouts, and nothing may be lost."

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from soak.errors import UsageError
-from soak.testbed.state import write_whole
+from soak.json_input import decode_json
+from soak.sealed_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +43,7 @@ class Notes:
 
     def all(self) -> list[Note]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=list[Note])
+            return decode_json(self._path.read_bytes(), type=list[Note])
         except FileNotFoundError:
             return []
         except (OSError, msgspec.MsgspecError) as error:

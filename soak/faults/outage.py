@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class Outage(NetworkFault):
 
     name = "outage"
     kind = "outage"
+    excuses = Excuse.NOTHING
     description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
 
     async def inject(self, bed: Testbed, target: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ class Partition(NetworkFault):
 
     name = "partition"
     kind = "partition"
+    excuses = Excuse.NOTHING
     description = (
         "Packets vanish: connections stay open and silent, new ones are never answered; what was under way arrives "
         "afterwards, and nothing that was acknowledged may be lost."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ class Pause(Fault):
 
     name = "pause"
     kind = "pause"
+    excuses = Excuse.NOTHING
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."
     )

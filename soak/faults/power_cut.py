@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class PowerCut(Fault):
 
     name = "power_cut"
     kind = "power_cut"
+    excuses = Excuse.POWER
+    down = True
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
     targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 

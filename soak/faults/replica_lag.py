@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 from soak.faults.on_postgres import postgres, until_caught_up, until_holds
 
@@ -16,6 +17,7 @@ class ReplicaLag(Fault):
 
     name = "replica_lag"
     kind = "replica_lag"
+    excuses = Excuse.NOTHING
     description = "The replica shows nothing newer until it is healed; reads from it are stale, and nothing is lost."
     targets = ("postgres-replica",)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class Restart(Fault):
 
     name = "restart"
     kind = "restart"
+    excuses = Excuse.CLEAN
+    down = True
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
     targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 

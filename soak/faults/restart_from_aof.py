@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, writes_a_log
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class RestartFromAof(RedisFault):
 
     name = "restart_from_aof"
     kind = "restart_from_aof"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "The server is stopped in good order without a snapshot and comes back from its append-only file; "
         "nothing may be lost."

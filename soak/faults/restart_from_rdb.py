@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, makes_snapshots, writes_a_log
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ class RestartFromRdb(RedisFault):
 
     name = "restart_from_rdb"
     kind = "restart_from_rdb"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "The server saves everything as it ends and comes back from that snapshot alone, also where it has an "
         "append-only file; nothing may be lost."

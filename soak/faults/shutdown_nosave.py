@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class ShutdownNosave(RedisFault):
 
     name = "shutdown_nosave"
     kind = "shutdown_nosave"
+    excuses = Excuse.CRASH
+    down = True
     description = (
         "The server ends by SHUTDOWN NOSAVE and is started again; with an append-only file nothing may be lost, "
         "with snapshots alone everything since the last one is."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class SlowFsync(DiskFault):
 
     name = "slow_fsync"
     kind = "slow_fsync"
+    excuses = Excuse.NOTHING
     description = (
         "Every sync takes 0.3 s longer; who waits for the disk before answering answers late, and nothing may be lost."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ class SlowLink(NetworkFault):
 
     name = "slow_link"
     kind = "slow_link"
+    excuses = Excuse.NOTHING
     description = (
         "All clients together get 64 KiB a second through in each direction; "
         "long reads time out before short ones do, and nothing may be lost."

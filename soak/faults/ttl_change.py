@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import FaultUnavailableError
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
@@ -23,6 +24,7 @@ class TtlChange(RedisFault):
 
     name = "ttl_change"
     kind = "ttl_change"
+    excuses = Excuse.NOTHING
     description = (
         "The time to live of the run's keys is cut to a second, and sessions expire that were to stay; "
         "no contract excuses it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.on_postgres import STREAMS, postgres, until_holds
@@ -22,6 +23,8 @@ class Upgrade(Fault):
 
     name = "upgrade"
     kind = "upgrade"
+    excuses = Excuse.CLEAN
+    down = True
     description = (
         "The server is stopped in good order and the next newer version is started on its data, for good: Redis 6.2, "
         "7.0, Valkey 9, or a PostgreSQL by pg_upgrade; nothing may be lost."

@@ -59,7 +59,17 @@ async def during(
     telemetry = await _telemetry(bed, target)
     started = time.monotonic_ns() // 1000
     identity = f"{fault.kind}-{target}-{started}"
-    start = FaultPhase(fault=identity, kind=fault.kind, target=target, phase="start", at=started, telemetry=telemetry)
+    start = FaultPhase(
+        fault=identity,
+        kind=fault.kind,
+        target=target,
+        phase="start",
+        at=started,
+        excuses=fault.excuses,
+        serves=fault.serves,
+        down=fault.down,
+        telemetry=telemetry,
+    )
     await _write(journal, start)
     Notes(bed.servers[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ class WipedVolume(Fault):
 
     name = "wiped_volume"
     kind = "wiped_volume"
+    excuses = Excuse.CLEAN
+    down = True
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
     targets = ("redis", "postgres", "chroma", "http")
 

@@ -1,1 +1,1 @@
-"""Planted bugs: memories as people write them on a bad day, one file for each night they cost somebody."""
+"""Planted bugs: memories as people write them on a bad day, one file for each incident."""

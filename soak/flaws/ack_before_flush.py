@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Load, WrongFrom
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
 
 _WRONG, _RIGHT = same_service("ack_before_flush", Disturbance(fault="crash", target="http", after_seconds=2.5))
 
 FLAW = Flaw(
     name="ack_before_flush",
-    night="200 is returned, the write is flushed later, the process dies",
+    incident="200 is returned, the write is flushed later, the process dies",
     code="A buffer and a background task: one round trip for a hundred messages, and a p99 to be proud of.",
     mocks="The test reads through the same process, and so through the same buffer.",
     user="The pod was rescheduled in the middle of a sentence. The sentence had been acknowledged.",

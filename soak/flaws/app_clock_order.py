@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import SHARED_SESSIONS, Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import Message, Stored
 
 DRIFT_SECONDS = 0.3
@@ -35,7 +35,7 @@ _WRONG, _RIGHT = same_server(AppClockOrder, RedisMemory)
 
 FLAW = Flaw(
     name="app_clock_order",
-    night="created_at made in application code; clock drift and coroutine scheduling put later messages first",
+    incident="created_at made in application code; clock drift and coroutine scheduling put later messages first",
     code="created_at = time.time(), and ORDER BY created_at: on the application's machines, of which there are two.",
     mocks="Tests run on one machine with one clock, or freeze it.",
     user="The answer stood before the question, and the model took the old address for the new one.",

@@ -8,10 +8,10 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Disturbance, Flaw, same_server
 from soak.flaws.redis_memory import CONNECTIONS_MAX, RedisMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 from soak.stores import StoreContext
 
 
@@ -31,7 +31,7 @@ _WRONG, _RIGHT = same_server(ClientRetry, RedisMemory, Disturbance(fault="droppe
 
 FLAW = Flaw(
     name="client_retry",
-    night="the client library retries a write whose reply was lost",
+    incident="the client library retries a write whose reply was lost",
     code="Nothing at all: ten retries are the default of the library, and RPUSH is not idempotent.",
     mocks="A mock that raises has not applied the write. A server whose reply is lost has.",
     user="'Transfer the money.' 'Transfer the money.'",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
 
 _WRONG, _RIGHT = same_service("content_dedup")
 
 FLAW = Flaw(
     name="content_dedup",
-    night='"continue" said twice is stored once',
+    incident='"continue" said twice is stored once',
     code="if the hash of role and content is known, skip it: a cure for double clicks.",
     mocks="Every message of a test is another one.",
     user="Said 'yes' a second time; the assistant waited for an answer.",

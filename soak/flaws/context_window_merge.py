@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from soak.checker.causes import Cause
+from soak.checker.message import decode_history
 from soak.flaws.flaw import GONE, SHARED_SESSIONS, Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.message import decode_history
 from soak.stores import Message, Stored
 
 
@@ -30,7 +30,7 @@ _WRONG, _RIGHT = same_server(ContextWindowMerge, RedisMemory)
 
 FLAW = Flaw(
     name="context_window_merge",
-    night="read-then-write merge of a context window around atomic HSET/ZADD",
+    incident="read-then-write merge of a context window around atomic HSET/ZADD",
     code="append() asks where the window ends (HLEN) and writes there (HSET). Both are atomic, as the review noted.",
     mocks="A mock has one caller. Two real ones are told the same end and write to the same place.",
     user="The assistant answered a question and, asked again, knew nothing of having been asked.",

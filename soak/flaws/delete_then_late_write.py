@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 from soak.stores import Message, StoreContext
 
 CHECK_SECONDS = 0.2
@@ -43,7 +43,7 @@ _WRONG, _RIGHT = same_server(DeleteThenLateWrite, RedisMemory)
 
 FLAW = Flaw(
     name="delete_then_late_write",
-    night="a forgotten conversation comes back",
+    incident="a forgotten conversation comes back",
     code="A self-healing cache: whatever is missing a moment after a write is put back.",
     mocks="The test of forget() looks at once, and it is gone.",
     user="Asked to be forgotten, was told it was done, and was greeted by name the next day.",
@@ -51,5 +51,5 @@ FLAW = Flaw(
     causes=frozenset({Cause.UNKNOWN}),
     wrong=_WRONG,
     right=_RIGHT,
-    load=Load(session_messages=8, forget_share=1.0),
+    load=Load(session_messages=8, forget_share=1.0, raced_share_max=1.0),
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, WrongFrom
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
 
 # Of the server behind the service, which itself is well all the time.
 _WRONG, _RIGHT = same_service("empty_on_error", Disturbance(fault="outage", target="redis", hold_seconds=0.7))
 
 FLAW = Flaw(
     name="empty_on_error",
-    night='the read fails and the store answers "no memory"',
+    incident='the read fails and the store answers "no memory"',
     code="except Exception: return []. And a circuit breaker that says the same for as long as it is open.",
     mocks="The test of the error path asserts that an empty list comes back. It does.",
     user="Greeted as a new customer, told their story again; ten seconds later everything was known twice.",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 
 PATIENCE_SECONDS = 15.0
 
@@ -48,6 +48,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     forget_share: float = 0.0
     reread_share: float = 0.2
     search_share: float = 0.0
+    similar_share: float = 0.125
+    raced_share_max: float = 0.003
     mix: str = "chat"
     tenants: int = 1
     """Processes' worth of participants; each numbers its sessions from one."""
@@ -56,12 +58,17 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 SHARED_SESSIONS = Load(shared_share=1.0)
 """Four writers in every session, who often speak at the same moment."""
 
+RARE = Load(users=32, think_seconds=0.02, mix="short")
+"""Enough messages to meet one in a thousand."""
+
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """One way to do it: a store, the configuration of its server, and the fault it is put through."""
 
     store: str
     """As `package.module:Class`."""
+    derives_contract: bool = False
+    """Nobody declares how durable it is: that follows from its server as configured, down to the floor."""
     service: str = ""
     """The service that it speaks with, by the name of its script; empty: it is in the process of whoever asks."""
     redis_options: Mapping[str, str] = {}
@@ -76,7 +83,7 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """One planted bug."""
 
     name: str
-    night: str
+    incident: str
     """What happened, in one line."""
     code: str
     """What the code, or the configuration, looks like."""
@@ -96,6 +103,8 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """After so long without having shown itself it is not found."""
     heals: bool = False
     """What was lost comes back; it must be noticed, too."""
+    says: tuple[str, ...] = ()
+    """What must be said of it besides: parts of the sentences that a report shows."""
 
 
 def store_of(cls: type) -> str:

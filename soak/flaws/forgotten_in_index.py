@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory
 from soak.flaws.vector_memory import VectorMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 
 
 class ForgottenInIndex(VectorMemory):
@@ -20,7 +20,7 @@ _WRONG, _RIGHT = same_server(ForgottenInIndex, VectorMemory)
 
 FLAW = Flaw(
     name="forgotten_in_index",
-    night="a conversation is deleted, its copy in the vector index is not, and the next search brings it back",
+    incident="a conversation is deleted, its copy in the vector index is not, and the next search brings it back",
     code="DELETE FROM messages WHERE session = … and nothing else: the index was added a year later.",
     mocks="The test of forget() reads the history, and it is empty.",
     user="Asked to be forgotten, was told it was done, and met their own words in an answer.",

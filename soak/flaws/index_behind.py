@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.vector_memory import VectorMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 from soak.stores import Message
 
 INPUT_CHARACTERS_MAX = 120
@@ -40,7 +40,7 @@ _WRONG, _RIGHT = same_server(IndexBehind, VectorMemory)
 
 FLAW = Flaw(
     name="index_behind",
-    night="the message is stored, its vector is not: the embedding call failed and was skipped, and no search finds it",
+    incident="the message is stored, its vector is not: the embedding call failed and was skipped; no search finds it",
     code="INSERT INTO messages, COMMIT; try: index.add(embed(text)) except EmbeddingError: pass",
     mocks="The embedder of the tests takes any text, and the test looks into the table.",
     user="The assistant had it in the transcript, and swore that nobody had ever told it.",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 from soak.stores import Message
 
 CHARACTERS_MAX = 8_000
@@ -27,7 +27,7 @@ _WRONG, _RIGHT = same_server(LossyText, RedisMemory)
 
 FLAW = Flaw(
     name="lossy_text",
-    night='a byte is stripped, a surrogate becomes "?", a long message is cut',
+    incident='a byte is stripped, a surrogate becomes "?", a long message is cut',
     code="A clean_text() from elsewhere: control characters out, beyond the BMP a question mark, 8,000 characters.",
     mocks='Fixtures say "Hello, world".',
     user="Code came back without its tabs, names without their emoji, and a pasted contract without its end.",

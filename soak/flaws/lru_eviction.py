@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load, Setup, store_of
 from soak.flaws.redis_memory import EverySecondMemory
-from soak.model.causes import Cause
 
 MEMORY = "4mb"
 
 FLAW = Flaw(
     name="lru_eviction",
-    night="maxmemory with allkeys-lru drops sessions quietly",
+    incident="maxmemory with allkeys-lru drops sessions quietly",
     code="maxmemory-policy allkeys-lru, copied from the cache next door.",
     mocks="Tests never fill the memory; and no command fails when it is full, which is the point of the policy.",
     user="Whoever had not been there for a while was met as a stranger; those who talked all day noticed nothing.",

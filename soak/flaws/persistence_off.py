@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
-from soak.flaws.redis_memory import EverySecondMemory
-from soak.model.causes import Cause
+from soak.flaws.redis_memory import RedisMemory
 
 _RESTART = Disturbance(fault="restart", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="persistence_off",
-    night="someone tweaks the policy or bumps the image; the file is never written",
+    incident="someone tweaks the policy or bumps the image; the file is never written",
     code='appendonly no, save "": one line of a chart, changed to quieten a warning about disk space.',
     mocks="The configuration of the real server is in no test.",
     user="A planned, clean restart at four in the morning, and everybody was new here.",
     kinds=GONE,
     causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
+    # Nobody declared a contract. A server that keeps nothing is held to the floor, not to nothing.
     wrong=Setup(
-        store=store_of(EverySecondMemory),
+        store=store_of(RedisMemory),
+        derives_contract=True,
         redis_options={"appendonly": "no", "save": ""},
         disturbance=_RESTART,
     ),
-    right=Setup(store=store_of(EverySecondMemory), disturbance=_RESTART),
+    right=Setup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

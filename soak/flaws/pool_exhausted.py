@@ -8,9 +8,9 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, ConnectionPool, Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load, same_server
 from soak.flaws.redis_memory import NO_RETRIES, RedisMemory
-from soak.model.causes import Cause
 from soak.stores import Message, StoreContext
 
 WRITING_CONNECTIONS = 2
@@ -57,7 +57,7 @@ _WRONG, _RIGHT = same_server(PoolExhausted, PoolAwaited)
 
 FLAW = Flaw(
     name="pool_exhausted",
-    night="too few connections, or a leak; the write is skipped under load",
+    incident="too few connections, or a leak; the write is skipped under load",
     code="max_connections=2, and an except clause that was written for a server that is down.",
     mocks="One request at a time needs one connection.",
     user="In the busy hour the assistant forgot every third sentence; the dashboards showed no errors.",

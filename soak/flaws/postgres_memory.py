@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import asyncpg
 
-from soak.model.message import decode_history
+from soak.checker.message import decode_history
 from soak.stores import Message, StoreContext, Stored
 
 

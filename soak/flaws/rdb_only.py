@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
-from soak.model.causes import Cause
 
 _CRASH = Disturbance(fault="crash", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="rdb_only",
-    night="default `save 900 1`, killed inside the window",
+    incident="default `save 900 1`, killed inside the window",
     code="No configuration at all: the image's default, which is a snapshot every 15 minutes.",
     mocks="A mock is never killed. And a container that is stopped politely saves first.",
     user="After the node was replaced the assistant had last heard of everybody a quarter of an hour ago.",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 
 _WRONG, _RIGHT = same_service("read_cap")
 
 FLAW = Flaw(
     name="read_cap",
-    night="the read silently stops at 1,000 messages and returns the oldest",
+    incident="the read silently stops at 1,000 messages and returns the oldest",
     code="messages = index.query(limit=1000)[-n:], a page size of 1,000 that nobody knew of, and no second page.",
     mocks="Test conversations are shorter than any limit, and then the first page is the whole.",
     user="The assistant remembered the first weeks very well, and nothing since.",

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from soak.model.message import decode_history
+from soak.checker.message import decode_history
 from soak.stores import Contract, Message, StoreContext, Stored
 
 CONNECTIONS_MAX = 128
@@ -53,4 +53,4 @@ class RedisMemory:
 class EverySecondMemory(RedisMemory):
     """The same, with the promise of `appendonly yes, appendfsync everysec`: at most two seconds are lost."""
 
-    contract: ClassVar[Contract] = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0)
+    contract: ClassVar[Contract] = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import Disturbance, Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory, connect
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import StoreContext, Stored
 
 
@@ -51,7 +51,7 @@ _WRONG, _RIGHT = same_server(
 
 FLAW = Flaw(
     name="replica_reads",
-    night="write on the primary, read on a lagging replica: the fresh message is invisible",
+    incident="write on the primary, read on a lagging replica: the fresh message is invisible",
     code="Two connection strings, one for writing and one for reading. The second is a replica.",
     mocks="In a test both are the same database.",
     user="Said something, reloaded, and it was gone; a second later it was there.",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import Message, Stored
 
 
@@ -39,7 +39,7 @@ _WRONG, _RIGHT = same_server(SameTimestampTies, PostgresMemory)
 
 FLAW = Flaw(
     name="same_timestamp_ties",
-    night="equal timestamps, no tiebreaker, read order differs from read to read",
+    incident="equal timestamps, no tiebreaker, read order differs from read to read",
     code="ORDER BY created_at DESC LIMIT n, reversed. created_at has whole seconds, and nothing breaks the tie.",
     mocks="Three messages come back in the order in which they were put in: by luck, as in any test of three.",
     user="The same conversation read differently on every reload.",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.vector_memory import VectorMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import Stored
 from soak.stores.embedding import embed
 
@@ -29,7 +29,7 @@ _WRONG, _RIGHT = same_server(SearchAcrossTenants, VectorMemory)
 
 FLAW = Flaw(
     name="search_across_tenants",
-    night="the search has no filter by session: the nearest words are somebody else's",
+    incident="the search has no filter by session: the nearest words are somebody else's",
     code="ORDER BY embedding <-> $1 LIMIT 10, without the WHERE that every other query has.",
     mocks="There is one user in the tests, and what is found is theirs.",
     user="Asked about their own order, and was told the address of a stranger.",

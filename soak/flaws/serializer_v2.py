@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import Message, Stored
 
 COMPRESSED_FROM_BYTES = 200
@@ -37,7 +37,7 @@ _WRONG, _RIGHT = same_server(SerializerV2, BothFormatsRead)
 
 FLAW = Flaw(
     name="serializer_v2",
-    night="an 'optimised' serialization that old readers cannot read, or that drops a field",
+    incident="an 'optimised' serialization that old readers cannot read, or that drops a field",
     code="if len(raw) >= 200: raw = zlib.compress(raw). A third of the memory saved, as the change says.",
     mocks='The round-trip test runs writer and reader of one version, and says "hello", which is never packed.',
     user="Short conversations went on as ever; whoever had told a longer story was a stranger.",

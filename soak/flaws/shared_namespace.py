@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 
 _WRONG, _RIGHT = same_service("shared_namespace")
 
 FLAW = Flaw(
     name="shared_namespace",
-    night="two tenants or a test and staging share a prefix; ids that differ only in case or a comma collide",
+    incident="two tenants or a test and staging share a prefix; ids that differ only in case or a comma collide",
     code='key = f"chat:{conversation_id}", written when there was one tenant.',
     mocks="Each test has one tenant.",
     user="The assistant called them by somebody else's name, and knew somebody else's allergies.",

@@ -7,9 +7,9 @@ import logging
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
 from soak.stores import Message
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _WRONG, _RIGHT = same_server(SwallowedError, RedisMemory, Disturbance(fault="out
 
 FLAW = Flaw(
     name="swallowed_error",
-    night="ConnectionError in a network hiccup is logged and skipped; the caller is told yes",
+    incident="ConnectionError in a network hiccup is logged and skipped; the caller is told yes",
     code="except ConnectionError: log.warning(...), and then nothing. The chat goes on; that was the idea.",
     mocks="The test of the error path asserts that no exception escapes. None does.",
     user="What was said in one particular second had not been said. Nobody knew which second.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
 from soak.stores import Contract, Message
 
 TTL_SECONDS = 3
@@ -36,7 +36,7 @@ _WRONG, _RIGHT = same_server(TtlNotRefreshed, TtlRefreshed)
 
 FLAW = Flaw(
     name="ttl_not_refreshed",
-    night="TTL set once at creation; a long conversation dies in the middle",
+    incident="TTL set once at creation; a long conversation dies in the middle",
     code="The expiry is set when the session is created. Appending to a list does not move it.",
     mocks="Test conversations are shorter than the time to live.",
     user="In the middle of a long evening, between two sentences, the assistant forgot who it was talking to.",

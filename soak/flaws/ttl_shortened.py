@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
 from soak.stores import Contract, Message
 
 PROMISED_SECONDS = 3600
@@ -37,7 +37,7 @@ _WRONG, _RIGHT = same_server(TtlShortened, TtlAsPromised)
 
 FLAW = Flaw(
     name="ttl_shortened",
-    night="one line changes the expiry policy; every session is gone after five minutes",
+    incident="one line changes the expiry policy; every session is gone after five minutes",
     code="ttl_seconds = 300, in a change about something else. It used to be 3600.",
     mocks="A mock does not expire anything, and no test waits for five minutes.",
     user="Went for coffee, came back, and was asked for their name.",

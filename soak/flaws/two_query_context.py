@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
+from soak.checker.message import decode_history
 from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
-from soak.model.message import decode_history
 from soak.stores import Stored
 
 PAGE = 5
@@ -37,7 +37,7 @@ _WRONG, _RIGHT = same_server(TwoQueryContext, PostgresMemory)
 
 FLAW = Flaw(
     name="two_query_context",
-    night="context assembled by two queries under READ COMMITTED (or OFFSET pages) while writers go on",
+    incident="context assembled by two queries under READ COMMITTED (or OFFSET pages) while writers go on",
     code="LIMIT 5 OFFSET 0, then LIMIT 5 OFFSET 5. A message that arrives in between moves every row one further.",
     mocks="Nobody writes while a test reads.",
     user="The assistant repeated itself, for it had been shown the same line twice.",

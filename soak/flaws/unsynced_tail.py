@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
-from soak.model.causes import Cause
 
 _POWER_CUT = Disturbance(fault="power_cut", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="unsynced_tail",
-    night="acknowledged, not fsynced, power fails",
+    incident="acknowledged, not fsynced, power fails",
     code="appendfsync no: 'the kernel flushes anyway'. It does, when it likes.",
     mocks="Even a real server, killed with -9, loses nothing: the kernel still has the pages. Only a power cut tells.",
     user="The data centre blinked, and the last half minute of every conversation was gone.",

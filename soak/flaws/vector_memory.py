@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+from soak.checker.message import decode_history
 from soak.flaws.postgres_memory import PostgresMemory
-from soak.model.message import decode_history
 from soak.stores import Message, StoreContext, Stored
 from soak.stores.embedding import DIMENSIONS, embed
 

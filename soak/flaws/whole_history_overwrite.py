@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from soak.checker.causes import Cause
+from soak.checker.message import decode_history
 from soak.flaws.flaw import GONE, SHARED_SESSIONS, Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
-from soak.model.causes import Cause
-from soak.model.message import decode_history
 from soak.stores import Message, Stored
 
 
@@ -35,7 +35,7 @@ _WRONG, _RIGHT = same_server(WholeHistoryOverwrite, RedisMemory)
 
 FLAW = Flaw(
     name="whole_history_overwrite",
-    night="two concurrent requests read the session, append, write the whole list back; the older one wins",
+    incident="two concurrent requests read the session, append, write the whole list back; the older one wins",
     code="append() loads the conversation, adds the message and saves the conversation. Every line is right.",
     mocks="A test sends one message after the other. Only two at once read the same list and write two different ones.",
     user="Double-clicked Send, or a tool answered while they typed: one of the two messages had never been said.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, WrongFrom
 from soak.flaws.served import same_service
-from soak.model.causes import Cause
 
 _WRONG, _ = same_service("wiped_volume", Disturbance(fault="wiped_volume", target="http", hold_seconds=0.2))
 # The same end of the process, on a volume that is kept.
@@ -14,7 +14,7 @@ _RIGHT = msgspec.structs.replace(_WRONG, disturbance=Disturbance(fault="crash", 
 
 FLAW = Flaw(
     name="wiped_volume",
-    night='data on ephemeral storage; "persist succeeded", the directory is reclaimed',
+    incident='data on ephemeral storage; "persist succeeded", the directory is reclaimed',
     code="Everything right, every commit on disk, and no volume mounted at /data: it belongs to the container.",
     mocks="A restart of the process finds its files. A replacement of the container does not.",
     user="Every deployment made everybody a stranger; the logs said 'saved' to the last.",

@@ -12,6 +12,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError
 
+from soak.answer_bounds import BoundedParser
 from soak.errors import ServerUnreachableError
 
 TIMEOUT_SECONDS = 5.0
@@ -22,10 +23,12 @@ class Keys(NamedTuple):
 
     header: str
     batches: str
+    progress: str
+    """How far the verifier has come."""
 
 
 def keys_of(run: str) -> Keys:
-    return Keys(header=f"soak:ledger:{run}:header", batches=f"soak:ledger:{run}:batches")
+    return Keys(*(f"soak:ledger:{run}:{what}" for what in Keys._fields))
 
 
 class LedgerConnection:
@@ -44,6 +47,7 @@ def _client(url: str, read_timeout_seconds: float) -> Any:
     # Any: redis-py types one client for bytes and text answers alike; this one answers in bytes.
     return Redis.from_url(
         url,
+        parser_class=BoundedParser,
         socket_timeout=read_timeout_seconds,
         socket_connect_timeout=TIMEOUT_SECONDS,
         retry=Retry(NoBackoff(), 0),

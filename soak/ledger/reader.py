@@ -8,6 +8,7 @@ from typing import NamedTuple, Self
 import msgspec
 from redis.exceptions import RedisError, ResponseError
 
+from soak.json_input import decode_json
 from soak.ledger.connection import TIMEOUT_SECONDS, LedgerConnection, unreachable
 from soak.ledger.records import (
     BadRecordError,
@@ -15,6 +16,7 @@ from soak.ledger.records import (
     EndOfLoad,
     FaultPhase,
     RunHeader,
+    VerifierProgress,
     decode_batch,
     seal,
 )
@@ -30,11 +32,14 @@ class WorkerBatch(NamedTuple):
 
     at: str
     worker: str
-    host: str
+    boot: str
+    """Which boot of which host its times are of."""
     clock_offset_us: int
     """Wall clock less monotonic clock on that host, to compare its times with another host's."""
     number: int
     batch: Batch
+    host: str = ""
+    """The name of that host."""
 
 
 class RunRecord(NamedTuple):
@@ -69,6 +74,8 @@ class Extent(NamedTuple):
     """The place of the last record that was ever written."""
     added: int | None
     """How many records were ever written; None if its server does not count them."""
+    is_trimmed_only: bool = False
+    """All that is missing was dropped from the beginning, as `trim_before` does."""
 
 
 class LedgerReader:
@@ -107,17 +114,27 @@ class LedgerReader:
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
         heed_cancellation()
-        last = answer["last-entry"]
+        first, last, deleted = answer["first-entry"], answer["last-entry"], answer.get("max-deleted-entry-id")
         return Extent(
             last=last[0].decode() if last else START,
             newest=answer["last-generated-id"].decode(),
             added=answer.get("entries-added"),
+            is_trimmed_only=bool(first and deleted and is_before(deleted.decode(), first[0].decode())),
         )
 
     async def trim_before(self, at: str) -> None:
         """Drop every record before this one."""
         try:
             await self._connection.redis.xtrim(self._connection.keys.batches, minid=at, approximate=False)
+        except (RedisError, OSError) as error:
+            raise unreachable(self._connection.url, error) from error
+
+    async def publish(self, progress: VerifierProgress, *, valid_seconds: float) -> None:
+        """Say how far the verifier has come; after that time nobody believes it any more."""
+        try:
+            await self._connection.redis.set(
+                self._connection.keys.progress, msgspec.json.encode(progress), px=int(valid_seconds * 1000)
+            )
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
 
@@ -149,16 +166,17 @@ def _entry(at: str, fields: dict[bytes, bytes]) -> Entry:
         if b"k" in fields:
             return RunRecord(at, _run_record(fields))
         worker, number = fields[b"w"].decode(), int(fields[b"n"])
-        host, offset, crc = fields[b"h"].decode(), int(fields[b"o"]), int(fields[b"c"])
-        _check_seal(fields, worker, host, offset, number, crc)
-        return WorkerBatch(at, worker, host, offset, number, decode_batch(fields[b"b"], crc))
+        host, boot = fields[b"h"].decode(), fields[b"u"].decode()
+        offset, crc = int(fields[b"o"]), int(fields[b"c"])
+        _check_seal(fields, worker, host, boot, offset, number, crc)
+        return WorkerBatch(at, worker, boot, offset, number, decode_batch(fields[b"b"], crc), host)
     except (KeyError, ValueError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
         is_foreign = not _OURS & fields.keys()
         return Damaged(at, worker, number, reason, is_foreign, is_end=fields.get(b"k") == b"end")
 
 
-_OURS = {b"w", b"h", b"o", b"n", b"c", b"s", b"b", b"k"}
+_OURS = {b"w", b"h", b"u", b"o", b"n", b"c", b"s", b"b", b"k"}
 
 
 def _check_seal(fields: dict[bytes, bytes], *marks: object) -> None:
@@ -174,7 +192,7 @@ def _run_record(fields: dict[bytes, bytes]) -> FaultPhase | EndOfLoad:
     if zlib.crc32(blob) != crc:
         raise BadRecordError("checksum does not fit")
     if kind == "fault":
-        return msgspec.json.decode(blob, type=FaultPhase)
+        return decode_json(blob, type=FaultPhase)
     if kind == "end":
-        return msgspec.json.decode(blob, type=EndOfLoad)
+        return decode_json(blob, type=EndOfLoad)
     raise BadRecordError(f"unknown record {kind!r}")

@@ -15,12 +15,14 @@ from typing import Annotated
 
 import msgspec
 
-from soak.model.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
-from soak.model.contract import Contract
+from soak.checker.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
+from soak.checker.contract import Contract
+from soak.checker.faults import Excuse
+from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"
 """Begins the name of a worker whose participants have browsers."""
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -116,6 +118,8 @@ class Batch(msgspec.Struct, array_like=True):
     suppressed_observations: int = 0
     farewell: bool = False
     """The worker's last batch: it has drained."""
+    errors: list[StoreError] = []
+    """Exceptions that stores raised, one entry for each kind."""
 
 
 class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,15 +134,40 @@ class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
     """`start`; `injected`, once it is in effect; `end`, once all is well again; or `failed`, telemetry says why."""
     at: int
     """Microseconds of CLOCK_MONOTONIC."""
+    excuses: Excuse
+    """What the contract lets it take. Whoever writes the record says so; there is no default."""
+    serves: bool = False
+    """The server goes on serving during it."""
+    down: bool = False
+    """The server does not answer from `injected` until it is healed."""
     planned: bool = True
     telemetry: dict[str, str] = {}
+    host: str = ""
+    """Whose CLOCK_MONOTONIC the time is of; empty: that of the ledger's reader."""
+    boot: str = ""
+    """Which boot of that host: the clock begins anew with each."""
 
 
 class EndOfLoad(msgspec.Struct, frozen=True, kw_only=True):
     """No worker writes after this; the verifier sweeps everything once more and gives its verdict."""
 
     at: int
+    """Microseconds of CLOCK_MONOTONIC on that host."""
     reason: str
+    host: str = ""
+    boot: str = ""
+    """Which boot of that host: times of another one cannot be compared with its own. The journal fills both in."""
+
+
+class VerifierProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the verifier has come, for whoever writes. It is no record: it stands in a key that expires."""
+
+    unread: int
+    """Acknowledged messages that it has taken in and not read yet."""
+    oldest_unread_seconds: float
+    """How long the oldest of them has been waiting."""
+    hold: bool = False
+    """There are too many: nothing more is to be written until there are fewer."""
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,6 +238,8 @@ __all__ = [
     "Open",
     "RunHeader",
     "SeenItem",
+    "StoreError",
+    "VerifierProgress",
     "decode_batch",
     "encode_batch",
 ]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zlib
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from redis.exceptions import RedisError
 
 from soak.errors import UsageError
+from soak.json_input import decode_json
 from soak.ledger.connection import LedgerConnection, keys_of, reaching, unreachable
+from soak.ledger.host import this_host
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, RunHeader, seal
 
 _CURRENT_KEY = "soak:ledger:current"
@@ -37,13 +39,13 @@ async def read_header(url: str, run: str | None = None) -> RunHeader:
 
 def _decode_header(raw: bytes) -> RunHeader:
     try:
-        version = msgspec.json.decode(raw, type=dict[str, object]).get("version")
+        version = decode_json(raw, type=dict[str, object]).get("version")
         if version != FORMAT_VERSION:
             raise UsageError(
                 f"the ledger is of format {version}, this soak reads format {FORMAT_VERSION}; "
                 "finish that run with the soak that began it, or use an empty ledger"
             )
-        return msgspec.json.decode(raw, type=RunHeader)
+        return decode_json(raw, type=RunHeader)
     except msgspec.MsgspecError as error:
         raise UsageError(f"the ledger's header cannot be read ({error}); use an empty ledger") from error
 
@@ -60,18 +62,40 @@ class RunJournal:
         return cls(LedgerConnection(url, header.run))
 
     async def fault(self, phase: FaultPhase) -> None:
-        await self._write("fault", msgspec.json.encode(phase))
+        await self._write("fault", msgspec.json.encode(_of_this_host(phase)))
+
+    async def faults(self, *phases: FaultPhase) -> None:
+        """Write several records, all of them or none."""
+        entries = [_fields("fault", msgspec.json.encode(_of_this_host(phase))) for phase in phases]
+        try:
+            async with self._connection.redis.pipeline(transaction=True) as pipe:
+                for fields in entries:
+                    pipe.xadd(self._connection.keys.batches, fields)
+                await pipe.execute()
+        except (RedisError, OSError) as error:
+            raise unreachable(self._connection.url, error) from error
 
     async def end_of_load(self, end: EndOfLoad) -> None:
-        await self._write("end", msgspec.json.encode(end))
+        """Write that the load has ended, with the host that says so."""
+        host = this_host()
+        await self._write("end", msgspec.json.encode(msgspec.structs.replace(end, host=host.name, boot=host.boot)))
 
     async def _write(self, kind: str, blob: bytes) -> None:
-        crc = zlib.crc32(blob)
-        fields = {"k": kind, "c": crc, "s": seal(kind, crc), "b": blob}
         try:
-            await self._connection.redis.xadd(self._connection.keys.batches, fields)
+            await self._connection.redis.xadd(self._connection.keys.batches, _fields(kind, blob))
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
 
     async def close(self) -> None:
         await self._connection.close()
+
+
+def _of_this_host(phase: FaultPhase) -> FaultPhase:
+    """Say whose clock the time of a record is of."""
+    host = this_host()
+    return msgspec.structs.replace(phase, host=host.name, boot=host.boot)
+
+
+def _fields(kind: str, blob: bytes) -> dict[str, Any]:
+    crc = zlib.crc32(blob)
+    return {"k": kind, "c": crc, "s": seal(kind, crc), "b": blob}

@@ -5,7 +5,7 @@ ledger has it. An outcome is only noted, and goes out with the next batch, at mo
 is killed before, the outcome is missing and means `unknown`, never a blind spot.
 
 A batch that got no answer is sent again with the same number, so the reader may see it twice but misses none.
-While the ledger is away, or its reader is too far behind, `stalled` is true and writers wait.
+While the ledger is away or too large, or the verifier asks for it, `stalled` is true and writers wait.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import secrets
 import time
 import zlib
 from bisect import bisect_left
-from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+import msgspec
 from redis.exceptions import RedisError
 
 from soak.ledger.connection import LedgerConnection
+from soak.ledger.host import Host, this_host
 from soak.ledger.records import (
     LATENCY_BUCKETS_SECONDS,
     Attempt,
@@ -33,11 +34,13 @@ from soak.ledger.records import (
     Observation,
     Open,
     RunHeader,
+    VerifierProgress,
     encode_batch,
     seal,
 )
 from soak.ledger.run import read_header
 from soak.settings import LedgerSettings
+from soak.store_errors import StoreErrors
 from soak.tasks import end_tasks
 
 HEARTBEAT_SECONDS = 1.0
@@ -46,30 +49,32 @@ RETRY_SECONDS_FIRST = 0.05
 RETRY_SECONDS_MAX = 1.0
 OBSERVATIONS_PER_BATCH_MAX = 64
 STALL_POLL_SECONDS = 0.2
+MEASURE_SECONDS = 1.0
+"""How often the ledger's size is asked for: its server looks at all of it for the answer."""
 DRAIN_SECONDS_MAX = 10.0
-
-
-def host_identity() -> str:
-    """Name this boot of this host: two workers with the same one share a monotonic clock."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:13]
 
 
 class LedgerWriter:
     """Records what one load process attempts. Used from one event loop."""
 
-    def __init__(self, connection: LedgerConnection, header: RunHeader, settings: LedgerSettings, host: str) -> None:
+    def __init__(self, connection: LedgerConnection, header: RunHeader, settings: LedgerSettings, host: Host) -> None:
         self.header = header
         self.worker = "w" + secrets.token_hex(4)
         self.lease_messages = settings.lease_messages
         self.stalled = False
+        self.progress: VerifierProgress | None = None
+        """What the verifier last said of itself; None: it has not been heard of for a while."""
         self._connection = connection
         self._settings = settings
         self._host = host
         self._clock_offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
         self._sessions = 0
         self._number = 0
+        self._bytes = 0
+        self._measured = 0.0
         self._batch = Batch()
         self._tallies: dict[tuple[str, str], LatencyTally] = {}
+        self._errors = StoreErrors()
         self._waiting: list[asyncio.Future[None]] = []
         self._urgent = asyncio.Event()
         self._flowing = asyncio.Event()
@@ -78,9 +83,9 @@ class LedgerWriter:
         self._flusher = asyncio.create_task(self._flush_forever())
 
     @classmethod
-    async def connect(cls, url: str, settings: LedgerSettings, *, host: str | None = None) -> Self:
+    async def connect(cls, url: str, settings: LedgerSettings, *, host: Host | None = None) -> Self:
         header = await read_header(url)
-        return cls(LedgerConnection(url, header.run), header, settings, host or host_identity())
+        return cls(LedgerConnection(url, header.run), header, settings, host or this_host())
 
     async def open_session(self, session: str, store: str, writers: int) -> int:
         """Begin a session and lease the first block of each of its writers."""
@@ -130,6 +135,10 @@ class LedgerWriter:
             tally.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
             tally.sum_seconds += seconds
 
+    def raised(self, store: str, operation: str, error: BaseException) -> None:
+        """Count an exception of a store; the next batch says what it was, and where it was raised."""
+        self._errors.note(store, operation, error, time.time())
+
     async def ready(self) -> None:
         """Wait while the ledger is away or too full: nothing is written unrecorded."""
         if self.stalled:
@@ -167,6 +176,8 @@ class LedgerWriter:
             if batch is not None or time.monotonic() - last_sent >= HEARTBEAT_SECONDS:
                 await self._send(batch or Batch())
                 last_sent = time.monotonic()
+            elif self.stalled:
+                await self._look()
             for future in waiting:
                 if not future.done():
                     future.set_result(None)
@@ -177,43 +188,69 @@ class LedgerWriter:
         batch, self._batch = self._batch, Batch()
         batch.latencies = list(self._tallies.values())
         self._tallies = {}
+        batch.errors, self._errors = self._errors.listed(), StoreErrors()
         return None if batch == Batch() else batch
 
     async def _send(self, batch: Batch) -> None:
         self._number += 1
         blob = encode_batch(batch)
         crc = zlib.crc32(blob)
+        marks = (self._host.name, self._host.boot, self._clock_offset_us, self._number, crc)
         fields = {
             "w": self.worker,
-            "h": self._host,
-            "o": self._clock_offset_us,
-            "n": self._number,
-            "c": crc,
-            "s": seal(self.worker, self._host, self._clock_offset_us, self._number, crc),
+            **dict(zip("huonc", marks, strict=True)),
+            "s": seal(self.worker, *marks),
             "b": blob,
         }
         pause = RETRY_SECONDS_FIRST
         while True:
             try:
-                length = await self._add(fields)
+                batches = await self._ask(fields)
             except (RedisError, OSError):
                 self._stall()
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, RETRY_SECONDS_MAX)
             else:
                 break
-        if length < self._settings.batches_max:
-            self._flow()
+        await self._wait_or_flow(batches)
+
+    async def _look(self) -> None:
+        """See whether what stalls the writers is over."""
+        try:
+            batches = await self._ask(None)
+        except (RedisError, OSError):
+            await asyncio.sleep(STALL_POLL_SECONDS)
         else:
+            await self._wait_or_flow(batches)
+
+    async def _wait_or_flow(self, batches: int) -> None:
+        settings, progress = self._settings, self.progress
+        is_full = batches >= settings.batches_max or self._bytes >= settings.bytes_max
+        if is_full or (progress is not None and progress.hold):
             self._stall()
             await asyncio.sleep(STALL_POLL_SECONDS)
+        else:
+            self._flow()
 
-    async def _add(self, fields: dict[str, object]) -> int:
+    async def _ask(self, fields: dict[str, object] | None) -> int:
+        """Add a batch, if there is one, and learn how large the ledger is and how far its reader has come."""
+        keys = self._connection.keys
         pipe = self._connection.redis.pipeline(transaction=False)
-        pipe.xadd(self._connection.keys.batches, fields)
-        pipe.xlen(self._connection.keys.batches)
-        _, length = await pipe.execute()
-        return int(length)
+        if fields is not None:
+            pipe.xadd(keys.batches, fields)
+        pipe.xlen(keys.batches)
+        pipe.get(keys.progress)
+        if is_due := time.monotonic() - self._measured >= MEASURE_SECONDS:
+            pipe.memory_usage(keys.batches, samples=0)
+        answers = await pipe.execute(raise_on_error=False)
+        if is_due:
+            # A server of somebody else's may not tell; then the number of batches is the only bound.
+            said = answers.pop()
+            self._bytes, self._measured = said if isinstance(said, int) else 0, time.monotonic()
+        if error := next((answer for answer in answers if isinstance(answer, Exception)), None):
+            raise error
+        self.progress = _progress(answers[-1])
+        return int(answers[-2])
 
     def _stall(self) -> None:
         self.stalled = True
@@ -223,3 +260,10 @@ class LedgerWriter:
         if self.stalled:
             self.stalled = False
             self._flowing.set()
+
+
+def _progress(raw: Any) -> VerifierProgress | None:
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=VerifierProgress)
+    except msgspec.MsgspecError:
+        return None

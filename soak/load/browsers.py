@@ -22,6 +22,9 @@ from gevent.event import Event
 from gevent.lock import BoundedSemaphore
 
 from soak.browsing.chromium import find_chromium
+from soak.checker.contract import Contract
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import NotApplied
 from soak.join import JoinInfo
 from soak.ledger.records import BROWSER_WORKER_PREFIX
 from soak.ledger.writer import LedgerWriter
@@ -31,9 +34,6 @@ from soak.load.participant import Participant
 from soak.load.performed import Performed
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
-from soak.model.contract import Contract
-from soak.model.message import Message, Stored
-from soak.model.outcome import NotApplied
 from soak.settings import LedgerSettings, LoadSettings
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -279,6 +279,7 @@ def _slower(plan: Plan) -> Plan:
         shared_share=SHARED_SHARE,
         recall_share=RECALL_SHARE,
         reread_share=REREAD_SHARE,
+        similar_share=0.0,  # what stands in a page's address is for its chat to decide
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from soak.model.outcome import Outcome
+from soak.checker.outcome import Outcome
 
 NOT_OK_MAX = 1_000
 """A session with more attempts that did not end well is given up: a new one tells more than this one still can."""

@@ -7,17 +7,19 @@ import contextlib
 import random
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import NamedTuple, Self
+from collections.abc import Coroutine, Mapping
+from typing import Any, NamedTuple, Self
 
+from soak.checker.contract import Contract
+from soak.checker.text import Author
 from soak.join import JoinInfo
 from soak.ledger.writer import LedgerWriter
 from soak.load.conversation import Conversation
 from soak.load.deadline import Deadlines
+from soak.load.performed import Performed
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
-from soak.model.contract import Contract
-from soak.model.text import Author
+from soak.load.session_names import SessionNames
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
@@ -31,6 +33,14 @@ LIMIT_SLACK_SECONDS = 1.0
 """The store's own timeout should strike first: it knows better what it means."""
 QUIET_SECONDS_MAX = 5.0
 QUIET_POLL_SECONDS = 0.01
+READ_POLL_SECONDS = 0.1
+READ_SLACK_SECONDS = 1.0
+"""What the verifier says of itself is a moment old, and so is what the ledger told it."""
+LATER_MAX = 1_000
+"""Things to be done later, at most; with more of them nobody waits any longer."""
+PERFORMED_LATER_MAX = 10_000
+RACED_MIN = 3
+"""So many messages may race with a forget however few there are in all."""
 
 
 class OpenedStore(NamedTuple):
@@ -57,7 +67,13 @@ class Lobby:
         self._lease_messages = ledger.lease_messages
         self._margin = max(1, int(self._lease_messages * LEASE_AHEAD_SHARE))
         self._is_closed = False
+        self._names = SessionNames(ledger.worker, plan.mix, plan.similar_share)
         self._sessions = 0
+        self._later: set[asyncio.Task[list[Performed]]] = set()
+        self._performed_later: deque[Performed] = deque(maxlen=PERFORMED_LATER_MAX)
+        self._closing = asyncio.Event()
+        self._raced = 0
+        self.acknowledged = 0
         self._with_seats: list[Conversation] = []
         self._live: dict[int, Conversation] = {}
         self._remembered: deque[tuple[float, Conversation]] = deque(maxlen=REMEMBERED_SESSIONS_MAX)
@@ -113,6 +129,43 @@ class Lobby:
             remembered.popleft()
         return self.random.choice(remembered)[1] if remembered else None
 
+    def do_later(self, what: Coroutine[Any, Any, list[Performed]]) -> None:
+        """Let something go on while its participant takes part in another session."""
+        task = asyncio.create_task(what)
+        self._later.add(task)
+        task.add_done_callback(self._was_done_later)
+
+    def take_performed_later(self) -> list[Performed]:
+        """Return what was performed meanwhile, to be reported by whoever comes next."""
+        performed = list(self._performed_later)
+        self._performed_later.clear()
+        return performed
+
+    def draw_race(self) -> bool:
+        """Draw whether a forget is to race with a last message."""
+        plan = self.plan
+        if self._raced >= max(RACED_MIN, plan.raced_share_max * self.acknowledged):
+            return False
+        races = self.random.random() < plan.forget_race_share
+        self._raced += races
+        return races
+
+    async def until_read(self) -> bool:
+        """Wait until the verifier has had the chance to read what is acknowledged by now; False: the load ends.
+
+        A verifier that has not been heard of, or is too far behind, is not waited for without end.
+        """
+        begun = time.monotonic()
+        while not self._closing.is_set():
+            waited = time.monotonic() - begun
+            progress = self.ledger.progress
+            is_read = progress is not None and waited >= progress.oldest_unread_seconds + READ_SLACK_SECONDS
+            if is_read or waited >= self.plan.forget_wait_seconds_max or len(self._later) > LATER_MAX:
+                return True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), READ_POLL_SECONDS)
+        return False
+
     def needs_lease(self, conversation: Conversation, writer: int) -> bool:
         return conversation.sent[writer] + self._margin >= conversation.leased[writer]
 
@@ -130,16 +183,17 @@ class Lobby:
         if self._is_closed:
             return
         self._is_closed = True
+        self._closing.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(QUIET_SECONDS_MAX):
-                while self._opening or any(one.turns_under_way for one in self._live.values()):  # noqa: ASYNC110  once
+                while self._opening or self._later or any(one.turns_under_way for one in self._live.values()):  # noqa: ASYNC110  once
                     await asyncio.sleep(QUIET_POLL_SECONDS)
         for conversation in list(self._live.values()):
             conversation.has_ended = True
             self.retire_if_over(conversation)
         await self.ledger.close()
         self.deadlines.close()
-        left = [*self._leasing.values(), *self._opening]
+        left = [*self._leasing.values(), *self._opening, *self._later]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
@@ -158,8 +212,8 @@ class Lobby:
     async def _open_session(self) -> Conversation:
         plan, source = self.plan, self.random
         self._sessions += 1
-        session = f"{self.ledger.worker}-{self._sessions}-{plan.mix}"
         store = plan.stores[self._sessions % len(plan.stores)]
+        session = self._names.next(store)
         is_shared = plan.writers_per_session > 1 and source.random() < plan.shared_share
         writers = plan.writers_per_session if is_shared else 1
         conversation = Conversation(
@@ -187,6 +241,11 @@ class Lobby:
             # Whoever wanted it is gone, but the ledger has it or will have it: it must not stay open for ever.
             task.add_done_callback(self._close_unused)
             raise
+
+    def _was_done_later(self, task: asyncio.Task[list[Performed]]) -> None:
+        self._later.discard(task)
+        if not task.cancelled():
+            self._performed_later.extend(task.result())
 
     def _close_unused(self, opened: asyncio.Task[int]) -> None:
         if not opened.cancelled() and opened.exception() is None:

@@ -21,6 +21,7 @@ import msgspec
 
 from soak import join
 from soak.errors import SoakError
+from soak.json_input import decode_json
 from soak.report.moment import clock
 
 ASK_SECONDS = 2.0
@@ -193,5 +194,5 @@ def _get(address: str) -> dict[str, Any]:
     if urllib.parse.urlsplit(address).scheme != "http":
         raise ValueError(f"{address} is no address of a daemon")
     with urllib.request.urlopen(address, timeout=ANSWER_SECONDS_MAX) as answer:  # noqa: S310  just looked at
-        found: dict[str, Any] = msgspec.json.decode(answer.read(ANSWER_BYTES_MAX), type=dict[str, Any])
+        found: dict[str, Any] = decode_json(answer.read(ANSWER_BYTES_MAX), type=dict[str, Any])
     return found

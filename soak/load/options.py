@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from soak.checker.text import MIXES
 from soak.configuration import read
 from soak.duration import format_seconds
 from soak.errors import UsageError
-from soak.model.text import MIXES
 from soak.settings import LoadSettings, SoakSettings
 
 LOOPBACK = "127.0.0.1"
@@ -28,6 +28,7 @@ _NUMBERS: tuple[tuple[str, str, type], ...] = (
     ("--forget-share", "forget_share", float),
     ("--reread-share", "reread_share", float),
     ("--search-share", "search_share", float),
+    ("--similar-share", "similar_share", float),
 )
 
 

@@ -4,6 +4,9 @@ The life of an append: its seq is covered by a lease that the ledger has acknowl
 the store answers, or does not, the outcome goes into the ledger's next batch. Whatever happens to the greenlet
 that waits for the turn, the outcome is written: a cancelled append is `unknown`, and the writer goes on with the
 next seq.
+
+A session that is to be forgotten is left alone until the verifier has had the chance to read it: what is forgotten
+unread is never verified. Only then is it forgotten, in some sessions right behind a last message, or together with it.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import asyncio
 from time import monotonic_ns
 from typing import cast
 
+from soak.checker.message import Stored
+from soak.checker.outcome import NotApplied, Outcome
 from soak.load.conversation import Conversation
 from soak.load.lobby import Lobby
 from soak.load.performed import SUSPICIONS, OperationFailedError, Performed, failure_of
@@ -24,9 +29,9 @@ from soak.load.reading import (
     suspicion_after_forget,
     suspicion_of_search,
 )
-from soak.model.message import Stored
-from soak.model.outcome import NotApplied, Outcome
 
+AT_ONCE_SHARE = 0.5
+"""Of the forgets that race with a last message: how often both are sent at the same moment."""
 MESSAGES_PER_TURN = 2
 """What is asked and what is answered: an application reads the context once for both."""
 
@@ -60,18 +65,19 @@ class Participant:
             for _ in range(MESSAGES_PER_TURN):
                 if conversation.has_ended:
                     break
-                performed.append(await self._append(conversation))
+                performed.append(await self._append(conversation, self._writer))
             if draw() < plan.reread_share and not conversation.has_ended:
                 performed.append(await self._read(conversation, "history", plan.context_messages))
             if conversation.is_complete and not conversation.has_ended:
                 conversation.has_ended = True
                 if conversation.ends_forgotten:
-                    await self._forget(conversation, performed)
+                    conversation.turns_under_way += 1
+                    lobby.do_later(self._forget_once_read(conversation, self._writer))
         finally:
             conversation.turns_under_way -= 1
             if conversation.has_ended:
                 lobby.retire_if_over(conversation)
-        return performed
+        return performed + lobby.take_performed_later()
 
     @property
     def phase(self) -> float | None:
@@ -100,8 +106,8 @@ class Participant:
         self._conversation = conversation
         return conversation
 
-    async def _append(self, conversation: Conversation) -> Performed:
-        lobby, writer = self._lobby, self._writer
+    async def _append(self, conversation: Conversation, writer: int) -> Performed:
+        lobby = self._lobby
         if lobby.needs_lease(conversation, writer):
             await lobby.lease_next(conversation, writer)
         ledger = lobby.ledger
@@ -115,10 +121,11 @@ class Participant:
         try:
             await lobby.deadlines.bounded(lobby.stores[store].memory.append(conversation.session, message))
             outcome = Outcome.OK
+            lobby.acknowledged += 1
         except NotApplied as error:
-            outcome, failure = Outcome.FAILED, failure_of(error)
+            outcome, failure = Outcome.FAILED, self._failure(store, "append", error)
         except Exception as error:  # noqa: BLE001  whatever a store raises: the write may have happened
-            failure = failure_of(error)
+            failure = self._failure(store, "append", error)
         finally:
             ended = monotonic_ns() // 1000
             ledger.attempted(conversation.number, writer, seq, outcome, sent, ended)
@@ -134,7 +141,7 @@ class Participant:
             items = await lobby.deadlines.bounded(memory.history(conversation.session, last))
         except Exception as error:  # noqa: BLE001  a store that cannot be read is unavailable, which is measured
             took = monotonic_ns() // 1000 - invoked
-            return self._report(operation, store, took, failure_of(error))
+            return self._report(operation, store, took, self._failure(store, "history", error))
         returned = monotonic_ns() // 1000
         suspected: Suspicion | None = None
         if not isinstance(items, list | tuple):
@@ -170,7 +177,8 @@ class Participant:
         try:
             items = await lobby.deadlines.bounded(search(conversation.session, asked.content, limit))
         except Exception as error:  # noqa: BLE001  a store that cannot be searched is unavailable, which is measured
-            return [self._report("search", store, monotonic_ns() // 1000 - invoked, failure_of(error))]
+            took = monotonic_ns() // 1000 - invoked
+            return [self._report("search", store, took, self._failure(store, "search", error))]
         returned = monotonic_ns() // 1000
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
@@ -185,28 +193,59 @@ class Participant:
         lobby.ledger.latency(store, "search", (returned - invoked) / 1e6, False)  # noqa: FBT003
         return [Performed("search", store, (returned - invoked) / 1e3, SUSPICIONS[suspected])]
 
-    async def _forget(self, conversation: Conversation, performed: list[Performed]) -> None:
-        lobby, ledger, store = self._lobby, self._lobby.ledger, conversation.store
+    async def _forget_once_read(self, conversation: Conversation, writer: int) -> list[Performed]:
+        """Forget a session that has ended, once it was read; sometimes while something more is said in it."""
+        lobby = self._lobby
+        performed: list[Performed] = []
+        try:
+            if await lobby.until_read():
+                await self._forget(conversation, writer, performed)
+        finally:
+            conversation.turns_under_way -= 1
+            lobby.retire_if_over(conversation)
+        return performed
+
+    async def _forget(self, conversation: Conversation, writer: int, performed: list[Performed]) -> None:
+        lobby = self._lobby
+        races = lobby.draw_race()
+        is_at_once = races and lobby.random.random() < AT_ONCE_SHARE
+        if races and not is_at_once:
+            performed.append(await self._append(conversation, writer))
         conversation.forget_sent = monotonic_ns() // 1000
-        await ledger.intend_forget(conversation.number, conversation.forget_sent)
+        await lobby.ledger.intend_forget(conversation.number, conversation.forget_sent)
+        if is_at_once:
+            said, outcome = await asyncio.gather(
+                self._append(conversation, writer), self._send_forget(conversation, performed)
+            )
+            performed.append(said)
+        else:
+            outcome = await self._send_forget(conversation, performed)
+        if outcome is Outcome.OK and lobby.random.random() < lobby.plan.reread_share:
+            performed.append(await self._read(conversation, "recall", None))
+            performed += await self._search(conversation)
+
+    async def _send_forget(self, conversation: Conversation, performed: list[Performed]) -> Outcome:
+        lobby, ledger, store = self._lobby, self._lobby.ledger, conversation.store
         outcome, failure = Outcome.UNKNOWN, None
         sent = conversation.forget_sent = monotonic_ns() // 1000
         try:
             await lobby.deadlines.bounded(lobby.stores[store].memory.forget(conversation.session))
             outcome = Outcome.OK
         except NotApplied as error:
-            outcome, failure = Outcome.FAILED, failure_of(error)
+            outcome, failure = Outcome.FAILED, self._failure(store, "forget", error)
         except Exception as error:  # noqa: BLE001  whatever a store raises: it may be gone or not
-            failure = failure_of(error)
+            failure = self._failure(store, "forget", error)
         finally:
             ended = monotonic_ns() // 1000
             ledger.forgot(conversation.number, outcome, sent, ended)
         performed.append(self._report("forget", store, ended - sent, failure))
         if outcome is Outcome.OK:
             conversation.forget_ended = ended
-            if lobby.random.random() < lobby.plan.reread_share:
-                performed.append(await self._read(conversation, "recall", None))
-                performed += await self._search(conversation)
+        return outcome
+
+    def _failure(self, store: str, method: str, error: Exception) -> OperationFailedError:
+        self._lobby.ledger.raised(store, method, error)
+        return failure_of(error)
 
     def _report(self, operation: str, store: str, took_us: int, failure: OperationFailedError | None) -> Performed:
         self._lobby.ledger.latency(store, operation, took_us / 1e6, failure is not None)

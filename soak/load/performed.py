@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from soak.checker.outcome import NotApplied
 from soak.load.reading import Suspicion
-from soak.model.outcome import NotApplied
 
 KINDS_MAX = 64
 

@@ -13,6 +13,8 @@ LENGTH_FACTOR_MAX = 30
 MARATHON_SHARE = 0.01
 LENGTH_MESSAGES_MAX = 10_000
 THINK_FACTOR_MAX = 10.0
+FORGET_WAIT_SECONDS_MAX = 15.0
+"""How long a session that is to be forgotten waits for the verifier to read it."""
 
 
 class Plan(NamedTuple):
@@ -29,6 +31,12 @@ class Plan(NamedTuple):
     reread_share: float = 0.1
     search_share: float = 0.2
     mix: str = "chat"
+    similar_share: float = 0.125
+    forget_race_share: float = 0.2
+    """Of the forgets: how many race with a last message."""
+    raced_share_max: float = 0.003
+    """Of all messages: how many may race with a forget, for those are never verified."""
+    forget_wait_seconds_max: float = FORGET_WAIT_SECONDS_MAX
 
     @classmethod
     def of(cls, load: LoadSettings, stores: tuple[str, ...]) -> Plan:
@@ -44,6 +52,7 @@ class Plan(NamedTuple):
             reread_share=load.reread_share,
             search_share=load.search_share,
             mix=load.mix,
+            similar_share=load.similar_share,
         )
 
     def draw_length(self, source: random.Random) -> int:

@@ -15,12 +15,12 @@ from typing import NamedTuple, cast
 
 import msgspec
 
+from soak.checker.contract import Contract, Duplicates, Expiry, Order
+from soak.checker.identity import is_well_made
+from soak.checker.message import Garbled, Message
+from soak.checker.text import Author
 from soak.ledger.records import Observation, SeenItem
 from soak.load.conversation import Acknowledged, Conversation, fold
-from soak.model.contract import Contract, Duplicates, Expiry, Order
-from soak.model.identity import is_well_made
-from soak.model.message import Garbled, Message
-from soak.model.text import Author
 
 EXPIRY_SLACK_US = 1_000_000
 RAW_BYTES_MAX = 192 * 1024

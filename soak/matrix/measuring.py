@@ -9,23 +9,23 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
+from soak.checker.attempt import Attempt
+from soak.checker.faults import FaultWindow
+from soak.checker.outcome import Outcome
+from soak.checker.telemetry import ServerSample
+from soak.checker.text import Author
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults import catalogue
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.matrix import configurations
 from soak.matrix.beds import make_bed
 from soak.matrix.configurations import Configuration
-from soak.matrix.judging import ReadBack, judge
+from soak.matrix.measured import Reads, judge
 from soak.matrix.plan import CellPlan
 from soak.matrix.probing import first_success
 from soak.matrix.promise import promise_of
 from soak.matrix.result import CellResult
-from soak.matrix.writers import Writers, now_us, read_back
-from soak.model.attempt import Attempt
-from soak.model.faults import FaultWindow
-from soak.model.outcome import Outcome
-from soak.model.telemetry import ServerSample
-from soak.model.text import Author
+from soak.matrix.writers import SESSIONS, Writers, now_us, read_back, session_name
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
@@ -43,6 +43,7 @@ CONNECTIONS_MAX = 16
 RECOVERY_SECONDS_MAX = 60.0
 SETTLE_SECONDS = 0.5
 """What is missing is looked for once more after this time."""
+SETTLE_SLACK = 1.1
 _POLL_SECONDS = 0.05
 
 
@@ -69,13 +70,15 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
         promise = promise_of(sample, registry.find(configuration.store).contract_for(context), plan.preset)
         seconds = max(plan.load_seconds, configuration.load_seconds_min)
         broken = await _write_and_break(bed, configuration, fault, context, author, seconds)
-        read = await _read(configuration, context, author, broken.attempts)
+        rounds = await _read(configuration, context, broken.attempts)
     return CellResult(
         configuration=plan.configuration,
         fault=plan.fault,
         server=_title(sample, plan),
         origin=promise.origin,
-        measured=judge(broken.attempts, read, broken.window, promise.contract),
+        measured=judge(
+            _by_session(broken.attempts), rounds, broken.window, promise.contract, author, int(SETTLE_SECONDS * 1e6)
+        ),
         recovery_seconds=(broken.recovered - broken.window.started) / 1e6,
         repairs=repairs,
     )
@@ -133,7 +136,16 @@ async def _write_and_break(
         ended = now_us()
         # Started again at once, as a supervisor would.
         recovered = await _recover(bed, fault, configuration.server, probe, author)
-    window = FaultWindow(fault=fault.name, kind=fault.kind, target=configuration.server, started=started, ended=ended)
+    window = FaultWindow(
+        fault=fault.name,
+        kind=fault.kind,
+        target=configuration.server,
+        excuses=fault.excuses,
+        serves=fault.serves,
+        down=fault.down,
+        started=started,
+        ended=ended,
+    )
     return _Broken(window, recovered, writers.attempts)
 
 
@@ -166,16 +178,19 @@ async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, 
         ) from None
 
 
-async def _read(
-    configuration: Configuration, context: StoreContext, author: Author, attempts: list[Attempt]
-) -> ReadBack:
+async def _read(configuration: Configuration, context: StoreContext, attempts: list[Attempt]) -> list[Reads]:
     """Read everything over new connections; if something is missing, a second read after a while is the last word."""
     async with _opened(configuration, context) as memory:
-        read = await read_back(memory, author)
-        if all((one.session, one.seq) in read.present for one in attempts if one.outcome == Outcome.OK):
-            return read
-        await asyncio.sleep(SETTLE_SECONDS)
-        return await read_back(memory, author)
+        first = await read_back(memory, attempts)
+        await asyncio.sleep(SETTLE_SECONDS * SETTLE_SLACK)
+        return [first, await read_back(memory, attempts)]
+
+
+def _by_session(attempts: list[Attempt]) -> dict[str, list[Attempt]]:
+    sessions: dict[str, list[Attempt]] = {session_name(number): [] for number in range(SESSIONS)}
+    for attempt in attempts:
+        sessions[session_name(attempt.session)].append(attempt)
+    return sessions
 
 
 @contextlib.asynccontextmanager

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from soak.checker.message import Message
+from soak.checker.text import Author
 from soak.errors import ServerUnreachableError
 from soak.matrix.writers import now_us
-from soak.model.message import Message
-from soak.model.text import Author
 from soak.stores.protocol import MemoryStore
 
 SESSION = "probe-short"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from soak.checker.contract import Contract
+from soak.checker.telemetry import ServerSample
 from soak.contracts.given import what_is_given
 from soak.contracts.presets import PRESETS
 from soak.errors import SoakError
-from soak.model.contract import Contract
-from soak.model.telemetry import ServerSample
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +30,9 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Promi
     if not (given.crash.is_known and given.power.is_known):
         raise SoakError(f"{sample.server} does not tell how it keeps its data, so nothing can be held against it")
     derived = msgspec.structs.replace(
-        own, crash_loss_seconds=given.crash.seconds, power_loss_seconds=given.power.seconds
+        own,
+        crash_loss_seconds=given.crash.seconds,
+        power_loss_seconds=given.power.seconds,
+        failover_loss_seconds=given.crash.seconds,
     )
     return Promise(contract=derived, origin=given.words)

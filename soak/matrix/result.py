@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from soak.errors import ExitCode
-from soak.matrix.judging import Measured
+from soak.matrix.measured import Measured
 from soak.matrix.plan import CellPlan
 
 

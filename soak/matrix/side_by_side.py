@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from soak.child_process import NoAnswerError, answer_of
+from soak.json_input import decode_json
 from soak.matrix import configurations
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, not_made, worst_of
@@ -53,6 +54,6 @@ async def _in_process(plan: CellPlan, folder: Path) -> CellResult:
     words = (msgspec.json.encode(plan).decode(), str(folder))
     try:
         said = await answer_of(_CHILD, *words, seconds_max=plan.load_seconds + CELL_SECONDS_MAX)
-        return msgspec.json.decode(said, type=CellResult)
+        return decode_json(said, type=CellResult)
     except (NoAnswerError, msgspec.MsgspecError) as error:
         return not_made(plan, " ".join(str(error).split()))

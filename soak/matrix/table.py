@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from soak.matrix.judging import Measured
+from soak.matrix.measured import Measured
 from soak.matrix.result import CellResult, Verdict
 from soak.report.table import table_lines
 

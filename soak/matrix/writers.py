@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from soak.checker.attempt import Attempt
+from soak.checker.intervals import Intervals
+from soak.checker.message import Message
+from soak.checker.outcome import NotApplied, Outcome
+from soak.checker.read import Read
+from soak.checker.text import Author
 from soak.errors import SoakError
-from soak.matrix.judging import Place, ReadBack
-from soak.model.attempt import Attempt
-from soak.model.message import Message
-from soak.model.outcome import NotApplied, Outcome
-from soak.model.text import Author
 from soak.stores.protocol import MemoryStore
 from soak.tasks import end_tasks
 
@@ -95,22 +96,15 @@ def session_name(number: int) -> str:
     return f"matrix{number}-short"
 
 
-async def read_back(memory: MemoryStore, author: Author) -> ReadBack:
+async def read_back(memory: MemoryStore, attempts: Sequence[Attempt]) -> dict[str, Read]:
     """Read every session of the writers, whole."""
-    present: set[Place] = set()
-    strange = 0
+    reads: dict[str, Read] = {}
     for number in range(SESSIONS):
-        items: Sequence[object] = await memory.history(session_name(number))
-        for item in items:
-            place = _place_of(item, number, author)
-            if place is None or place in present:
-                strange += 1
-            else:
-                present.add(place)
-    return ReadBack(present=present, strange=strange)
-
-
-def _place_of(item: object, number: int, author: Author) -> Place | None:
-    if not isinstance(item, Message) or item.session != session_name(number) or not author.is_mine(item):
-        return None
-    return number, item.seq
+        acked: dict[int, Intervals] = {}
+        for one in attempts:
+            if one.session == number and one.outcome == Outcome.OK:
+                acked.setdefault(one.writer, Intervals()).add(one.seq)
+        invoked = now_us()
+        items = await memory.history(session_name(number))
+        reads[session_name(number)] = Read(invoked=invoked, returned=now_us(), acked=acked, items=items)
+    return reads

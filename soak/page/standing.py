@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from soak.model.kinds import Kind
-from soak.model.verdict import Facts, reach_verdict
+from soak.checker.kinds import Kind
+from soak.checker.verdict import Facts, OperationCount, reach_verdict
 
 CLEAN = "clean"
 VIOLATION = "violation"
 UNSAID = "unsaid"
 KINDS_TOLD_MAX = 6
+FINDINGS_TOLD_MAX = 6
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ def stands(
     violations = max(violations_known, _total(status, "violations"))
     if violations:
         headline = f"{violations:,} violation{'' if violations == 1 else 's'} of the contract"
-        return Standing(word=VIOLATION, headline=headline, reasons=_kinds(status) + _silence(phase, status))
+        return Standing(word=VIOLATION, headline=headline, reasons=_findings(status) + _silence(phase, status))
     doubts = [*_silence(phase, status), *problems]
     if status is not None:
         doubts += _doubts(status, measure)
@@ -72,12 +73,22 @@ def _doubts(status: Mapping[str, Any], measure: Measure) -> list[str]:
         suspicions_open=0,
         stores_without_verified=[one["store"] for one in status.get("by_store") or [] if not one["verified"]],
         faults_not_injected=len(status.get("fault_failures") or []),
+        operations=msgspec.convert(status.get("operations") or [], list[OperationCount]),
         canaries_missed={one["store"]: one["missed"] for one in canaries},
         canaries_early={one["store"]: one["early"] for one in canaries},
     )
     _, doubts = reach_verdict(facts)
     untested = [one["store"] for one in canaries if not (one["detected"] or one["missed"] or one["early"])]
     return doubts + [f"the alarm has not been tested on {store} yet" for store in untested]
+
+
+def _findings(status: Mapping[str, Any] | None) -> list[str]:
+    """Say what was found, one line for each bug."""
+    findings = (status or {}).get("findings") or []
+    told = [str(one["headline"]) for one in findings[:FINDINGS_TOLD_MAX]]
+    if len(findings) > FINDINGS_TOLD_MAX:
+        told.append(f"and {len(findings) - FINDINGS_TOLD_MAX} more findings")
+    return told or _kinds(status)
 
 
 def _kinds(status: Mapping[str, Any] | None) -> list[str]:
@@ -93,6 +104,8 @@ def _sentence(kind: str) -> str:
 def _assurance(status: Mapping[str, Any]) -> list[str]:
     verified, acknowledged = _total(status, "verified"), _total(status, "acknowledged")
     told = [f"{verified:,} of {acknowledged:,} acknowledged messages were read back as they were written"]
+    if tried := (status.get("tried") or {}).get("text"):
+        told.append(str(tried))
     canaries = status.get("canaries") or []
     if rang := sum(one["detected"] for one in canaries):
         told.append(f"the alarm was tested {rang} time{'' if rang == 1 else 's'}, and rang each time")

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import pytest
 
+from soak.checker.contract import Duplicates, Order
+from soak.checker.message import Garbled, Message
 from soak.masking import mask
-from soak.model.contract import Duplicates, Order
-from soak.model.message import Garbled, Message
 
 SHOWN_CHARACTERS_MAX = 60
 

@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from soak.checker.contract import Contract, Reads
+from soak.checker.message import Message, checksum
 from soak.errors import SoakError
-from soak.model.contract import Contract, Reads
-from soak.model.message import Message, checksum
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.comparison import broken, compare, difference, shown
 from soak.stores.protocol import MemoryStore, StoreContext

@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
+from soak.checker.message import Message
 from soak.errors import UsageError
-from soak.model.message import Message
+from soak.json_input import decode_json
 from soak.pytest_plugin.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.testbed import binaries
 
@@ -51,7 +52,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 def load(path: Path) -> Recording:
     try:
-        recording = msgspec.json.decode(path.read_bytes(), type=Recording)
+        recording = decode_json(path.read_bytes(), type=Recording)
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"the recording {path} cannot be read ({error}); record it anew with --soak-record") from error
     if recording.format != FORMAT:

@@ -6,8 +6,8 @@ import inspect
 from pathlib import Path
 from typing import Any, ClassVar
 
+from soak.checker.contract import Contract
 from soak.errors import UsageError
-from soak.model.contract import Contract
 from soak.pytest_plugin.checks.compatibility import Compatibility
 from soak.pytest_plugin.checks.content import Content
 from soak.pytest_plugin.checks.durability import Durability

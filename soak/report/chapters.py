@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from soak.report.diagnosed import in_common, said, told_elsewhere
 from soak.report.recorded import Recorded
 from soak.report.table import plain
 from soak.report.telling import (
     ALSO_SHOWN_MAX,
     HEX_BYTES_MAX,
     HEX_BYTES_PER_LINE,
+    IN_COMMON,
+    KNOWN,
+    NO_FACTS,
     about,
+    broken_mark,
+    facts_are_about,
     hex_lines,
+    known_of,
     next_steps,
     place_of,
     shown,
@@ -63,7 +71,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     chapters: list[Chapter]
 
 
-def story_of(record: Recorded, file: EvidenceFile | None) -> Story:
+def story_of(record: Recorded, file: EvidenceFile | None, others: Sequence[Recorded] = ()) -> Story:
     """Put the story together; of a violation without evidence, what the journal knows."""
     violation = record.violation
     meaning = file.story.get("meaning", "") if file is not None else ""
@@ -81,18 +89,23 @@ def story_of(record: Recorded, file: EvidenceFile | None) -> Story:
         found_at_wall_seconds=violation.at_wall_seconds,
         changed_at_wall_seconds=record.changed_wall_seconds,
         has_evidence=file is not None,
-        chapters=_chapters(record, file),
+        chapters=_chapters(record, file, others),
     )
 
 
-def _chapters(record: Recorded, file: EvidenceFile | None) -> list[Chapter]:
+def _chapters(record: Recorded, file: EvidenceFile | None, others: Sequence[Recorded]) -> list[Chapter]:
+    common = _listed(IN_COMMON, in_common(record, others))
     if file is None:
         why = "There were as many evidence files as allowed already, or the disk would not take it."
-        return [Chapter(title="It has no evidence file", rows=[Row(text=why)]), _next(record)]
+        head = Chapter(title="It has no evidence file", rows=[Row(text=why)])
+        elsewhere = _listed(KNOWN, told_elsewhere(record, others))
+        return [chapter for chapter in (head, elsewhere, common, _next(record)) if chapter.rows]
     story = about(record, file)
     moments = timeline(file.case, place_of(record)) if file.case is not None else []
     chapters = [
-        _cause(story),
+        _cause(record, story),
+        common,
+        _listed(KNOWN, known_of(record, story, others)),
         Chapter(title="What happened", rows=_moments(moments, story.get("clock_offset_us", 0))),
         *_written(story),
         Chapter(title="What stands around it", rows=_neighbours(story)),
@@ -129,6 +142,7 @@ def _written(story: dict[str, Any]) -> list[Chapter]:
         chapters.append(Chapter(title="What was written", rows=[row]))
     if stored := story.get("stored"):
         rows = [Row(label=shown(stored["role"]), text=shown(stored["content"]))] if "content" in stored else []
+        rows += [Row(text=plain(f"{stored.get('raw_is', 'bytes')}:"))] if stored.get("raw_hex") else []
         raw = bytes.fromhex(stored.get("raw_hex", ""))
         rows += [Row(text=line, is_code=True) for line in hex_lines(raw[:HEX_BYTES_MAX], HEX_BYTES_PER_LINE)]
         if len(raw) > HEX_BYTES_MAX:
@@ -156,7 +170,7 @@ def _contract(story: dict[str, Any]) -> Chapter:
     rows = [
         Row(
             label=plain(name),
-            text=plain(f"{text} (broken)" if name == broken else text),
+            text=plain(f"{text} ({broken_mark(story)})" if name == broken else text),
             tone="bad" if name == broken else "",
         )
         for name, text in promises.items()
@@ -164,12 +178,17 @@ def _contract(story: dict[str, Any]) -> Chapter:
     return Chapter(title="What was promised", rows=rows)
 
 
-def _cause(story: dict[str, Any]) -> Chapter:
-    cause = story.get("probable_cause") or {}
-    rows = [Row(label="for", text=plain(fact), tone="good") for fact in cause.get("facts") or []]
-    rows += [Row(label="against", text=plain(fact), tone="bad") for fact in cause.get("against") or []]
-    nothing = [Row(text="nothing in the ledger, the reads or the telemetry points to one")]
-    return Chapter(title=plain(f"Probable cause: {cause.get('cause', 'unknown')}"), rows=rows or nothing)
+def _listed(title: str, lines: Sequence[str]) -> Chapter:
+    return Chapter(title=title, rows=[Row(text=plain(line)) for line in lines])
+
+
+def _cause(record: Recorded, story: dict[str, Any]) -> Chapter:
+    cause, facts = story.get("probable_cause") or {}, said(story)
+    rows = [Row(label="for", text=plain(fact), tone="good") for fact in facts.facts]
+    rows += [Row(label="against", text=plain(fact), tone="bad") for fact in facts.against]
+    another = [Row(text=plain(text))] if (text := facts_are_about(record, story)) else []
+    nothing = [Row(text=NO_FACTS)]
+    return Chapter(title=plain(f"Probable cause: {cause.get('cause', 'unknown')}"), rows=[*another, *(rows or nothing)])
 
 
 def _also(record: Recorded, file: EvidenceFile) -> list[Chapter]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from soak.model.outcome import Outcome
+from soak.checker.outcome import Outcome
 from soak.report.history import BEGINNING, END, AppendOperation, ReadOperation, SessionHistory
 
 _TYPES = {Outcome.OK: ":ok", Outcome.FAILED: ":fail", Outcome.UNKNOWN: ":info"}

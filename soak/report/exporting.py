@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from soak.checker.case import Case, Participation, Search, TailRead, reads_of
+from soak.checker.kinds import Kind
 from soak.errors import UsageError
-from soak.model.case import Case, reads_of
 from soak.report.history import NotExpressibleError, SessionHistory, of_cases, of_recording
 from soak.report.recorded import verifier_folders
 from soak.verifier import evidence_file
@@ -15,12 +16,17 @@ from soak.verifier.evidence import FILES_NAME
 from soak.verifier.evidence_file import UnreadableEvidenceError
 from soak.verifier.recording import FOLDER_NAME, Recording, read_recording
 
+_INEXPRESSIBLE = frozenset({Kind.CORRUPTED, Kind.WINDOW, Kind.UNFINDABLE})
+"""What is wrong within a message, with a read of the last few, or with a search."""
+
 
 class Chosen(NamedTuple):
     """The histories to be written, and why others are not among them."""
 
     histories: list[SessionHistory]
     left_out: list[str]
+    not_told: list[str]
+    """What was found in sessions that are among them, and that such a history has no word for."""
 
 
 def choose(data_dir: Path, *, run: str | None, sessions: Sequence[str] | None, stores: Sequence[str] | None) -> Chosen:
@@ -28,17 +34,36 @@ def choose(data_dir: Path, *, run: str | None, sessions: Sequence[str] | None, s
     if not data_dir.is_dir():
         raise UsageError(f"there is no data folder {data_dir}; name the one of the run with --data-dir")
     histories: dict[tuple[str, str], SessionHistory] = {}
-    left_out: list[str] = []
+    left_out: dict[tuple[str, str], str] = {}
+    kinds: dict[tuple[str, str], set[str]] = {}
     for folder in verifier_folders(data_dir):
         for recording in _recordings(folder):
             if _is_wanted(recording.run, recording.session, recording.store, run, sessions, stores):
                 _add(histories, left_out, recording.store, recording.session, recording=recording)
         for (store, session), cases in _cases(folder).items():
-            if _is_wanted(cases[0].run, session, store, run, sessions, stores) and (store, session) not in histories:
+            if not _is_wanted(cases[0].run, session, store, run, sessions, stores):
+                continue
+            kinds[store, session] = {case.found.kind.value for case in cases if not _is_expressible(case)}
+            if (store, session) not in histories:
                 _add(histories, left_out, store, session, cases=cases)
         if histories and run is None:
             break  # the latest run that has any
-    return Chosen(list(histories.values()), list(dict.fromkeys(left_out)))
+    return Chosen(list(histories.values()), list(left_out.values()), _not_told(histories, kinds))
+
+
+def _is_expressible(case: Case) -> bool:
+    """Whether a list-append history can show it: not what is wrong within a message, or with a read of a few."""
+    basis = case.basis
+    is_of_a_part = isinstance(basis, TailRead | Search) or (isinstance(basis, Participation) and basis.last is not None)
+    return not is_of_a_part and case.found.kind not in _INEXPRESSIBLE
+
+
+def _not_told(histories: dict[tuple[str, str], SessionHistory], kinds: dict[tuple[str, str], set[str]]) -> list[str]:
+    return [
+        f"{session}: {', '.join(sorted(kinds[store, session]))}"
+        for store, session in histories
+        if kinds.get((store, session))
+    ]
 
 
 def _is_wanted(
@@ -49,20 +74,22 @@ def _is_wanted(
 
 def _add(
     histories: dict[tuple[str, str], SessionHistory],
-    left_out: list[str],
+    left_out: dict[tuple[str, str], str],
     store: str,
     session: str,
     *,
     recording: Recording | None = None,
     cases: list[Case] | None = None,
 ) -> None:
+    if (store, session) in left_out:
+        return  # what one source cannot tell the other must not tell by half
     try:
         if recording is not None:
             histories[store, session] = of_recording(recording)
         elif cases:
             histories[store, session] = of_cases(session, cases)
     except NotExpressibleError as error:
-        left_out.append(str(error))
+        left_out[store, session] = str(error)
 
 
 def _cases(folder: Path) -> dict[tuple[str, str], list[Case]]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections import defaultdict
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
@@ -18,12 +16,16 @@ from soak.errors import UsageError
 from soak.report import outcome as outcomes
 from soak.report import series_file
 from soak.report.escaping import cut
+from soak.report.findings import group
 from soak.report.outcome import Outcome, conclude, so_far
 from soak.report.recorded import Recorded, of_folder
 from soak.report.series import Series
 from soak.report.telling import tell
 from soak.verifier import evidence_file
-from soak.verifier.evidence_file import UnreadableEvidenceError
+from soak.verifier.endpoint import FILE_NAME as ENDPOINT_NAME
+from soak.verifier.endpoint import read_endpoint
+from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError
+from soak.verifier.findings import FindingResult
 from soak.verifier.result import Result, read_so_far
 
 STORIES_MAX = 20
@@ -33,11 +35,12 @@ VERIFIER_NAME = "verifier"
 RUNS_NAME = "runs"
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """One violation, and all that `soak explain` tells of it."""
+class FindingStory(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding, and what `soak explain` says of its clearest example."""
 
-    record: Recorded
+    finding: FindingResult
     text: str
+    """Empty: the report holds enough stories already, or the example is not on record any more."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +49,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     state: str
     """`finished`, `running`, or `cut off`: killed, or left before its verdict."""
-    stories: list[Story]
-    """Of some violations, at least one of each kind on each store; the earliest first."""
+    findings: list[FindingStory]
+    """One for each bug, the largest first."""
     series: dict[str, Series]
     written_wall_seconds: float
 
@@ -93,10 +96,15 @@ def gather(folder: Path, outcome: Outcome | None = None) -> Report:
         raise UsageError(
             f"there is no run on record in {folder}; name the data folder of one, as in: soak report .soak"
         )
+    findings = _findings(folder, known.run, known.result)
+    if known.result is not None:
+        # The journal may know of more than the result of a run that was killed: every format says the same.
+        result = msgspec.structs.replace(known.result, findings=[one.finding for one in findings])
+        known = msgspec.structs.replace(known, result=result)
     return Report(
         outcome=known,
         state="finished" if known.finished else ("running" if _is_running(folder, known.run) else "cut off"),
-        stories=_stories(folder, known.run),
+        findings=findings,
         series=series_file.read_series(folder / series_file.FILE_NAME, known.run),
         written_wall_seconds=time.time(),
     )
@@ -143,36 +151,38 @@ def _is_running(folder: Path, run: str) -> bool:
         info = None
     if info is not None:
         return info.header.run == run
+    endpoint = read_endpoint(folder / VERIFIER_NAME / ENDPOINT_NAME)
     try:
-        endpoint = msgspec.json.decode((folder / VERIFIER_NAME / "endpoint.json").read_bytes(), type=dict[str, object])
-        return "soak" in " ".join(psutil.Process(int(str(endpoint.get("pid", 0)))).cmdline())
-    except (OSError, ValueError, msgspec.MsgspecError, psutil.Error):
+        return endpoint is not None and "soak" in " ".join(psutil.Process(endpoint.pid).cmdline())
+    except psutil.Error:
         return False
 
 
-def _stories(folder: Path, run: str) -> list[Story]:
+def _findings(folder: Path, run: str, result: Result | None) -> list[FindingStory]:
     records = [record for record in of_folder(folder / VERIFIER_NAME)[0] if record.violation.run == run]
-    return [Story(record=record, text=_told(record)) for record in pick(records, STORIES_MAX)]
+    found = group(records, is_everything=True)
+    counted = result.findings if result is not None else []
+    if sum(one.count for one in counted) > sum(one.count for one in found):
+        found = counted  # the journal was thinned out, or is gone
+    by_id = {record.violation.id: record for record in records}
+    examples = [by_id.get(one.example.id) for one in found]
+    return [
+        FindingStory(finding=one, text=_told(example, records) if example is not None and at < STORIES_MAX else "")
+        for at, (one, example) in enumerate(zip(found, examples, strict=True))
+    ]
 
 
-def pick(records: Sequence[Recorded], count: int) -> list[Recorded]:
-    """Choose violations to tell of: first one of each kind on each store, then a second, and so on."""
-    groups: dict[tuple[str, str], list[Recorded]] = defaultdict(list)
-    for record in records:
-        group = groups[record.violation.store, record.violation.kind]
-        if len(group) < count:
-            group.append(record)
-    turns = (record for turn in zip_longest(*groups.values()) for record in turn if record is not None)
-    chosen = [record for record, _ in zip(turns, range(count), strict=False)]
-    return sorted(chosen, key=lambda record: record.violation.at_wall_seconds)
-
-
-def _told(record: Recorded) -> str:
+def _told(record: Recorded, others: Sequence[Recorded]) -> str:
     page = io.StringIO()
+    file: EvidenceFile | None = None
     try:
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
-        tell(record, file, Console(file=page, highlight=False, width=STORY_WIDTH))
+        tell(record, file, Console(file=page, highlight=False, width=STORY_WIDTH), others)
     except UnreadableEvidenceError as error:
         return f"{record.violation.detail}\n{error}"
+    except Exception:  # a file that somebody altered may say anything
+        if file is None or file.is_sealed:
+            raise
+        return f"{record.violation.detail}\n{file.path} was altered after it was written, and makes no sense"
     text = "\n".join(line.rstrip() for line in page.getvalue().splitlines())
     return cut(text, STORY_CHARACTERS_MAX)

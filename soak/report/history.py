@@ -4,6 +4,11 @@ It is put together from two sources. The verifier records the first sessions of 
 (`verifier.history_sessions`); of every other session it keeps no history, but the evidence of a violation holds what
 its verdict rests on: the book, with the times of all appends that were still young, and the reads.
 
+What the contract allows is no anomaly: a loss that it tolerates is an append of unknown outcome, a read that may be
+behind begins earlier by as much. Promises too weak for a list that only grows leave a session out
+(`NotExpressibleError`). An element that nobody of the session has appended, because it is another's or no message at
+all, is appended by somebody who failed: reading it is then a dirty read (G1a), where Elle would else give up.
+
 Where a time is not known any more the operation is made longer, never shorter: it is then concurrent with more, and a
 checker can claim less. So a history is weaker than what happened, and never accuses where nothing was wrong.
 """
@@ -13,14 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.case import Case, Glance, Participation, Search, SecondLook, SecondSearch, Study, reads_of
-from soak.model.contract import Contract
-from soak.model.outcome import Outcome
-from soak.model.read import Place
-from soak.model.saved import SavedRead, names_in
-from soak.model.second_look import times_of
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch, TailRead, reads_of
+from soak.checker.contract import Contract, Duplicates, Order, Reads
+from soak.checker.outcome import Outcome
+from soak.checker.read import Place
+from soak.checker.saved import names_in
+from soak.checker.saved_read import SavedRead
+from soak.checker.second_look import times_of
 from soak.verifier.recording import Recording
 
 BEGINNING = 0
@@ -40,10 +46,12 @@ class AppendOperation(NamedTuple):
     ended: int | None
     is_timed: bool
     """Its times are its own; otherwise they are the widest it can have had."""
+    foreign: str = ""
+    """The name of something that nobody of the session has appended, and that was read."""
 
     @property
     def element(self) -> str:
-        return f"{self.writer}/{self.seq}"
+        return self.foreign or f"{self.writer}/{self.seq}"
 
 
 class ReadOperation(NamedTuple):
@@ -69,11 +77,17 @@ class NotExpressibleError(ValueError):
 
 
 def check_expressible(session: str, contract: Contract, *, is_forgotten: bool) -> None:
-    """Raise where messages may rightly vanish: a list-append history has no word for that."""
+    """Raise where a checker of list-append histories would accuse a store that keeps its promises."""
     if is_forgotten:
         raise NotExpressibleError(f"{session} was forgotten, which a list that only grows cannot tell")
     if contract.ttl_seconds is not None or contract.retained_messages is not None or contract.eviction_allowed:
         raise NotExpressibleError(f"{session} may rightly lose old messages, which a list that only grows cannot tell")
+    if contract.order is not Order.REALTIME:
+        raise NotExpressibleError(f"{session} is promised order {contract.order.value}, and a list has one order")
+    if contract.duplicates is Duplicates.AT_LEAST_ONCE:
+        raise NotExpressibleError(f"{session} may hold a message twice (at_least_once), and a list may not")
+    if contract.reads is Reads.EVENTUAL:
+        raise NotExpressibleError(f"{session} may be read as it was at any time before (eventual), without a bound")
 
 
 def of_cases(session: str, cases: list[Case]) -> SessionHistory:
@@ -89,26 +103,47 @@ def of_cases(session: str, cases: list[Case]) -> SessionHistory:
         for read in _whole_reads(case):
             reads.setdefault((read.invoked, read.returned), read)
     appends = [append for case in cases[-1:] for append in _appends(case, cases, attempts)]
-    first = cases[0]
-    return SessionHistory(session, first.store, first.rules.clock_epsilon_us, appends, list(reads.values()))
+    rules = cases[0].rules
+    behind = _begun_earlier(reads.values(), rules.contract)
+    return SessionHistory(
+        session, cases[0].store, rules.clock_epsilon_us, appends + _foreign(appends, behind), list(behind)
+    )
+
+
+def _begun_earlier(reads: Iterable[ReadOperation], contract: Contract) -> list[ReadOperation]:
+    """Let reads that may be behind by so much begin earlier by as much."""
+    behind_us = contract.staleness_us or 0
+    return [
+        read if read.invoked == BEGINNING else read._replace(invoked=max(1, read.invoked - behind_us)) for read in reads
+    ]
+
+
+def _foreign(appends: list[AppendOperation], reads: list[ReadOperation]) -> list[AppendOperation]:
+    """Return a failed append for each element that was read and that nobody of the session has appended."""
+    appended = {append.element for append in appends}
+    shown = dict.fromkeys(element for read in reads for element in read.elements)
+    return [
+        AppendOperation(-1, 0, Outcome.FAILED, BEGINNING, END, is_timed=False, foreign=element)
+        for element in shown
+        if element not in appended
+    ]
 
 
 def _whole_reads(case: Case) -> Iterable[ReadOperation]:
     """Return the reads of all of the session in a case, beginning with what earlier ones had verified."""
     basis = case.basis
-    if isinstance(basis, SecondLook):
-        if basis.suspicion.before:
-            yield _verified(
-                SessionBook(case.session, case.store, order=basis.suspicion.before), basis.suspicion.invoked
-            )
+    suspicion = case.suspicion
+    if isinstance(basis, FullRead) and suspicion is not None:
+        if suspicion.before:
+            yield _verified(SessionBook(case.session, case.store, order=suspicion.before), suspicion.invoked)
     elif case.book.order:
         # The book of a part is the one that a later read of all has filled.
-        yield _verified(case.book, basis.read.invoked if isinstance(basis, Study) else END)
-    if isinstance(basis, Glance | Search) or (isinstance(basis, Participation) and basis.last is not None):
+        yield _verified(case.book, basis.read.invoked if isinstance(basis, FullRead) else END)
+    if isinstance(basis, TailRead | Search) or (isinstance(basis, Participation) and basis.last is not None):
         return  # it asked for a few only
     for _, read in [("", basis.read)] if isinstance(basis, SecondSearch) else reads_of(case):
         if not read.cut:
-            yield ReadOperation(read.invoked, read.returned, tuple(names_in(read, case.session)))
+            yield ReadOperation(read.invoked, read.returned, tuple(names_in(read, case.session, case.run)))
 
 
 def _verified(book: SessionBook, until: int) -> ReadOperation:
@@ -164,10 +199,11 @@ def of_recording(recording: Recording) -> SessionHistory:
     session = recording.session
     check_expressible(session, recording.contract, is_forgotten=recording.is_forgotten)
     reads = [
-        ReadOperation(read.invoked, read.returned, tuple(names_in(read, session)))
+        ReadOperation(read.invoked, read.returned, tuple(names_in(read, session, recording.run)))
         for read in recording.reads.values()
         if not read.cut
     ]
+    reads = _begun_earlier(reads, recording.contract)
     appends = [_recorded(place, attempt, recording) for place, attempt in sorted(recording.attempts.items())]
     shown = {element for read in reads for element in read.elements}
     if any(f"{writer}/{seq}" in shown for writer, seq in recording.tolerated):
@@ -178,6 +214,7 @@ def of_recording(recording: Recording) -> SessionHistory:
         # Seen, intended, and of no known outcome: its worker died, or has not told it yet.
         unsaid = [(writer, seq) for seq in range(1, upto + 1) if (writer, seq) not in recording.attempts]
         appends += [_unknown(place, None) for place in unsaid if f"{place[0]}/{place[1]}" in shown]
+    appends += _foreign(appends, reads)
     return SessionHistory(session, recording.store, recording.clock_epsilon_us, appends, reads)
 
 

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.masking import mask
-from soak.model.kinds import Kind
 from soak.report.chart import Band, Frame, Line, Mark, draw
 from soak.report.escaping import visible
 from soak.report.gathered import Report
 from soak.report.moment import clock
 from soak.report.series import Point, Series, series_of
-from soak.report.summary import alarm_line
+from soak.report.summary import alarm_line, store_error_lines, tried_lines
 from soak.verifier.result import FaultResult, Result
 
 CHART_POINTS_MAX = 480
@@ -49,7 +49,9 @@ def render(report: Report) -> str:
         result=result,
         setup=report.outcome.setup,
         sentence=_SENTENCES.get(report.outcome.verdict, ""),
+        errors=store_error_lines(result) if result is not None else [],
         alarm=alarm_line(result) if result is not None else "",
+        tried=tried_lines(result) if result is not None else [],
         charts=_charts(report, result) if result is not None else [],
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
         recoveries=_worst(result) if result is not None else [],
@@ -103,9 +105,9 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
         if fault.server in result.servers.get(store, []) and _end_of(fault, until) >= since
     ]
     marks = [
-        Mark(story.record.violation.at_wall_seconds, f"{story.record.violation.kind} {story.record.violation.message}")
-        for story in report.stories
-        if story.record.violation.store == store
+        Mark(one.finding.first_wall_seconds, one.finding.dated_headline)
+        for one in report.findings
+        if one.finding.store == store
     ]
     rates = draw(
         Frame("operations per second", since, until, lambda value: f"{value:g}/s"),

@@ -1,7 +1,7 @@
 """A run as JUnit XML, for machines that show tests: a case for each way a memory can be wrong, on each store.
 
-A case fails with the stories of its violations. A run that has shown too little, or has not ended, is an error in a
-case of its own: no machine may take it for green.
+Each finding fails one case, with the story of its clearest example. A run that has shown too little, or has not ended,
+is an error in a case of its own: no machine may take it for green.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import time
 from xml.etree import ElementTree as ET
 
-from soak.model.kinds import Kind
+from soak.checker.kinds import Kind
 from soak.report.escaping import one_line, visible
-from soak.report.gathered import Report, Story
-from soak.report.summary import alarm_line, totals_lines
+from soak.report.gathered import FindingStory, Report
+from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
 from soak.verifier.result import Result, StoreResult
 
-STORIES_PER_CASE_MAX = 3
 MESSAGE_CHARACTERS_MAX = 500
 CONCLUSIVE = "the run is conclusive"
 
@@ -49,6 +48,7 @@ def _run_suite(report: Report) -> ET.Element:
             "version": setup.version if setup is not None else "",
             "stores": ", ".join(report.stores),
             **({} if result is None else _totals(result)),
+            "tried": "" if result is None else "; ".join(tried_lines(result)),
             "reproduce": setup.reproduce if setup is not None else "",
         },
     )
@@ -59,7 +59,8 @@ def _run_suite(report: Report) -> ET.Element:
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
         error.text = visible("\n".join(reasons))
     if result is not None:
-        told = [*totals_lines(result.totals), alarm_line(result), *result.notes]
+        told = [*tried_lines(result), *totals_lines(result.totals), alarm_line(result)]
+        told += [*store_error_lines(result), *result.notes]
         ET.SubElement(suite, "system-out").text = visible("\n".join(told))
     return _counted(suite)
 
@@ -74,25 +75,31 @@ def _store_suite(report: Report, result: Result, store: StoreResult) -> ET.Eleme
         "tolerated": store.tolerated,
     }
     _properties(suite, {name: str(number) for name, number in numbers.items()} | result.promises.get(store.store, {}))
-    counts = {one.kind: one.count for one in result.violations_by if one.store == store.store}
     for kind in Kind:
-        case = ET.SubElement(suite, "testcase", classname=f"soak.{visible(store.store)}", name=kind.value, time="0")
-        if count := counts.get(kind.value, 0):
-            stories = [
-                story
-                for story in report.stories
-                if (story.record.violation.store, story.record.violation.kind) == (store.store, kind.value)
-            ]
-            _fail(case, kind, count, stories[:STORIES_PER_CASE_MAX])
+        fitting = [one for one in report.findings if (one.finding.store, one.finding.kind) == (store.store, kind.value)]
+        # A case for each kind is there in every run, so that its history shows; further findings have their own.
+        case = _case(suite, store.store, kind.value)
+        for number, story in enumerate(fitting):
+            name = f"{kind.value} ({visible(story.finding.cause)})"
+            _fail(case if number == 0 else _case(suite, store.store, name), kind, story)
+        count = sum(one.count for one in result.violations_by if (one.store, one.kind) == (store.store, kind.value))
+        if count and not fitting:
+            message = f"{count:,} times {kind.value}: {kind.sentence}"
+            ET.SubElement(case, "failure", message=_message(message), type=kind.value)
     return _counted(suite)
 
 
-def _fail(case: ET.Element, kind: Kind, count: int, stories: list[Story]) -> None:
-    message = f"{count:,} times {kind.value}: {kind.sentence}"
-    failure = ET.SubElement(case, "failure", message=_message(message), type=kind.value)
-    texts = [story.text for story in stories]
-    if count > len(stories):
-        texts.append(f"… and {count - len(stories):,} more; 'soak violations' lists them")
+def _case(suite: ET.Element, store: str, name: str) -> ET.Element:
+    return ET.SubElement(suite, "testcase", classname=f"soak.{visible(store)}", name=name, time="0")
+
+
+def _fail(case: ET.Element, kind: Kind, story: FindingStory) -> None:
+    finding = story.finding
+    failure = ET.SubElement(case, "failure", message=_message(finding.dated_headline), type=kind.value)
+    texts = [f"{kind.sentence}; {finding.open:,} open, {finding.healed:,} healed"]
+    if story.text:
+        texts.append(f"The clearest example:\n{story.text}")
+    texts.append(f"'soak violations --finding {finding.id}' lists every violation")
     failure.text = "\n" + visible("\n\n".join(texts)) + "\n"
 
 

@@ -9,9 +9,34 @@ from rich.text import Text
 from soak.report.moment import clock
 from soak.report.recorded import Recorded
 from soak.report.table import plain, table_lines
+from soak.verifier.findings import FindingResult
 
 _HEADS = ("id", "found", "store", "kind", "state", "cause", "message")
 _STATE_STYLES = {"open": "bold red", "healed": "green"}
+
+
+def print_findings(findings: list[FindingResult], left_out: int, console: Console) -> None:
+    """Print the findings, each with its numbers, its example, and how to learn more."""
+    for finding in findings:
+        head = Text.assemble((finding.id, "cyan"), "  ", (finding.kind, "bold red"), "  ", plain(finding.headline))
+        console.print(head, soft_wrap=not console.is_terminal)
+        for line in _finding_lines(finding):
+            console.print(Text(f"{' ' * len(finding.id)}  {line}", style="dim"), soft_wrap=not console.is_terminal)
+    if left_out:
+        console.print(Text(f"{left_out:,} further findings are not shown; --limit shows more", style="dim"))
+    hint = "'soak explain ID' explains a finding or a violation; 'soak violations --finding ID' lists its violations"
+    console.print(Text(hint, style="dim"), soft_wrap=True)
+
+
+def _finding_lines(finding: FindingResult) -> tuple[str, ...]:
+    first, last = clock(finding.first_wall_seconds), clock(finding.last_wall_seconds)
+    when = f"at {first}" if first == last else f"first {first}, last {last}"
+    example = finding.example
+    evidence = "" if example.has_evidence else ", without evidence"
+    return (
+        f"{when}; {finding.open:,} open, {finding.healed:,} healed",
+        f"example {example.id}: {plain(example.message)}{evidence}",
+    )
 
 
 def print_listing(records: list[Recorded], left_out: int, console: Console) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from soak.checker.kinds import Kind
 from soak.duration import format_seconds
-from soak.model.kinds import Kind
 from soak.report.escaping import markdown, one_line, preformatted
-from soak.report.gathered import Report, Story
+from soak.report.gathered import FindingStory, Report
 from soak.report.moment import clock
-from soak.report.summary import alarm_line, totals_lines
+from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
 from soak.verifier.result import RecoveryResult, Result
 
 BYTES_MAX = 1_000_000
@@ -38,16 +38,18 @@ def _sections(report: Report) -> Iterable[str]:
     yield _bullets(outcome.reasons[:REASONS_MAX])
     if result is None:
         return
-    yield _stores(result)
+    yield "".join(f"{line[:1].upper()}{line[1:]}.\n\n" for line in tried_lines(result))
+    if report.findings:
+        yield "### Findings\n\n"
+        for story in report.findings:
+            yield _finding(story)
+    elif result.violations_by:
+        yield _violations(result)
+    if errors := store_error_lines(result):
+        yield "### Exceptions of stores\n\n" + _bullets(errors)
+    yield "### Stores\n\n" + _stores(result)
     # All of it is our own words and numbers.
     yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), alarm_line(result))) + "\n"
-    if result.violations_by:
-        yield _violations(result)
-        for story in report.stories:
-            yield _story(story)
-        left = result.totals.violations - len(report.stories)
-        if left > 0 and report.stories:
-            yield f"… and {left:,} more.\n\n"
     if result.recoveries:
         yield _recoveries(result.recoveries)
     yield _bullets([*result.notes, *outcome.notes])
@@ -91,11 +93,16 @@ def _violations(result: Result) -> str:
     return "### Violations\n\n" + _table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
 
 
-def _story(story: Story) -> str:
-    violation = story.record.violation
-    head = f"{violation.kind} {violation.message} on {violation.store}: {violation.detail} ({violation.cause})"
-    summary = markdown(one_line(head, LINE_CHARACTERS_MAX))
-    return f"<details><summary>{summary}</summary>\n\n<pre>\n{preformatted(story.text)}\n</pre>\n\n</details>\n\n"
+def _finding(story: FindingStory) -> str:
+    finding = story.finding
+    headline = markdown(one_line(finding.dated_headline, LINE_CHARACTERS_MAX))
+    facts = f"{_sentence(finding.kind)}; {finding.open:,} open, {finding.healed:,} healed"
+    head = f"#### {headline}\n\n**{finding.kind.replace('_', ' ')}**: {facts}. Finding <code>{finding.id}</code>.\n\n"
+    if not story.text:
+        return head
+    example = markdown(one_line(finding.example.message, LINE_CHARACTERS_MAX))
+    summary = f"<details><summary>The clearest example: {example}</summary>"
+    return f"{head}{summary}\n\n<pre>\n{preformatted(story.text)}\n</pre>\n\n</details>\n\n"
 
 
 def _recoveries(recoveries: list[RecoveryResult]) -> str:
@@ -104,10 +111,10 @@ def _recoveries(recoveries: list[RecoveryResult]) -> str:
         (
             markdown(f"{row.kind} of {row.server}"),
             markdown(row.store),
-            f"{'✅' if row.kept else '❌'} {'at least ' if row.is_at_least else ''}{row.point_seconds:.3g}s",
+            f"{'❌' if not row.kept else ('❔' if row.is_unread else '✅')} {row.shown_point}",
             "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds),
             _number(row.tolerated),
-            _number(row.lost),
+            row.shown_lost,
             _after(row.read_seconds),
             _after(row.write_seconds),
         )

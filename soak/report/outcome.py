@@ -77,7 +77,8 @@ def conclude(
         return verdict, ExitCode.VIOLATION, [*reasons, *problems]
     if problems:
         return "inconclusive", failure, [*problems, *reasons]
-    return verdict, _EXIT_CODES[verdict], reasons
+    # A verdict that a damaged file has altered says nothing.
+    return verdict, _EXIT_CODES.get(verdict, ExitCode.INCONCLUSIVE), reasons
 
 
 def so_far(result: Result | None, problems: list[str]) -> tuple[str, ExitCode, list[str]]:

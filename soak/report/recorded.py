@@ -11,8 +11,6 @@ from soak.errors import UsageError
 from soak.verifier.evidence import FILES_NAME, JOURNAL_NAME
 from soak.verifier.journal import Change, Violation, decode_line, read_head
 
-ID_CHARACTERS_MIN = 4
-
 
 class Recorded(msgspec.Struct, kw_only=True):
     """One violation as the journal has it, with what became of it since."""
@@ -81,20 +79,6 @@ def verifier_folders(data_dir: Path) -> list[Path]:
     """Return where verifiers have kept their records: the present run first, then those put aside, the latest first."""
     aside = sorted((data_dir / "runs").glob("*/verifier*"), key=lambda path: path.stat().st_mtime, reverse=True)
     return [data_dir / "verifier", *aside]
-
-
-def find(data_dir: Path, identity: str) -> Recorded:
-    """Return the violation with this id, or the only one whose id begins so."""
-    wanted = identity.strip().lower()
-    if len(wanted) < ID_CHARACTERS_MIN:
-        raise UsageError(f"{identity!r} is too short for the id of a violation; 'soak violations' lists them")
-    every = recorded(data_dir).found
-    matching = {record.violation.id: record for record in every if record.violation.id.startswith(wanted)}
-    if not matching:
-        raise UsageError(f"no violation {identity} is on record in {data_dir}; 'soak violations' lists those that are")
-    if len(matching) > 1:
-        raise UsageError(f"{identity} begins the ids of {len(matching)} violations; write more of it")
-    return next(iter(matching.values()))
 
 
 def of_folder(folder: Path) -> tuple[list[Recorded], int, int]:

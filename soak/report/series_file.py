@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from soak.json_input import decode_json
 from soak.report.series import Point, Series
 
 FILE_NAME = "series.jsonl"
@@ -77,7 +78,7 @@ def read_series(path: Path, run: str, stores: list[str] | None = None) -> dict[s
     series = {store: Series() for store in stores or []}
     try:
         with path.open("rb") as file:
-            head = msgspec.json.decode(file.readline(), type=Head)
+            head = decode_json(file.readline(), type=Head)
             if head.schema != SCHEMA or head.run != run:
                 return series
             lines = file.read(FILE_READ_BYTES_MAX).splitlines()
@@ -86,7 +87,7 @@ def read_series(path: Path, run: str, stores: list[str] | None = None) -> dict[s
     series |= {store: Series() for store in head.stores if store not in series}
     for line in filter(None, lines):
         with contextlib.suppress(msgspec.MsgspecError, IndexError, ValueError):
-            number, *values = msgspec.json.decode(line, type=list[int | float | None])
+            number, *values = decode_json(line, type=list[int | float | None])
             series[head.stores[int(number or 0)]].add(_point(values))
     return series
 

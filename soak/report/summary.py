@@ -11,14 +11,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from soak.checker.verdict import Verdict
 from soak.duration import format_seconds
 from soak.masking import mask
 from soak.report.outcome import Outcome
 from soak.report.page import Page
 from soak.report.table import print_json
+from soak.store_errors import ErrorNature
+from soak.verifier.findings import FindingResult
 from soak.verifier.result import KindCount, RecoveryResult, Result, StoreResult, Totals
 
+FINDINGS_SHOWN = 10
 EVIDENCE_SHOWN = 5
+STORE_ERRORS_SHOWN = 5
 RECOVERIES_SHOWN = 12
 PLAIN_WIDTH = 120
 _COLOURS = {"pass": "bold green", "violation": "bold red", "inconclusive": "bold yellow"}
@@ -38,13 +43,16 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     console.print(f"\n[{colour}]{outcome.verdict}[/]  run {outcome.run}{lasted}", highlight=False)
     _print_lines(console, outcome.reasons)
     if result is not None:
+        _print_lines(console, tried_lines(result))
+        _print_findings(console, result.findings, outcome.data_dir)
+        _print_lines(console, [line for line in store_error_lines(result) if line not in outcome.reasons])
         _print_lines(console, [*totals_lines(result.totals), alarm_line(result)])
         console.print(_stores(result.by_store))
-        if result.violations_by:
+        if result.violations_by and not result.findings:
             console.print(_violations(result.violations_by))
         if result.recoveries:
             console.print(_recoveries(result.recoveries))
-        _print_lines(console, [f"evidence: {path}" for path in result.evidence[:EVIDENCE_SHOWN]])
+        _print_lines(console, [f"evidence: {path}" for path in _example_files(result)])
         if result.violations_unlisted:
             told = f"{result.violations_unlisted:,} of the violations are counted, and not listed one by one"
             _print_lines(console, [told])
@@ -66,12 +74,47 @@ def _print_lines(console: Console, lines: list[str]) -> None:
         console.print(f"  {escape(mask(line))}", highlight=False, soft_wrap=True)
 
 
+def _print_findings(console: Console, findings: list[FindingResult], data_dir: str) -> None:
+    for finding in findings[:FINDINGS_SHOWN]:
+        console.print(f"  [red]{escape(mask(finding.dated_headline))}[/]", highlight=False, soft_wrap=True)
+        _print_lines(console, [f"  example: soak explain {finding.example.id} {_where(data_dir)}"])
+    if left := len(findings) - FINDINGS_SHOWN:
+        _print_lines(console, [f"and {left:,} further findings"] if left > 0 else [])
+
+
+def store_error_lines(result: Result) -> list[str]:
+    """Say what the stores raised, once per kind; unavailability only where the run shows nothing else."""
+    shown = [
+        error
+        for error in result.store_errors
+        if error.nature is not ErrorNature.UNAVAILABLE or result.verdict == Verdict.INCONCLUSIVE.value
+    ]
+    lines = [f"{error.line}, {error.count:,}x" for error in shown[:STORE_ERRORS_SHOWN]]
+    more = len(shown) - STORE_ERRORS_SHOWN
+    return lines + ([f"and {more:,} further kinds of exceptions"] if more > 0 else [])
+
+
+def _example_files(result: Result) -> list[str]:
+    """Return the evidence of each finding's example; of an older result, the first there is."""
+    if not result.findings:
+        return result.evidence[:EVIDENCE_SHOWN]
+    folder = Path(result.evidence[0]).parent if result.evidence else None
+    shown = [one for one in result.findings if one.example.has_evidence and folder is not None]
+    return [str((folder or Path()) / f"{one.kind}.{one.example.id}.json") for one in shown[:EVIDENCE_SHOWN]]
+
+
+def _where(data_dir: str) -> str:
+    return f"--data-dir {shlex.quote(data_dir)}"
+
+
 def _next_steps(result: Result, data_dir: str) -> list[str]:
     """Say how to learn more of what was found."""
     if not result.evidence:
         return []
+    where = _where(data_dir)
+    if result.findings:
+        return [f"every single violation: soak violations --each {where}"]
     identity = Path(result.evidence[0]).name.split(".")[1]
-    where = f"--data-dir {shlex.quote(data_dir)}"
     return [f"more: soak violations {where}; soak explain {identity} {where}"]
 
 
@@ -85,12 +128,25 @@ def totals_lines(totals: Totals) -> list[str]:
     """Say what was counted."""
     attempts = ", ".join(f"{outcome} {count:,}" for outcome, count in totals.attempts.items())
     doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} indeterminate"
+    never = f"{totals.never_verified:,} never verified ({totals.never_verified_share:.2%})"
+    never += f", of which {totals.released:,} were forgotten or had expired before they were read"
     return [
         f"attempts: {attempts} in {totals.sessions:,} sessions",
         f"{totals.acknowledged:,} acknowledged, {totals.verified:,} verified in {totals.reads:,} reads",
-        f"{totals.released:,} were forgotten or had expired before they were read",
+        never,
         f"{totals.violations:,} violations, {totals.tolerated:,} tolerated, {doubtful}",
     ]
+
+
+def tried_lines(result: Result) -> list[str]:
+    """Say what the memory went through, and what replicas were late with because of it."""
+    late = [
+        f"{row.store}: a fault kept reads of the replica back, {row.late_reads:,} messages late by up to "
+        f"{row.late_reads_age_seconds_max:.1f} s, for up to {row.late_reads_seconds_max:.1f} s (tolerated)"
+        for row in result.by_store
+        if row.late_reads
+    ]
+    return [*([] if result.tried is None else [result.tried.text]), *late]
 
 
 def alarm_line(result: Result) -> str:
@@ -130,8 +186,8 @@ def _recoveries(rows: list[RecoveryResult]) -> Table:
         table.add_column(column, justify="right")
     for row in sorted(shown, key=lambda row: row.at_wall_seconds):
         promised = "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds)
-        point = f"{'at least ' if row.is_at_least else ''}{row.point_seconds:.3g}s"
-        colour = "green" if row.kept else "red"
+        point = row.shown_point
+        colour = "red" if not row.kept else ("yellow" if row.is_unread else "green")
         fault = f"{row.kind} of {row.server}"
         table.add_row(
             escape(fault),
@@ -139,7 +195,7 @@ def _recoveries(rows: list[RecoveryResult]) -> Table:
             f"[{colour}]{point}[/]",
             promised,
             f"{row.tolerated:,}",
-            f"{row.lost:,}",
+            row.shown_lost,
             _after(row.read_seconds),
             _after(row.write_seconds),
             f"{row.unknown:,}" + (f" ({row.surfaced:,} seen)" if row.surfaced else ""),

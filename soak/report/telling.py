@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from soak.model.case import Case, SecondLook
-from soak.model.read import names_of
-from soak.model.saved import restore
-from soak.model.telemetry import ServerSample
-from soak.model.text import Author
+from soak.checker.case import Case
+from soak.checker.read import names_of
+from soak.checker.saved import restore
+from soak.checker.telemetry import ServerSample
+from soak.checker.text import Author
+from soak.report.diagnosed import in_common, said, told_elsewhere
 from soak.report.moment import clock, clock_ms
 from soak.report.recorded import Recorded
 from soak.report.table import plain
@@ -31,12 +33,15 @@ ALSO_SHOWN_MAX = 5
 TELEMETRY_SHOWN_MAX = 10
 DEFAULT_FOLDER = Path(".soak")
 """Where a command looks that is not told where."""
+KNOWN = "What is known of it"
+IN_COMMON = "What violations like it have in common"
+NO_FACTS = "nothing in the ledger, the reads or the telemetry points to one"
 _TONES = {"good": "green", "bad": "red", "fault": "yellow"}
 _STATES = {"open": "bold red", "healed": "bold green"}
 
 
-def tell(record: Recorded, file: EvidenceFile | None, console: Console) -> None:
-    """Tell the whole story; of a violation without a file, what the journal knows."""
+def tell(record: Recorded, file: EvidenceFile | None, console: Console, others: Sequence[Recorded] = ()) -> None:
+    """Tell the whole story; of a violation without a file, what the journal knows. The others are on record, too."""
     violation = record.violation
     head = Text.assemble(
         (violation.kind, "bold red"),
@@ -51,17 +56,34 @@ def tell(record: Recorded, file: EvidenceFile | None, console: Console) -> None:
     _facts(console, record)
     if file is None:
         _line(console, "It has no evidence file: there were as many as allowed already, or the disk would not take it.")
+        _list(console, KNOWN, told_elsewhere(record, others))
+        _list(console, IN_COMMON, in_common(record, others))
         return
     story = about(record, file)
     if file.case is not None:
         _heading(console, "What happened")
         console.print(_moments(timeline(file.case, place_of(record)), story.get("clock_offset_us", 0)))
+    _list(console, KNOWN, known_of(record, story, others))
     _bytes(console, story)
     _neighbours(console, story)
     _telemetry(console, story, file.case)
     _contract(console, story)
-    _cause(console, story)
+    _cause(console, record, story)
+    _list(console, IN_COMMON, in_common(record, others))
     _next(console, record, file)
+
+
+def known_of(record: Recorded, story: dict[str, Any], others: Sequence[Recorded]) -> list[str]:
+    """Return what is known of the message itself, whatever the cause."""
+    own = said(story).known if record.violation.id == story.get("id") else []
+    return list(dict.fromkeys([*own, *told_elsewhere(record, others)]))
+
+
+def _list(console: Console, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        _heading(console, title)
+        for line in lines:
+            _line(console, line)
 
 
 def about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
@@ -71,10 +93,8 @@ def about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
         return file.story
     author = Author(case.run, case.seed)
     items = restore(case.basis.read, case.session, author).items
-    at = (
-        -1 if isinstance(case.basis, SecondLook) else (names_of(items).index(place) if place in names_of(items) else -1)
-    )
-    return {**file.story, **shown_in(items, at, place, case.session, author)}
+    at = -1 if case.suspicion is not None else (names_of(items).index(place) if place in names_of(items) else -1)
+    return {**file.story, **shown_in(items, at, place, case.book, author)}
 
 
 def place_of(record: Recorded) -> tuple[int, int] | None:
@@ -142,6 +162,8 @@ def _bytes(console: Console, story: dict[str, Any]) -> None:
         _heading(console, f"What stands at position {stored['position']} of the read")
         if "content" in stored:
             _line(console, f"{shown(stored['role'])}: {shown(stored['content'])}")
+        if stored.get("raw_hex"):
+            _line(console, f"{stored.get('raw_is', 'bytes')}:", "dim")
         raw = bytes.fromhex(stored.get("raw_hex", ""))
         per_line = HEX_BYTES_PER_LINE if console.width >= HEX_LINE_CHARACTERS else HEX_BYTES_PER_LINE // 2
         for line in hex_lines(raw[:HEX_BYTES_MAX], per_line):
@@ -221,12 +243,19 @@ def _sampled(samples: list[ServerSample]) -> list[tuple[str, Text]]:
     return sorted(rows, key=lambda row: not row[1].style)
 
 
+def broken_mark(story: dict[str, Any]) -> str:
+    """Say that a clause is broken; of durability, whose words are about faults, that none of them excuses this."""
+    is_loss = story.get("kind") in {"lost", "rolled_back"}
+    return "broken: no fault excuses this loss" if is_loss else "broken"
+
+
 def _contract(console: Console, story: dict[str, Any]) -> None:
     clause = story.get("clause") or {}
     _heading(console, "What was promised")
     broken = clause.get("broken", "")
+    mark = broken_mark(story)
     rows = [
-        (name, Text(text + ("   ← broken" if name == broken else ""), style="red" if name == broken else ""))
+        (name, Text(text + (f"   ← {mark}" if name == broken else ""), style="red" if name == broken else ""))
         for name, text in (clause.get("contract") or {}).items()
     ]
     if broken not in (clause.get("contract") or {}):
@@ -234,15 +263,24 @@ def _contract(console: Console, story: dict[str, Any]) -> None:
     console.print(_grid(rows))
 
 
-def _cause(console: Console, story: dict[str, Any]) -> None:
-    cause = story.get("probable_cause") or {}
+def _cause(console: Console, record: Recorded, story: dict[str, Any]) -> None:
+    cause, facts = story.get("probable_cause") or {}, said(story)
     _heading(console, f"Probable cause: {cause.get('cause', 'unknown')}")
-    rows = [("for", Text(fact, style="green")) for fact in cause.get("facts") or []]
-    rows += [("against", Text(fact, style="red")) for fact in cause.get("against") or []]
+    if about_another := facts_are_about(record, story):
+        _line(console, about_another, "dim")
+    rows = [("for", Text(fact, style="green")) for fact in facts.facts]
+    rows += [("against", Text(fact, style="red")) for fact in facts.against]
     if rows:
         console.print(_grid(rows))
     else:
-        _line(console, "nothing in the ledger, the reads or the telemetry points to one", "dim")
+        _line(console, NO_FACTS, "dim")
+
+
+def facts_are_about(record: Recorded, story: dict[str, Any]) -> str:
+    """Say which message the facts are about, where they are about another one that was found by the same read."""
+    if record.violation.id == story.get("id") or not story.get("message"):
+        return ""
+    return f"these facts are about {story['message']}, which was found by the same read"
 
 
 def _next(console: Console, record: Recorded, file: EvidenceFile) -> None:
@@ -280,13 +318,14 @@ def next_steps(record: Recorded) -> list[tuple[str, str]]:
     return steps
 
 
-def as_dict(record: Recorded, file: EvidenceFile | None) -> dict[str, object]:
+def as_dict(record: Recorded, file: EvidenceFile | None, others: Sequence[Recorded] = ()) -> dict[str, object]:
     """Return the same for machines."""
-    answer = record.as_dict()
+    answer = {**record.as_dict(), "in_common": in_common(record, others)}
     if file is None:
-        return answer
+        return {**answer, "known": told_elsewhere(record, others)}
     story = {key: value for key, value in about(record, file).items() if key not in {"id", "seal", "case_missing"}}
     offset = story.get("clock_offset_us", 0)
+    story["known"] = known_of(record, file.story, others)
     moments = timeline(file.case, place_of(record)) if file.case is not None else []
     return {
         **story,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.model.absence import Suspicion
-from soak.model.book import SessionBook
-from soak.model.case import Case, Participation, Search, SecondLook, SecondSearch
-from soak.model.faults import FaultWindow
-from soak.model.intervals import Intervals
-from soak.model.outcome import Outcome
-from soak.model.read import Place
-from soak.model.saved import SavedRead, names_in
-from soak.model.second_look import times_of
+from soak.checker.book import SessionBook
+from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch
+from soak.checker.clues import when_seen
+from soak.checker.faults import FaultWindow
+from soak.checker.intervals import Intervals
+from soak.checker.outcome import Outcome
+from soak.checker.read import Place
+from soak.checker.saved import names_in
+from soak.checker.saved_read import SavedRead
+from soak.checker.second_look import times_of
+from soak.checker.suspicion import Suspicion
 
 FAULTS_SHOWN_MAX = 12
 NEAR_US = 60_000_000
@@ -66,9 +68,9 @@ def _life(book: SessionBook, place: Place) -> list[Moment]:
 def _reads(case: Case, place: Place | None) -> list[Moment]:
     basis = case.basis
     moments: list[Moment] = []
-    if isinstance(basis, SecondLook):
-        moments += _before(basis.suspicion, place)
-        suspicion = basis.suspicion
+    suspicion = case.suspicion
+    if isinstance(basis, FullRead) and suspicion is not None:
+        moments += _before(case.book, suspicion, place)
         lacked = f"first read without it: {suspicion.items} messages returned"
         moments.append(Moment(suspicion.invoked, lacked, "bad"))
         for who, read in (("read again", basis.read), ("the primary was asked", basis.primary)):
@@ -93,10 +95,13 @@ def _reads(case: Case, place: Place | None) -> list[Moment]:
     return [Moment(basis.read.invoked, found, "bad")]
 
 
-def _before(suspicion: Suspicion, place: Place | None) -> list[Moment]:
+def _before(book: SessionBook, suspicion: Suspicion, place: Place | None) -> list[Moment]:
     if place is None or place[1] not in Intervals(suspicion.seen.get(place[0], [])):
-        return [Moment(None, "no read had shown it before it was missed")] if place is not None else []
-    return [Moment(suspicion.last_seen, "read, and there: a user may have seen it", "good")]
+        return [Moment(None, "no read of the verifier showed it before it was missed")] if place is not None else []
+    seen_us = when_seen(place, [*book.recent, *book.pending], suspicion.last_seen)
+    if not seen_us:
+        return [Moment(None, "an earlier read showed it; its time is not kept", "good")]
+    return [Moment(seen_us, "read, and it is there", "good")]
 
 
 def _shows(what: str, read: SavedRead, session: str, place: Place | None) -> str:

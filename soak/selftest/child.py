@@ -19,26 +19,27 @@ from soak import lifeline
 from soak.errors import SoakError
 from soak.flaws import catalogue
 from soak.masking import mask
+from soak.selftest.pace import Pace
 from soak.selftest.result import Trial, not_made
 from soak.selftest.trial import make_trial
 
 
-async def _try(name: str, folder: Path) -> Trial | None:
-    trial = asyncio.ensure_future(make_trial(catalogue.find(name), folder))
+async def _try(name: str, folder: Path, pace: Pace) -> Trial | None:
+    trial = asyncio.ensure_future(make_trial(catalogue.find(name), folder, pace))
     lifeline.hold(trial.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         return await trial
     return None
 
 
-def main(name: str, folder: Path) -> int:
+def main(name: str, folder: Path, pace: Pace) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     flaw = catalogue.find(name)
     begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            trial = runner.run(_try(name, folder))
+            trial = runner.run(_try(name, folder, pace))
     except SoakError as error:
         trial = not_made(flaw, mask(" ".join(str(error).split())))
     except Exception as error:  # noqa: BLE001  whatever it was, the trial is lost, and the others go on
@@ -57,4 +58,4 @@ def main(name: str, folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2]), Pace(sys.argv[3])))

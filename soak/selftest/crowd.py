@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Sequence
 
+from soak.checker.message import Message, Stored
 from soak.errors import SoakError
 from soak.flaws.flaw import Load
 from soak.join import JoinInfo
@@ -16,7 +17,6 @@ from soak.load.lobby import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, Lobby, OpenedStor
 from soak.load.participant import Participant
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
-from soak.model.message import Message, Stored
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
@@ -132,4 +132,6 @@ def _plan(load: Load, stores: tuple[str, ...]) -> Plan:
         reread_share=load.reread_share,
         search_share=load.search_share,
         mix=load.mix,
+        similar_share=load.similar_share,
+        raced_share_max=load.raced_share_max,
     )

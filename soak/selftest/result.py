@@ -22,6 +22,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Violations of an expected kind."""
     twin_verdict: str = ""
     twin_verified: int = 0
+    twin_shadowed_reads: int = 0
+    """Messages that a replica of the twin showed late because of the fault: tolerated, and counted."""
+    twin_shadowed_lag_seconds_max: float = 0.0
+    example: str = ""
+    """The first message that was reported as an expected kind."""
     failures: list[str] = []
     """Why the trial is lost; empty: the flaw was found and its twin was left alone."""
     seconds: float = 0.0

@@ -7,11 +7,14 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
+from soak.checker.contract import Contract
+from soak.daemon.contracts import settle_contracts
+from soak.daemon.promises import ask_servers, given_by
 from soak.errors import SoakError
 from soak.faults import catalogue as faults
 from soak.faults.window import Injected, during
@@ -21,8 +24,9 @@ from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
 from soak.selftest.crowd import Acknowledged, Crowd
+from soak.selftest.pace import Pace
 from soak.selftest.seen import Seen, look, read_stories
-from soak.settings import SoakSettings, VerifierSettings
+from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject, read_script
@@ -38,21 +42,7 @@ CONNECTIONS_MAX = 16
 SOAK_SECONDS_MIN = 2.0
 """A twin that was hardly tried proves nothing."""
 AFTER_FAULT_SECONDS_MIN = 1.0
-VERDICT_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.05
-
-QUICK = VerifierSettings(
-    settle=0.5,
-    hot_interval=0.2,
-    coverage=1.0,
-    checkpoint=1.0,
-    recall_ages=[1.0, 3.0, 6.0],
-    ttl_epsilon=0.5,
-    drain=20.0,
-    evidence_max=100,
-    canary=0.0,
-)
-"""The verifier as it is, looking more often than in a soak of hours."""
 
 
 class RigPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +54,7 @@ class RigPlan(msgspec.Struct, frozen=True, kw_only=True):
     load: Load
     patience_seconds: float
     """The soak ends after so long, whatever has been seen until then."""
+    pace: Pace = Pace.QUICK
 
 
 class Rig:
@@ -111,18 +102,18 @@ class Rig:
         try:
             urls = await self._bed.start({"ledger", *itertools.chain.from_iterable(needs.values())})
             ledger_url = urls.pop("ledger")
-            yield await _begin_run(needs, urls, ledger_url)
+            yield await _begin_run(needs, urls, ledger_url, derives=self._plan.setup.derives_contract)
         finally:
             await self._bed.stop()
 
     @contextlib.asynccontextmanager
     async def _verifying(self, info: JoinInfo) -> AsyncIterator[_Verifying]:
-        verifier = Verifier(info, SoakSettings(verifier=QUICK), self._folder / "verifier")
+        verifier = Verifier(info, SoakSettings(verifier=self._plan.pace.settings), self._folder / "verifier")
         try:
             await verifier.prepare()
             task = asyncio.create_task(verifier.run("127.0.0.1", 0, heeds_signals=False))
             try:
-                yield _Verifying(verifier, task)
+                yield _Verifying(verifier, task, self._plan.pace.verdict_seconds_max)
             finally:
                 await end_tasks([task])
         finally:
@@ -180,9 +171,10 @@ class Rig:
 class _Verifying:
     """The verifier as a task."""
 
-    def __init__(self, verifier: Verifier, task: asyncio.Task[object]) -> None:
+    def __init__(self, verifier: Verifier, task: asyncio.Task[object], verdict_seconds_max: float) -> None:
         self.verifier = verifier
         self._task = task
+        self._verdict_seconds_max = verdict_seconds_max
 
     def check(self) -> None:
         if self._task.done():
@@ -191,17 +183,19 @@ class _Verifying:
 
     async def verdict(self) -> None:
         try:
-            async with asyncio.timeout(VERDICT_SECONDS_MAX):
+            async with asyncio.timeout(self._verdict_seconds_max):
                 await self._task
         except TimeoutError:
-            raise SoakError(f"the verifier gave no verdict within {VERDICT_SECONDS_MAX:.0f} s") from None
+            raise SoakError(f"the verifier gave no verdict within {self._verdict_seconds_max:.0f} s") from None
 
 
 def _service(setup: Setup) -> Subject | None:
     return read_script(SERVICES / f"{setup.service}.py")[0] if setup.service else None
 
 
-async def _begin_run(needs: dict[str, list[str]], servers: dict[str, str], ledger_url: str) -> JoinInfo:
+async def _begin_run(
+    needs: dict[str, list[str]], servers: dict[str, str], ledger_url: str, *, derives: bool
+) -> JoinInfo:
     run = "r" + secrets.token_hex(4)
     context = StoreContext(
         servers=servers,
@@ -215,7 +209,7 @@ async def _begin_run(needs: dict[str, list[str]], servers: dict[str, str], ledge
         seed=secrets.randbits(63),
         namespace=context.namespace,
         stores=list(needs),
-        contracts={store: registry.find(store).contract_for(context) for store in needs},
+        contracts=await contracts_of(needs, context, derives=derives),
         needs=needs,
         started_wall_seconds=time.time(),
     )
@@ -228,6 +222,13 @@ async def _begin_run(needs: dict[str, list[str]], servers: dict[str, str], ledge
         connections_max=CONNECTIONS_MAX,
         ttl_seconds=None,
     )
+
+
+async def contracts_of(stores: Iterable[str], context: StoreContext, *, derives: bool) -> dict[str, Contract]:
+    """Return what each store is held to: what it declares, or what follows from its server, down to the floor."""
+    specs = [registry.find(store) for store in stores]
+    given = given_by(await ask_servers(context.servers)) if derives else {}
+    return {one.store: one.contract for one in settle_contracts(specs, context, ContractSettings(), given)}
 
 
 def _now_us() -> int:

@@ -8,9 +8,15 @@ from typing import Any
 
 import msgspec
 
+from soak.checker.cause import candidates
+from soak.checker.causes import Diagnosis
+from soak.checker.patterns import Sign, patterns
+from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.faults.window import Injected
-from soak.model.verdict import Facts, Verdict, reach_verdict
+from soak.json_input import decode_json
 from soak.selftest.crowd import Acknowledged
+from soak.verifier.evidence import EvidenceFolder
+from soak.verifier.journal import Violation
 from soak.verifier.state import State
 
 VERIFIED_MIN = 50
@@ -26,6 +32,10 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     acknowledged: int | None
     message: str
+    said: list[str] = []
+    """What is wrong with it, and what is known of it, in the sentences that a report shows."""
+    unfounded: list[str] = []
+    """Facts that the rules would have stated, and that the evidence does not support."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +49,11 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     healed: dict[str, int]
     verdict: str
     reasons: list[str]
+    shadowed_reads: int = 0
+    shadowed_lag_seconds_max: float = 0.0
     told: list[Told] = []
+    in_common: list[str] = []
+    """What all violations of one finding have in common, in the sentences that a report shows."""
     fault_started: int | None = None
     fault_ended: int | None = None
 
@@ -57,6 +71,8 @@ def look(state: State, store: str) -> Seen:
         healed={kind: count for kind, count in tally.healed.items() if count},
         verdict=verdict.value,
         reasons=reasons,
+        shadowed_reads=tally.shadowed_reads,
+        shadowed_lag_seconds_max=tally.shadowed_lag_seconds_max,
     )
 
 
@@ -65,6 +81,7 @@ def read_stories(seen: Seen, folder: Path, acknowledged: Acknowledged, fault: In
     return msgspec.structs.replace(
         seen,
         told=_stories(folder, seen.store, acknowledged),
+        in_common=_in_common(folder, seen.store),
         fault_started=None if fault is None else fault.started,
         fault_ended=None if fault is None else fault.ended,
     )
@@ -90,21 +107,43 @@ def _verdict(state: State, store: str) -> tuple[Verdict, list[str]]:
     )
 
 
+def _unfounded(story: dict[str, Any]) -> list[str]:
+    clues = msgspec.convert(story["diagnosis"], Diagnosis).clues
+    return [repr(fact) for fact in candidates(clues).all_facts if not fact.holds(clues)]
+
+
+def _said(story: dict[str, Any]) -> list[str]:
+    cause = story["probable_cause"]
+    return [story["detail"], *cause["facts"], *story["known"]]
+
+
+def _in_common(folder: Path, store: str) -> list[str]:
+    """Group the journal into findings, and say what all violations of each have in common."""
+    findings: dict[tuple[str, str], list[Sign]] = {}
+    for line in EvidenceFolder(folder, files_max_per_kind=0).since(0):
+        if isinstance(line, Violation) and line.store == store:
+            sign = Sign(
+                kind=line.kind, session=line.session, found_wall_seconds=line.at_wall_seconds, traits=line.traits
+            )
+            findings.setdefault((line.kind, line.cause), []).append(sign)
+    return [pattern.sentence() for signs in findings.values() for pattern in patterns(signs)]
+
+
 def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]:
     """Read the evidence, oldest first."""
     offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
     # Where nobody can tell which message it was, no earlier than the first of its session.
     begun: dict[str, int] = {}
     for name, at in acknowledged.items():
-        begun.setdefault(name.split("/", 1)[0], at)
+        begun.setdefault(name.rsplit("/", 2)[0], at)
     told = []
     for path in (folder / "evidence").glob("*.json"):
-        story: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        story: dict[str, Any] = decode_json(path.read_bytes())
         if story["store"] != store:
             continue
         message, life = story["message"], story["life"]
         # Of a message of another session, the name is preceded by its run.
-        name = message.rpartition(":")[2]
+        name = message if message in acknowledged else message.partition(":")[2]
         told.append(
             Told(
                 kind=story["kind"],
@@ -113,6 +152,8 @@ def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]
                 found=int(story["found_at_wall_seconds"] * 1e6) - offset_us,
                 acknowledged=acknowledged.get(name) or life.get("acknowledged_us") or begun.get(story["session"]),
                 message=message,
+                said=_said(story),
+                unfounded=_unfounded(story),
             )
         )
     return sorted(told, key=lambda one: one.found)

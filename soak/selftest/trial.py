@@ -5,37 +5,40 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from soak.flaws.flaw import Flaw, WrongFrom
-from soak.model.verdict import Verdict
+from soak.checker.patterns import SHOWN_BY_MIN
+from soak.checker.verdict import Verdict
+from soak.flaws.flaw import Flaw, Setup, WrongFrom
+from soak.selftest.pace import Pace
 from soak.selftest.result import Trial
 from soak.selftest.rig import Rig, RigPlan
 from soak.selftest.seen import VERIFIED_MIN, Seen, Told
 
 
-async def make_trial(flaw: Flaw, folder: Path) -> Trial:
+async def make_trial(flaw: Flaw, folder: Path, pace: Pace = Pace.QUICK) -> Trial:
     """Soak the flaw and its twin: in one rig where only the stores differ, else in two, one after the other."""
     if flaw.wrong.can_share_a_server_with(flaw.right):
-        stores = (flaw.wrong.store, flaw.right.store)
-        plan = RigPlan(stores=stores, setup=flaw.wrong, load=flaw.load, patience_seconds=flaw.patience_seconds)
+        plan = _plan(flaw, flaw.wrong, (flaw.wrong.store, flaw.right.store), pace)
         seen = await Rig(plan, folder).soak(
             lambda now: _is_found(flaw, now[flaw.wrong.store]) and _is_tried(now[flaw.right.store])
         )
         return judge(flaw, seen[flaw.wrong.store], seen[flaw.right.store])
-    alone = RigPlan(
-        stores=(flaw.wrong.store,), setup=flaw.wrong, load=flaw.load, patience_seconds=flaw.patience_seconds
-    )
+    alone = _plan(flaw, flaw.wrong, (flaw.wrong.store,), pace)
     wrong = await Rig(alone, folder / "wrong").soak(lambda now: _is_found(flaw, now[flaw.wrong.store]))
-    alone = RigPlan(
-        stores=(flaw.right.store,), setup=flaw.right, load=flaw.load, patience_seconds=flaw.patience_seconds
-    )
+    alone = _plan(flaw, flaw.right, (flaw.right.store,), pace)
     right = await Rig(alone, folder / "right").soak(lambda now: _is_tried(now[flaw.right.store]))
     return judge(flaw, wrong[flaw.wrong.store], right[flaw.right.store])
+
+
+def _plan(flaw: Flaw, setup: Setup, stores: tuple[str, ...], pace: Pace) -> RigPlan:
+    return RigPlan(stores=stores, setup=setup, load=flaw.load, patience_seconds=pace.patience_seconds(flaw), pace=pace)
 
 
 def _is_found(flaw: Flaw, seen: Seen) -> bool:
     kinds = {kind.value for kind in flaw.kinds}
     healed = not flaw.heals or any(seen.healed.get(kind) for kind in kinds)
-    return healed and any(seen.violations.get(kind) for kind in kinds)
+    # What all of them have in common is said of several only.
+    enough = SHOWN_BY_MIN if flaw.says else 1
+    return healed and sum(seen.violations.get(kind, 0) for kind in kinds) >= enough
 
 
 def _is_tried(seen: Seen) -> bool:
@@ -62,6 +65,9 @@ def judge(flaw: Flaw, wrong: Seen, right: Seen) -> Trial:
         affected=affected,
         twin_verdict=right.verdict,
         twin_verified=right.verified,
+        twin_shadowed_reads=right.shadowed_reads,
+        twin_shadowed_lag_seconds_max=right.shadowed_lag_seconds_max,
+        example=relevant[0].message if relevant else "",
         failures=[*_misses(flaw, wrong, affected, cause), *_false_alarms(right)],
     )
 
@@ -82,7 +88,17 @@ def _misses(flaw: Flaw, wrong: Seen, affected: int, cause: str) -> list[str]:
         failures.append(f"the cause was said to be {cause!r}, it is {causes}")
     if affected and flaw.heals and not any(wrong.healed.get(kind.value) for kind in flaw.kinds):
         failures.append("that it came back was not noticed")
+    if affected:
+        failures += [f"{text!r} was not said of it" for text in flaw.says if not _is_said(text, wrong, flaw)]
+    if unfounded := [fact for told in wrong.told for fact in told.unfounded]:
+        failures.append(f"{len(unfounded)} facts were stated that its evidence does not support: {unfounded[0]}")
     return failures
+
+
+def _is_said(text: str, wrong: Seen, flaw: Flaw) -> bool:
+    kinds = {kind.value for kind in flaw.kinds}
+    sentences = [sentence for told in wrong.told if told.kind in kinds for sentence in told.said]
+    return any(text in sentence for sentence in [*sentences, *wrong.in_common])
 
 
 def _false_alarms(right: Seen) -> list[str]:

@@ -12,16 +12,19 @@ import msgspec
 
 from soak.child_process import NoAnswerError, answer_of
 from soak.flaws.flaw import PATIENCE_SECONDS, Flaw
+from soak.json_input import decode_json
 from soak.report.progress import Progress
+from soak.selftest.pace import Pace
 from soak.selftest.result import Trial, not_made
 
 SIDE_BY_SIDE = 3
 """On two cores: one trial waits where another one works."""
-TRIAL_SECONDS_MAX = 180.0
 _CHILD = "soak.selftest.child"
 
 
-async def make_trials(flaws: Sequence[Flaw], progress: Progress, side_by_side: int = SIDE_BY_SIDE) -> list[Trial]:
+async def make_trials(
+    flaws: Sequence[Flaw], progress: Progress, side_by_side: int = SIDE_BY_SIDE, pace: Pace = Pace.QUICK
+) -> list[Trial]:
     """Make the trials of these flaws; the results come in their order."""
     folder = Path(tempfile.mkdtemp(prefix="soak-selftest-"))
     places = asyncio.Semaphore(side_by_side)
@@ -29,7 +32,7 @@ async def make_trials(flaws: Sequence[Flaw], progress: Progress, side_by_side: i
     async def make_one(flaw: Flaw) -> Trial:
         async with places:
             progress.begun(flaw.name)
-            trial = await _in_process(flaw, folder / flaw.name)
+            trial = await _in_process(flaw, folder / flaw.name, pace)
             progress.ended(flaw.name, trial.outcome)
             return trial
 
@@ -50,9 +53,9 @@ def _takes_long(flaw: Flaw) -> bool:
     return is_slow or flaw.patience_seconds > PATIENCE_SECONDS or not flaw.wrong.can_share_a_server_with(flaw.right)
 
 
-async def _in_process(flaw: Flaw, folder: Path) -> Trial:
+async def _in_process(flaw: Flaw, folder: Path, pace: Pace) -> Trial:
     try:
-        said = await answer_of(_CHILD, flaw.name, str(folder), seconds_max=TRIAL_SECONDS_MAX)
-        return msgspec.json.decode(said, type=Trial)
+        said = await answer_of(_CHILD, flaw.name, str(folder), pace.value, seconds_max=pace.trial_seconds_max)
+        return decode_json(said, type=Trial)
     except (NoAnswerError, msgspec.MsgspecError) as error:
         return not_made(flaw, " ".join(str(error).split()))

@@ -17,9 +17,9 @@ from typing import ClassVar, Self
 import aiohttp
 import msgspec
 
+from soak.checker.contract import Contract, Order, Searches
+from soak.checker.message import Garbled, Message, Stored
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.contract import Contract, Order, Searches
-from soak.model.message import Garbled, Message, Stored
 from soak.stores import http_contract as wire
 from soak.stores.embedding import embed
 from soak.stores.http_address import parse_address

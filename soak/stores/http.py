@@ -7,10 +7,10 @@ from typing import ClassVar, Self
 
 import aiohttp
 
+from soak.checker.contract import Contract
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.contract import Contract
-from soak.model.message import Message, Stored
-from soak.model.outcome import NotApplied
 from soak.stores import http_contract as wire
 from soak.stores.http_address import parse_address
 from soak.stores.http_client import HttpClient, in_words

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import aiohttp
 import msgspec
 
-from soak.model.outcome import NotApplied
+from soak.checker.outcome import NotApplied
 from soak.stores.http_address import HttpAddress
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext

@@ -12,8 +12,9 @@ from typing import TypeVar
 
 import msgspec
 
-from soak.model.message import Garbled, Message, Stored
-from soak.model.outcome import NotApplied
+from soak.checker.message import Garbled, Message, Stored
+from soak.checker.outcome import NotApplied
+from soak.json_input import decode_json
 
 CONTRACT = "soak-memory/1"
 
@@ -175,7 +176,7 @@ def expect(status: int, body: bytes, kind: type[T], allowed: tuple[int, ...] = (
         error = HttpRefusedError if refuses(status, body) else HttpAnswerError
         raise error(f"status {status}: {excerpt(body)}")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return decode_json(body, type=kind)
     except (ValueError, TypeError) as error:
         raise HttpAnswerError(
             f"status {status}, but the body is not what the contract says ({error}): {excerpt(body)}"

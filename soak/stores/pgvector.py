@@ -8,9 +8,9 @@ from typing import ClassVar, Self
 import asyncpg
 import msgspec
 
+from soak.checker.contract import Contract, Order
+from soak.checker.message import Message, Stored, decode_history
 from soak.errors import UsageError
-from soak.model.contract import Contract, Order
-from soak.model.message import Message, Stored, decode_history
 from soak.stores import pgvector_queries as queries
 from soak.stores.embedding import embed
 from soak.stores.postgres import PostgresStore, open_pool

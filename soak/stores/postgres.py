@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+from soak.checker.contract import Contract
+from soak.checker.message import Message, Stored, decode_history
 from soak.errors import SoakError
-from soak.model.contract import Contract
-from soak.model.message import Message, Stored, decode_history
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_address import address_of, unreachable
 from soak.stores.postgres_pool import PostgresPool

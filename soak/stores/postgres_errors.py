@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from soak.model.outcome import NotApplied
+from soak.checker.outcome import NotApplied
 
 _ROLLED_BACK_CLASSES = frozenset({
     "0A",  # not supported

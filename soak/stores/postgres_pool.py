@@ -21,6 +21,7 @@ from typing import Any
 
 import asyncpg
 
+from soak.answer_bounds import TOO_LARGE, AnswerTooLargeError, Bounded, bounded_answers
 from soak.stores.postgres_errors import (
     NotConnectedError,
     PoolExhaustedError,
@@ -36,10 +37,11 @@ _STALE_STATEMENT_CLASSES = frozenset({"0A", "26"})
 class _Link:
     """A connection, what is prepared on it, and until when its present user may have it."""
 
-    __slots__ = ("connection", "deadline_seconds", "is_late", "statements")
+    __slots__ = ("bounded", "connection", "deadline_seconds", "is_late", "statements")
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, bounded: Bounded) -> None:
         self.connection = connection
+        self.bounded = bounded
         self.statements: dict[str, Any] = {}
         self.deadline_seconds = math.inf
         self.is_late = False
@@ -77,8 +79,7 @@ class PostgresPool:
             self._give_back_after(error, link)
             if is_certainly_not_applied(error) or (isinstance(error, Exception) and not is_sent):
                 raise RolledBackError(_text(error)) from error
-            if link.is_late:
-                raise self._timed_out() from error
+            self._raise_what_we_did(link, error)
             raise
         self._give_back(link)
 
@@ -90,8 +91,7 @@ class PostgresPool:
             rows: Sequence[Any] = await statement.fetch(*arguments)
         except BaseException as error:
             self._give_back_after(error, link)
-            if link.is_late:
-                raise self._timed_out() from error
+            self._raise_what_we_did(link, error)
             raise
         self._give_back(link)
         return rows
@@ -112,8 +112,7 @@ class PostgresPool:
             if isinstance(error, Exception) and (not is_committing or is_certainly_not_applied(error)):
                 reason = str(self._timed_out()) if link.is_late else _text(error)
                 raise RolledBackError(reason) from error
-            if link.is_late:
-                raise self._timed_out() from error
+            self._raise_what_we_did(link, error)
             raise
         self._give_back(link)
 
@@ -172,14 +171,15 @@ class PostgresPool:
 
     async def _make(self, deadline_seconds: float) -> _Link:
         try:
-            link = _Link(await self._dial(deadline_seconds))
+            with bounded_answers() as bounded:
+                link = _Link(await self._dial(deadline_seconds, bounded), bounded)
         except BaseException:
             self._pass_on(None)
             raise
         self._links.add(link)
         return link
 
-    async def _dial(self, deadline_seconds: float) -> Any:
+    async def _dial(self, deadline_seconds: float, bounded: Bounded) -> Any:
         if self._is_closed:
             raise NotConnectedError(f"the connections to {self.address} are closed: not sent")
         try:
@@ -189,7 +189,9 @@ class PostgresPool:
                 server_settings={"application_name": "soak"},
             )
         except _CONNECT_ERRORS as error:
-            reason = str(error) or f"no connection within {self._timeout_seconds:g}s"
+            reason = (
+                TOO_LARGE if bounded.is_too_large else str(error) or f"no connection within {self._timeout_seconds:g}s"
+            )
             raise NotConnectedError(f"no connection to {self.address}: {reason}") from error
 
     async def _prepare(self, link: _Link, query: str) -> Any:
@@ -236,6 +238,7 @@ class PostgresPool:
 
     def _start_clock(self, link: _Link, deadline_seconds: float) -> None:
         link.deadline_seconds = deadline_seconds
+        link.bounded.begin_answer()
         if self._watchdog is None:
             self._watch(deadline_seconds)
 
@@ -266,6 +269,13 @@ class PostgresPool:
             next_seconds = min(next_seconds, self._waiting[0][0])
         if next_seconds < math.inf:
             self._watch(next_seconds)
+
+    def _raise_what_we_did(self, link: _Link, error: BaseException) -> None:
+        """Say why, where the connection was lost because we cut it."""
+        if link.is_late:
+            raise self._timed_out() from error
+        if link.bounded.is_too_large:
+            raise AnswerTooLargeError(f"{self.address}: {TOO_LARGE}") from error
 
     def _timed_out(self) -> TimeoutError:
         return TimeoutError(f"no answer from {self.address} within {self._timeout_seconds:g}s")

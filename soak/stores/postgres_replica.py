@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
+from soak.checker.contract import Contract, Reads
+from soak.checker.message import Stored
 from soak.errors import ServerUnreachableError
-from soak.model.contract import Contract, Reads
-from soak.model.message import Stored
 from soak.stores.postgres import PostgresStore, open_pool
 from soak.stores.postgres_address import unreachable
 from soak.stores.postgres_pool import PostgresPool

@@ -3,8 +3,8 @@
 A store class may also have, each used when present:
 
 - `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`)
-- `contract: Contract`: what it promises; without it the strictest contract is assumed, and of its durability what
-  the server it needs gives as configured
+- `contract: Contract`: what it promises; a clause that is not named is the strictest, and those of durability are
+  what the server it needs gives as configured
 - `contract_for(context) -> Contract`: the same where the promise depends on the settings (a TTL, say)
 - `open(context)`: an async classmethod that makes a ready store; otherwise `Class(context)` or `Class()` is called
 - `search(session, text, limit)`: of the session's messages at most so many, those nearest to the text first, for
@@ -22,8 +22,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from soak.model.contract import Contract
-from soak.model.message import Message, Stored
+from soak.checker.contract import Contract
+from soak.checker.message import Message, Stored
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from soak.model.outcome import NotApplied
+from soak.checker.outcome import NotApplied
 
 
 class RedisError(Exception):

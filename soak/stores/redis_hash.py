@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from soak.model.contract import Contract, Expiry
-from soak.model.message import Message, Stored, decode_history
+from soak.checker.contract import Contract, Expiry
+from soak.checker.message import Message, Stored, decode_history
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_errors import ReplyError, judged
 from soak.stores.redis_pool import RedisPool

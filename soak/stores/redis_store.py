@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import ClassVar, Self
 
+from soak.checker.contract import Contract
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.contract import Contract
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_address import parse_address
 from soak.stores.redis_errors import LoginRefusedError, RedisError, ReplyError, judged
 from soak.stores.redis_pool import RedisPool
 
-AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0)
+AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)
 """`appendonly yes, appendfsync everysec`: the server may hold up to two seconds of writes back."""
 
 _SCAN_COUNT = 1000

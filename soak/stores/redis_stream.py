@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from soak.model.message import Message, Stored, decode_history
+from soak.checker.message import Message, Stored, decode_history
 from soak.stores.redis_errors import ReplyError, judged
 from soak.stores.redis_store import RedisStore
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 import hiredis
 
+from soak.answer_bounds import TOO_LARGE, Unanswered
 from soak.stores.redis_address import RedisAddress
 from soak.stores.redis_errors import (
     CommandTimedOutError,
@@ -68,6 +69,8 @@ class RedisConnection(asyncio.Protocol):
         self._answered_at_seconds = self._loop.time()
         self._watchdog: asyncio.TimerHandle | None = None
         self._is_paused = False
+        self._unanswered = Unanswered()
+        self.why_dropped = ""
         self.is_ready = False
 
     @classmethod
@@ -94,7 +97,8 @@ class RedisConnection(asyncio.Protocol):
             if isinstance(error, OSError):
                 raise NotSentError(error.strerror or str(error) or type(error).__name__) from error
             if isinstance(error, ConnectionLostError | CommandTimedOutError):
-                raise NotSentError("connection closed before the login was answered") from error
+                why = connection.why_dropped if connection is not None else ""
+                raise NotSentError(f"connection closed before the login was answered{why}") from error
             raise
         return made
 
@@ -131,6 +135,10 @@ class RedisConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _drop(self, why: str) -> None:
+        self.why_dropped = f" ({why})"
+        self.abort()
+
     async def close(self) -> None:
         self.abort()
         # The transport tells us in the next turn of the loop; callers still waiting get their error then.
@@ -139,10 +147,12 @@ class RedisConnection(asyncio.Protocol):
     async def log_in(self) -> None:
         """Say who we are; nothing else may be sent before."""
         commands = self._address.login_commands()
-        commands.append(("CLIENT", "SETNAME", CLIENT_NAME))
+        commands += [("CLIENT", "SETNAME", CLIENT_NAME), ("PING",)]
         sent = [self.send(pack(*command)) for command in commands]
         replies = await asyncio.gather(*sent, return_exceptions=True)
         for command, reply in zip(commands, replies, strict=True):
+            if command == ("PING",) and not isinstance(reply, BaseException) and reply != b"PONG":
+                raise NotSentError(f"it answers PING with {reply!r:.40}, so it is no Redis; check the address")
             if not isinstance(reply, BaseException):
                 continue
             text = str(reply)
@@ -150,7 +160,7 @@ class RedisConnection(asyncio.Protocol):
                 raise reply
             if reply.code in _LOGIN_CODES or text.startswith(_LOGIN_TEXTS):
                 # Some hosted servers forbid naming a connection; that harms nobody.
-                if command[0] == "CLIENT" and reply.code == "NOPERM":
+                if command[0] in ("CLIENT", "PING") and reply.code == "NOPERM":
                     continue
                 raise LoginRefusedError(text) from reply
             raise NotSentError(text) from reply
@@ -172,6 +182,9 @@ class RedisConnection(asyncio.Protocol):
         reader = self._reader
         take = self._in_flight.popleft
         count = 0
+        if self._unanswered.is_too_much(data):
+            self._drop(TOO_LARGE)
+            return
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not _INCOMPLETE:
@@ -185,7 +198,13 @@ class RedisConnection(asyncio.Protocol):
                     future.set_result(reply)
         except (hiredis.ProtocolError, IndexError):
             # Not Redis, or an answer to nothing: from here on no reply can be matched to its command.
-            self.abort()
+            self._drop("what it answers is not understood")
+        except MemoryError:
+            self._drop(TOO_LARGE)
+        if count:
+            self._unanswered.bytes = 0
+            if reader.has_data():
+                self._unanswered.go_on_within()
         self._answered_total = answered = self._answered_total + count
         batches = self._batches
         while batches and batches[0][0] <= answered:
@@ -198,12 +217,14 @@ class RedisConnection(asyncio.Protocol):
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
-        self._fail_unsent(f"connection to {self._address} was lost before the command was sent")
+        self._fail_unsent(f"connection to {self._address} was lost before the command was sent{self.why_dropped}")
         in_flight, self._in_flight = self._in_flight, deque()
         self._batches.clear()
         for future in in_flight:
             if not future.done():
-                lost = ConnectionLostError(f"connection to {self._address} was lost before the reply came")
+                lost = ConnectionLostError(
+                    f"connection to {self._address} was lost before the reply came{self.why_dropped}"
+                )
                 lost.__cause__ = error
                 future.set_exception(lost)
         self._on_room()

@@ -14,8 +14,8 @@ from urllib.parse import unquote, urlsplit
 import asyncpg
 import redis.exceptions
 
+from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
-from soak.model.outcome import NotApplied
 from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
 from soak.stores.pgvector import PgvectorStore

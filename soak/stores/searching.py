@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 
-from soak.model.message import Stored
+from soak.checker.message import Stored
 
 Search = Callable[[str, str, int], Awaitable[Sequence[Stored]]]
 """Of a session's messages at most so many, those nearest to a text first."""

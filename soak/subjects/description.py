@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from soak.checker.contract import Contract
 from soak.errors import UsageError
-from soak.model.contract import Contract
 
 PROCESSES_DEFAULT = 2
 PROCESSES_MAX = 8

@@ -6,6 +6,7 @@ import aiohttp
 import msgspec
 
 from soak.errors import ServerUnreachableError
+from soak.json_input import decode_json
 from soak.testbed.web_server import ASK_SECONDS_MAX, WebServer
 
 
@@ -18,7 +19,7 @@ class ChromaServer(WebServer):
         try:
             async with aiohttp.ClientSession(timeout=timeout) as client, client.get(url) as answer:
                 answer.raise_for_status()
-                told = msgspec.json.decode(await answer.read(), type=dict[str, object])
+                told = decode_json(await answer.read(), type=dict[str, object])
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
             raise ServerUnreachableError(
                 f"{self.title} on port {self.port} does not answer ({type(error).__name__}); see {self.log_path}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from soak.model.telemetry import FOLDER_MARK
+from soak.checker.telemetry import FOLDER_MARK
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,10 +15,11 @@ import asyncpg
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import InvalidResponse, RedisError
 
+from soak.answer_bounds import BoundedParser, bounded_answers
+from soak.checker.telemetry import ServerSample
 from soak.errors import ServerUnreachableError
-from soak.model.telemetry import ServerSample
 
 REDIS_SETTINGS = (
     "save",
@@ -63,10 +64,16 @@ _ROLES = {"master": "primary", "slave": "replica"}
 
 _POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"
 _POSTGRES_COUNTERS_QUERY = """
-with here as (select pg_is_in_recovery() as recovering)
+with here as (select pg_is_in_recovery() as recovering),
+     -- Started anew with every life of the server's memory. To an ordinary user its row shows nothing.
+     checkpointer as (select max(backend_start) as backend_start
+                        from pg_stat_activity where backend_type = 'checkpointer')
 select recovering::text as pg_is_in_recovery,
        current_setting('server_version') as server_version,
        pg_postmaster_start_time()::text as pg_postmaster_start_time,
+       extract(epoch from pg_postmaster_start_time())::text as postmaster_started,
+       extract(epoch from checkpointer.backend_start)::text as checkpointer_started,
+       extract(epoch from clock_timestamp() - checkpointer.backend_start)::text as checkpointer_uptime_seconds,
        case when not recovering then pg_current_wal_lsn()::text end as pg_current_wal_lsn,
        case when recovering then pg_last_wal_receive_lsn()::text end as pg_last_wal_receive_lsn,
        case when recovering then pg_last_wal_replay_lsn()::text end as pg_last_wal_replay_lsn,
@@ -90,7 +97,7 @@ select recovering::text as pg_is_in_recovery,
        stats.xact_rollback::text as xact_rollback,
        stats.tup_deleted::text as tup_deleted,
        stats.deadlocks::text as deadlocks
-  from here, pg_stat_database stats
+  from here, checkpointer, pg_stat_database stats
  where stats.datname = current_database()
 """
 
@@ -126,6 +133,7 @@ async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: boo
 async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:
     client = Redis.from_url(
         url,
+        parser_class=BoundedParser,
         decode_responses=True,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=timeout_seconds,
@@ -136,7 +144,11 @@ async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], 
             pipe.info()
             for name in REDIS_SETTINGS:
                 pipe.config_get(name)  # one by one: Redis 6.2 takes no list of names
-            answers: list[Any] = await pipe.execute(raise_on_error=False)
+            try:
+                answers: list[Any] = await pipe.execute(raise_on_error=False)
+            except (AttributeError, TypeError, ValueError, LookupError) as error:
+                # redis-py takes apart what it was told without asking whether it can be.
+                raise InvalidResponse(f"its answers are not understood: {error}") from error
         database = client.connection_pool.connection_kwargs.get("db") or 0
     finally:
         with contextlib.suppress(RedisError, OSError):
@@ -189,13 +201,14 @@ def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 async def _ask_postgres(url: str, timeout_seconds: float, *, with_size: bool) -> tuple[dict[str, str], dict[str, str]]:
-    connection = await asyncpg.connect(
-        url,
-        timeout=timeout_seconds,
-        command_timeout=timeout_seconds,
-        statement_cache_size=0,  # a pooler in between knows no prepared statement of ours
-        server_settings={"application_name": "soak inspect"},
-    )
+    with bounded_answers():
+        connection = await asyncpg.connect(
+            url,
+            timeout=timeout_seconds,
+            command_timeout=timeout_seconds,
+            statement_cache_size=0,  # a pooler in between knows no prepared statement of ours
+            server_settings={"application_name": "soak inspect"},
+        )
     try:
         settings = await connection.fetch(_POSTGRES_SETTINGS_QUERY, list(POSTGRES_SETTINGS))
         checkpoints = _CHECKPOINTS if connection.get_server_version().major >= 17 else _CHECKPOINTS_BEFORE_17

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from soak.errors import UsageError
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 from soak.testbed import account, binaries, postgres_upgrade, power_cut, process, state, versions
 from soak.testbed.away import Away
 from soak.testbed.bed import CHROMA, FOLDER_NAME, HTTP, KINDS, LEDGER, POSTGRES, REPLICA, BedKind
@@ -149,9 +150,9 @@ class LocalTestbed(OwnTestbed):
 
     async def _end_leftovers(self) -> None:
         try:
-            pids = msgspec.json.decode((self._folder / PIDS_NAME).read_bytes(), type=_Pids)
-        except (FileNotFoundError, msgspec.MsgspecError):
-            pids = _Pids(_Running(0, 0))
+            pids = read_sealed(self._folder / PIDS_NAME, _Pids) or _Pids(_Running(0, 0))
+        except DamagedFileError:
+            pids = _Pids(_Running(0, 0))  # strays are found by their working folder as well
         owner = pids.owner
         if owner.pid != os.getpid() and process.is_same_process(owner.pid, owner.created_seconds):
             raise UsageError(
@@ -300,4 +301,4 @@ class LocalTestbed(OwnTestbed):
                 if server.pid is not None
             },
         )
-        state.write_whole(self._folder / PIDS_NAME, msgspec.json.encode(pids))
+        write_sealed(self._folder / PIDS_NAME, pids)

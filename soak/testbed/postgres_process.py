@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.sealed_file import write_whole
 from soak.testbed import binaries, postgres_upgrade, process, versions
 from soak.testbed.places import change_places
 from soak.testbed.ports import HOST
 from soak.testbed.postgres_settings import USER, postgres_settings
 from soak.testbed.process_vessel import ProcessVessel
-from soak.testbed.state import Pinned, write_whole
+from soak.testbed.state import Pinned
 
 if TYPE_CHECKING:
     import subprocess

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
+from soak.sealed_file import write_whole
 from soak.testbed import binaries, process
 from soak.testbed.ports import HOST
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.redis_settings import redis_settings
-from soak.testbed.state import Pinned, write_whole
+from soak.testbed.state import Pinned
 from soak.testbed.versions import Release, ServerVersion, next_release, redis_version
 
 if TYPE_CHECKING:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from soak.errors import UsageError
+from soak.errors import DamagedRecordError
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 
 FILE_NAME = "state.json"
 
@@ -42,29 +41,14 @@ def load(folder: Path) -> TestbedState:
     """Read the state of this folder; an empty one if there is none yet."""
     path = folder / FILE_NAME
     try:
-        return msgspec.json.decode(path.read_bytes(), type=TestbedState)
-    except FileNotFoundError:
-        return TestbedState()
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{path} cannot be read ({error}); choose another data folder or remove this one") from error
+        return read_sealed(path, TestbedState) or TestbedState()
+    except DamagedFileError as error:
+        raise DamagedRecordError(
+            f"{path} cannot be read ({error}): it holds the ports and passwords of the servers in {folder}; "
+            "choose another data folder"
+        ) from error
 
 
 def save(folder: Path, state: TestbedState) -> None:
     """Write the state in one step, readable by its owner only: it holds passwords."""
-    write_whole(folder / FILE_NAME, msgspec.json.encode(state))
-
-
-def write_whole(path: Path, content: bytes, *, owner: tuple[int, int] | None = None) -> None:
-    """Replace a file in one step: a reader sees the old or the new one; mode 600."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if owner is not None:
-                os.fchown(file.fileno(), *owner)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_sealed(folder / FILE_NAME, state, has_copy=True)

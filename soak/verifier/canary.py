@@ -24,13 +24,13 @@ from typing import TypeVar
 
 import structlog
 
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.contract import Order
-from soak.model.message import Message
-from soak.model.outcome import Outcome
-from soak.model.spoiling import Spoil, accused, length_for, spoiled, spoils_for
-from soak.model.text import Author
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.contract import Order
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
+from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
+from soak.checker.text import Author
 from soak.settings import VerifierSettings
 from soak.tasks import heed_cancellation
 from soak.verifier.canary_numbers import CanaryNumbers

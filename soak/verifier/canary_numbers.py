@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from soak.sealed_file import DamagedFileError, read_sealed, set_aside, write_sealed
+
 FILE_NAME = "canary.json"
 LEFT_MAX = 100
 """Sessions of a store still to be removed that are remembered, at most."""
@@ -19,15 +21,26 @@ class _Saved(msgspec.Struct):
     left: list[int] = []
 
 
+class _File(msgspec.Struct):
+    stores: dict[str, _Saved] = {}
+
+
 class CanaryNumbers:
     """Gives each canary a number of its own, for the whole run."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self._saved: dict[str, _Saved] = {}
-        # What cannot be read is no reason to stop: at worst a few messages stay until the namespace is cleaned up.
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            self._saved = msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Saved])
+        self.damage = ""
+        """What is wrong with what was saved, if something is: no reason to stop."""
+        try:
+            saved = read_sealed(self._path, _File)
+            self._saved = saved.stores if saved is not None else {}
+        except DamagedFileError as error:
+            self.damage = (
+                f"{self._path.name} was damaged ({error}) and is set aside as {set_aside(self._path).name}: sessions "
+                "of canaries that were left in a store stay there until its namespace is cleaned up"
+            )
 
     def take(self, store: str) -> int:
         """Give out the next number; it is on disk before the first message is written."""
@@ -48,7 +61,5 @@ class CanaryNumbers:
         self._save()
 
     def _save(self) -> None:
-        temporary = self._path.with_suffix(".part")
         with contextlib.suppress(OSError):
-            temporary.write_bytes(msgspec.json.encode(self._saved))
-            temporary.replace(self._path)
+            write_sealed(self._path, _File(self._saved), is_synced=False)

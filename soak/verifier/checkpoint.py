@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
 import zlib
 from pathlib import Path
 
 import msgspec
 
+from soak.checker.book import NO_ATTEMPTS, NOTHING
+from soak.checker.counted import Counted
+from soak.checker.faults import FaultWindow
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
-from soak.model.book import NO_ATTEMPTS, NOTHING
-from soak.model.faults import FaultWindow
 from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.watched import Counted, Watched
+from soak.verifier.watched import Watched
 
-VERSION = 3
+VERSION = 5
 FILE_NAME = "checkpoint.mpk"
 _SEAL = struct.Struct(">8sHI")
 _MARK = b"soak-chk"
@@ -58,6 +60,14 @@ class Checkpoint(msgspec.Struct):
     observations: list[SavedObservations]
     journalled: list[tuple[str, str, Counted]] = []
     """By store and session, what the journal has on sessions that the ledger has still to open again."""
+
+
+class _Versioned(msgspec.Struct):
+    version: int
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint is not what was written; the text says in which way."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -105,10 +115,8 @@ def load(folder: Path, state: State) -> int | None:
         return None
     try:
         checkpoint = _decoder.decode(_unsealed(path, blob))
-    except msgspec.MsgspecError as error:
-        raise UsageError(
-            f"{path} cannot be read ({error}); use another data folder, or remove it to begin anew"
-        ) from error
+    except ValueError as error:
+        raise DamagedCheckpointError(str(error)) from error
     if checkpoint.run != header.run:
         raise UsageError(f"{path} belongs to run {checkpoint.run}, not {header.run}; use another data folder")
     _restore(state, checkpoint)
@@ -119,13 +127,15 @@ def _unsealed(path: Path, content: bytes) -> bytes:
     """Return what the seal vouches for."""
     head, blob = content[: _SEAL.size], content[_SEAL.size :]
     mark, version, crc = _SEAL.unpack(head) if len(head) == _SEAL.size else (b"", 0, 0)
-    if mark == _MARK and version != VERSION:
+    if zlib.crc32(blob) != crc or mark != _MARK:
+        raise DamagedCheckpointError("its checksum does not fit" if content else "it is empty")
+    if version != msgspec.msgpack.decode(blob, type=_Versioned).version:
+        raise DamagedCheckpointError("its head and its body do not fit")
+    if version != VERSION:
         raise UsageError(
             f"{path} is of format {version}, this soak reads format {VERSION}; "
             "finish that run with the soak that began it, or use another data folder"
         )
-    if mark != _MARK or zlib.crc32(blob) != crc:
-        raise UsageError(f"{path} is damaged, or of an older soak; use another data folder, or remove it to begin anew")
     return blob
 
 
@@ -133,7 +143,8 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
     stores = {name: checkpoint.tally.stores.get(name) or StoreTally() for name in state.header.stores}
     state.tally = msgspec.structs.replace(checkpoint.tally, stores=stores)
     state.position = checkpoint.position
-    state.faults = {window.fault: window for window in checkpoint.faults}
+    for window in checkpoint.faults:
+        state.faults.begin(window)
     state.end = checkpoint.end
     state.journalled = {(store, session): counted for store, session, counted in checkpoint.journalled}
     for saved in checkpoint.workers:
@@ -152,8 +163,9 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
 
 def _wake(watched: Watched) -> None:
     """Forget what was true only in the process that saved it."""
-    watched.hot = watched.busy = False
+    watched.hot = watched.busy = watched.queued = False
     watched.not_before = watched.visit_slot = 0
+    watched.worker, watched.book.store = sys.intern(watched.worker), sys.intern(watched.book.store)
     watched.book.pending = watched.book.pending or NO_ATTEMPTS
     watched.book.recent = watched.book.recent or NO_ATTEMPTS
     for writer in watched.book.writers:

@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 import structlog
 
+from soak.checker.telemetry import ServerSample
 from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
 from soak.contracts.given import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
-from soak.model.telemetry import ServerSample
 from soak.tasks import heed_cancellation
 from soak.testbed.inspect import inspect
-from soak.verifier.state import State
+from soak.verifier.server_restarts import RestartWatch
+from soak.verifier.state import SERVER_EVENTS_KEPT, State
 
 _log = structlog.get_logger()
 
 SAMPLE_SECONDS = 2.0
 ANSWER_SECONDS_MAX = 2.0
 SAMPLES_KEPT = 64
-EVENTS_KEPT = 200
 EVENTS_TOLD = 10
 PAUSE_SECONDS_MIN = 0.2
 SIZE_SECONDS = 60.0
@@ -37,10 +37,18 @@ SIZE_SECONDS = 60.0
 class DriftWatch:
     """Samples each server on a clock of its own, so that one that hangs does not hide the others."""
 
-    def __init__(self, state: State, servers: Mapping[str, str], settle_seconds: float = SAMPLE_SECONDS) -> None:
+    def __init__(
+        self,
+        state: State,
+        servers: Mapping[str, str],
+        settle_seconds: float = SAMPLE_SECONDS,
+        restarts: RestartWatch | None = None,
+    ) -> None:
         self._state = state
-        # Between the first read that lacks something and the one that confirms it, every server is heard once.
-        self._sample_seconds = min(SAMPLE_SECONDS, settle_seconds)
+        self._restarts = restarts
+        # Between the first read that lacks something and the one that confirms it, every server is heard, and a
+        # restart that took it is on record.
+        self._sample_seconds = min(SAMPLE_SECONDS, settle_seconds) / 2
         self._servers = {kind: url for kind, url in servers.items() if kind in WATCHED_SETTINGS}
         self._seen: dict[str, dict[str, str]] = {}
         """By server, what differed in its last sample."""
@@ -54,11 +62,13 @@ class DriftWatch:
     async def _watch(self, kind: str, url: str) -> None:
         while True:
             began = time.monotonic()
-            await self._sample(kind, url)
+            is_heard = await self._sample(kind, url)
             heed_cancellation()  # a client library below may have swallowed one
-            await asyncio.sleep(max(PAUSE_SECONDS_MIN, self._sample_seconds - (time.monotonic() - began)))
+            # One that gives no answer is asked again at once: when it is back is what tells who it is.
+            pause = self._sample_seconds - (time.monotonic() - began) if is_heard else 0.0
+            await asyncio.sleep(max(PAUSE_SECONDS_MIN, pause))
 
-    async def _sample(self, kind: str, url: str) -> None:
+    async def _sample(self, kind: str, url: str) -> bool:
         asked = time.monotonic_ns() // 1000
         with_size = time.monotonic() - self._sized_at.get(kind, float("-inf")) > SIZE_SECONDS
         try:
@@ -66,10 +76,13 @@ class DriftWatch:
         except Exception as error:  # noqa: BLE001  whatever a server or its driver does, the verification goes on
             _log.debug("server was not sampled", server=kind, error=str(error))
             self._state.answering.discard(kind)
-            return
+            return False
         if with_size:
             self._sized_at[kind] = time.monotonic()
         self.take(self._with_size(sample), asked)
+        if self._restarts is not None:
+            await self._restarts.take(sample, asked)
+        return True
 
     def _with_size(self, sample: ServerSample) -> ServerSample:
         """Put in the last known size of the database where none was asked for."""
@@ -83,6 +96,7 @@ class DriftWatch:
         """Keep a sample, and notice what is not as it was when the run began."""
         state, kind = self._state, sample.server
         state.answering.add(kind)
+        state.catching_up.take(sample)
         state.samples.setdefault(kind, deque(maxlen=SAMPLES_KEPT)).append(sample)
         record = state.tally.servers.setdefault(kind, ServerRecord())
         if not record.baseline:
@@ -122,7 +136,7 @@ class DriftWatch:
         )
         events = self._state.tally.events
         events.append(event)
-        del events[:-EVENTS_KEPT]
+        del events[:-SERVER_EVENTS_KEPT]
         _log.warning(
             "configuration drift is over" if change.is_over else "configuration drift",
             server=server,
@@ -195,9 +209,12 @@ def drift_warnings(state: State) -> list[str]:
 def drift_notes(state: State) -> list[str]:
     """Say what has changed during the run, the latest last; it is no verdict, but it must not go unseen."""
     events = state.tally.events
-    notes = [f"configuration drift: {event.text}" for event in events[-EVENTS_TOLD:]]
+    notes = [
+        event.text if event.what == "restart" else f"configuration drift: {event.text}"
+        for event in events[-EVENTS_TOLD:]
+    ]
     earlier = len(events) - len(notes)
-    return [f"configuration drift: {earlier} earlier events, see /status"] * bool(earlier) + notes
+    return [f"{earlier} earlier events of servers, see /status"] * bool(earlier) + notes
 
 
 def obtained(state: State, store: str) -> str:
@@ -223,11 +240,17 @@ def described(state: State) -> dict[str, Any]:
                 "drifted": record.drifted,
                 "drifts": record.drifts,
                 "sampled_seconds_ago": _age_seconds(state, server, now),
+                "identity_checked_us": state.faults.samples([server]).get(server),
             }
             for server, record in state.tally.servers.items()
         },
         "events": [
-            {"at_wall_seconds": event.at_wall_seconds, "server": event.server, "text": event.text}
+            {
+                "at_wall_seconds": event.at_wall_seconds,
+                "server": event.server,
+                "what": event.what,
+                "text": event.text,
+            }
             for event in state.tally.events[-EVENTS_TOLD:]
         ],
     }

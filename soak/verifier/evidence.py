@@ -122,6 +122,33 @@ class EvidenceFolder:
         except OSError as error:
             self._fail(error)
 
+    def is_journal_lost(self, counted: int | None) -> bool:
+        """Whether the journal is shorter than what a checkpoint has counted of it, or is gone beside its evidence."""
+        try:
+            return self.journal_size() < (counted or 0) or (not self._journal.exists() and bool(self.files))
+        except OSError:
+            return False
+
+    def paths(self) -> list[Path]:
+        return sorted(path for path in self._files.glob("*.json") if _FILE_NAME.match(path.name))
+
+    def whole_lines(self) -> list[bytes]:
+        """Return the lines of the journal as they stand there; one that was cut is left out."""
+        try:
+            with self._journal.open("rb") as file:
+                read_head(file)
+                return [line for line in file if line.endswith(b"\n")]
+        except OSError:
+            return []
+
+    def replace_journal(self, counted: int, lines: list[bytes], unlisted: int) -> None:
+        """Write the journal anew; these lines are what had been counted up to a place, less those it does not list."""
+        head = Thinned(counted=counted, kept_bytes=sum(map(len, lines)), violations=unlisted)
+        try:
+            self._replace_journal([*([msgspec.json.encode(head) + b"\n"] if counted else []), *lines])
+        except OSError as error:
+            self._fail(error)
+
     def _replace_journal(self, lines: list[bytes]) -> None:
         temporary = self._journal.with_suffix(".part")
         with temporary.open("wb") as file:

@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from soak.model.case import Case
+from soak.checker.case import Case
+from soak.json_input import decode_json
 
-FORMAT = 2
+FORMAT = 4
 CASE_BYTES_MAX = 4 * 1024 * 1024
 FILE_BYTES_MAX = 64 * 1024 * 1024
 SEAL_CHARACTERS = 32
@@ -59,8 +60,8 @@ def read(path: Path) -> EvidenceFile:
     except OSError as error:
         raise UnreadableEvidenceError(f"{path} cannot be read ({error.strerror})") from error
     try:
-        parts = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
-        story = {key: msgspec.json.decode(part) for key, part in parts.items() if key != "case"}
+        parts = decode_json(content, type=dict[str, msgspec.Raw])
+        story = {key: decode_json(part) for key, part in parts.items() if key != "case"}
     except (ValueError, RecursionError) as error:
         raise UnreadableEvidenceError(f"{path} is damaged, or no evidence ({error})") from error
     if not isinstance(story.get("kind"), str):
@@ -69,7 +70,7 @@ def read(path: Path) -> EvidenceFile:
         found = story.get("format", "an older soak")
         raise UnreadableEvidenceError(f"{path} is of format {found}; this soak reads format {FORMAT}")
     try:
-        case = msgspec.json.decode(parts.get("case", b"null"), type=Case | None)
+        case: Case | None = decode_json(parts.get("case", b"null"), type=Case | None)
     except (ValueError, RecursionError) as error:
         raise UnreadableEvidenceError(f"{path} is damaged: its case makes no sense ({error})") from error
     return EvidenceFile(path, story, case, story.get("seal") == _seal(story, case))

@@ -1,8 +1,8 @@
-"""Reading one session and coming to a judgement: a glance at its tail, a study of the whole, a second look.
+"""Reading one session and handing what it shows to the checker: its end, all of it, and what others saw of it.
 
-Per session one read is under way at a time. A glance that joins on to the verified part without a seam is enough;
-anything odd leads to a study. What a study finds wrong is reported once the ledger has been followed up to after the
-read, so that a record still on its way accuses nobody. What it lacks becomes a suspicion, and is looked at again.
+Per session one read is under way at a time. A read of the end that joins on to the verified part without a seam is
+enough; anything odd leads to a full read. What a full read shows wrong is judged once the ledger has been followed up
+to after the read, so that a record still on its way accuses nobody.
 """
 
 from __future__ import annotations
@@ -13,40 +13,44 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
 import structlog
 
+from soak.checker.case import FullRead, Participation, Search, TailRead
+from soak.checker.faults import FaultWindow
+from soak.checker.message import Garbled, Message, Stored, shown
+from soak.checker.read import Place, Read, Rules
+from soak.checker.saved import save
+from soak.checker.saved_read import SavedRead
+from soak.checker.session import Observed, SessionChecker, StoreJudging, Want
+from soak.checker.text import Author
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
-from soak.model.absence import Seqs, Suspicion, suspect
-from soak.model.absorb import absorb
-from soak.model.book import SessionBook
-from soak.model.case import Basis, Glance, Participation, Search, SecondLook, Study, copied
-from soak.model.faults import FaultWindow
-from soak.model.intervals import Intervals
-from soak.model.judge import judge, judge_tail
-from soak.model.kinds import Kind
-from soak.model.message import Garbled, Message, Stored, shown
-from soak.model.outcome import Outcome
-from soak.model.partial import Seen, judge_glance, judge_seen
-from soak.model.read import Judgement, Place, Read, Rules
-from soak.model.remembered import EXACT_SECONDS, EXACT_US, SLOT_SECONDS
-from soak.model.saved import save
-from soak.model.search import judge_search
-from soak.model.second_look import Late, Look, is_calm, is_last_word, lacks_still, look_again, untold
-from soak.model.text import Author
+from soak.store_errors import describe
 from soak.stores.protocol import MemoryStore
 from soak.stores.searching import search_of
-from soak.verifier.reporter import Context, Reporter
+from soak.verifier.reporter import Basis, Reporter
 from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State
-from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
+from soak.verifier.tally import StoreTally
 from soak.verifier.watched import Watched
 
 _log = structlog.get_logger()
 
-GLANCE_OVERLAP = 2
-REMEMBER_SECONDS_MIN = 10.0
-REMEMBER_IN_DOUBT_US = 86_400_000_000
+
+class _LastTime:
+    """When something last happened to one session, and when to another."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, Watched | None] = (0, None)
+        self._before: tuple[int, Watched | None] = (0, None)
+
+    def note(self, watched: Watched, at: int) -> None:
+        if self._last[1] is not watched:
+            self._before = self._last
+        self._last = (at, watched)
+
+    def beside(self, watched: Watched) -> tuple[int, Watched | None]:
+        """Return when it last happened to another session than this one, and which; 0: never."""
+        return self._before if self._last[1] is watched else self._last
 
 
 class Examiner:
@@ -77,22 +81,23 @@ class Examiner:
         self._lane = state.lanes[name]
         self._reporter = reporter
         self._settle_us = int(settle_seconds * 1e6)
-        self._final_us: int | None = self._settle_us
-        """How long after a read that lacked something a second one is the last word; None: it never is."""
-        if getattr(store, "primary_history", None) is None:
-            staleness = rules.contract.staleness_us
-            self._final_us = None if staleness is None else self._settle_us + staleness
         self._hot_us = int(hot_seconds * 1e6)
         self._timeout = timeout_seconds
         self.caught_up = caught_up
         self._primary_history = getattr(store, "primary_history", None)
+        self.judging = StoreJudging(
+            rules=rules,
+            author=author,
+            faults=state.faults,
+            targets=targets,
+            settle_us=self._settle_us,
+            asks_primary=self._primary_history is not None,
+            reads_replica=self._primary_history is not None,
+        )
         search = search_of(store)
         self._searcher = None if search is None else Searcher(self, search, author, reporter, self._tally)
-        self._stores_on = {t: [name for name, needs in state.targets.items() if t in needs] for t in targets}
-        loss = max(rules.contract.crash_loss_seconds or 0.0, rules.contract.power_loss_seconds or 0.0)
-        # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
-        slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
-        self._remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
+        self._answered = _LastTime()
+        self._failed = _LastTime()
 
     def for_canaries(self) -> Examiner:
         """Return the same examiner with counts of its own: what is read of a canary is none of the run's messages."""
@@ -104,13 +109,12 @@ class Examiner:
         return twin
 
     @property
-    def settle_us(self) -> int:
-        return self._settle_us
-
-    @property
     def searches_per_read(self) -> int:
         """How many searches come with each whole read; 0: the store cannot be searched."""
         return 0 if self._searcher is None else SEARCHES_PER_READ
+
+    def checker(self, watched: Watched) -> SessionChecker:
+        return SessionChecker(self.judging, watched.book)
 
     async def examine(self, watched: Watched, *, whole: bool) -> bool:
         """Read a session and judge it; returns False if the store gave no answer."""
@@ -118,22 +122,23 @@ class Examiner:
             return True
         watched.busy = True
         try:
-            if not whole and self._may_glance(watched):
-                return await self._glance(watched)
+            wanted = None if whole or watched in self._lane.observations else self.checker(watched).wants(now_us())
+            if wanted is not None and wanted.want is Want.TAIL and wanted.last is not None:
+                return await self._read_tail(watched, wanted.last)
             again = [] if self._searcher is None else await self._searcher.ask_again(watched)
-            read = await self._study(watched)
+            read = await self._read_full(watched)
             if read is None:
                 return False
-            wanted = self._judge_observations(watched, read)
+            asked = self._judge_observations(watched, read)
             if self._searcher is not None:
-                await self._searcher.search(watched, read, again, wanted)
+                await self._searcher.search(watched, read, again, asked)
             return True
         finally:
             watched.busy = False
-            self._warm(watched)
+            self._requeue(watched)
 
-    def _warm(self, watched: Watched) -> None:
-        """Put a session that still has something to verify back into the line, or into the diary for a second look."""
+    def _requeue(self, watched: Watched) -> None:
+        """Put a session that still has something to verify back into the line, or plan the read that confirms."""
         lane, now = self._lane, now_us()
         lane.reading.pop(watched, None)
         lane.hot.pop(watched, None)
@@ -142,282 +147,153 @@ class Examiner:
         watched.not_before = 0
         if watched.retired or watched.tainted:
             return
-        if watched.is_in_doubt:
+        wanted = self.checker(watched).wants(now)
+        if wanted is not None and wanted.want is Want.CONFIRM:
             lane.suspicious[watched] = None
-            lane.plan_visit(watched, now + self._settle_us)
+            lane.plan_visit(watched, wanted.at)
         elif watched.book.pending:
             watched.hot = True
             watched.not_before = now + self._hot_us
             lane.hot[watched] = None
 
-    # -- a glance at the tail --
+    # -- the end of a session --
 
-    def _may_glance(self, watched: Watched) -> bool:
+    async def _read_tail(self, watched: Watched, last: int) -> bool:
         book = watched.book
-        if watched.is_in_doubt or watched in self._lane.observations:
+        tail = await self.read(watched, lambda: self.store.history(book.session, last))
+        if tail is None:
             return False
-        return bool(book.length) and book.forgetting is None
-
-    async def _glance(self, watched: Watched) -> bool:
-        book = watched.book
-        last = len(book.pending) + len(book.writers) + GLANCE_OVERLAP
-        read = await self.read(book, lambda: self.store.history(book.session, last))
-        if read is None:
-            return False
-        judgement = judge_tail(book, read, last, self.rules, self._author)
-        if judgement is not None:
-            self._absorb(watched, judgement, read, whole=False)
+        observed = self.checker(watched).observe_tail(tail, last)
+        if observed is not None:
+            self.report(watched, tail, observed)
             return True
-        if await self._study(watched) is None:
+        if await self._read_full(watched) is None:
             return False
-        self._judge_against_whole(watched, read, last)
+        observed = self.checker(watched).observe_tail_by_full(tail, last)
+        self.report(watched, tail, observed, lambda: TailRead(read=self.saved(watched, tail), last=last))
         return True
 
-    def _judge_against_whole(self, watched: Watched, tail: Read, last: int) -> None:
-        """Ask whether what a glance showed could have been the end of the session as a study has shown it since."""
+    # -- all of it --
+
+    async def _read_full(self, watched: Watched) -> Read | None:
         book = watched.book
-
-        def basis() -> tuple[SessionBook, Basis]:
-            return book, Glance(read=save(tail, book.session, self._author), last=last)
-
-        self._report_seen(self.context(watched, tail, basis), judge_glance(book, tail, last, self.rules))
-
-    # -- a study of the whole --
-
-    async def _study(self, watched: Watched) -> Read | None:
-        book = watched.book
-        read = await self.read(book, lambda: self.store.history(book.session))
+        read = await self.read(watched, lambda: self.store.history(book.session))
         if read is None or watched.retired or watched.tainted:
             return None
-        judgement = judge(book, read, self.rules, self._author)
+        checker = self.checker(watched)
         primary: Read | None = None
-        if not judgement.is_clean:
-            primary = await self._ask_primary(watched, read, judgement)
+        judged = None if book.is_in_doubt else checker.judge_clean(read)
+        if judged is None:
+            if checker.needs_primary(read) and self._primary_history is not None:
+                primary = await self.read(watched, functools.partial(self._primary_history, book.session))
             if not await self.caught_up() or watched.retired or watched.tainted:
                 return None
-            judgement = judge(book, read, self.rules, self._author)
         # Nothing is awaited from here on: a checkpoint must know either nothing of this read, or all of it.
-        self._conclude(watched, read, primary, judgement)
-        return read
-
-    def _conclude(self, watched: Watched, read: Read, primary: Read | None, judgement: Judgement) -> None:
-        """Report what a whole read shows, take it into the book, and hold it against what earlier ones lacked."""
-        book, known = watched.book, watched.suspicions or []
         if self._state.recorder is not None:
             self._state.recorder.note_read(watched, read)
-        opened = self._suspect(watched, read, judgement)
-        told = told_of(watched) if judgement.findings else {}
-        findings = untold(judgement.findings, told)
-        if findings:
+        observed = checker.observe(read, primary, judged)
 
-            def basis() -> tuple[SessionBook, Basis]:
-                return book, Study(read=save(read, book.session, self._author), told=told)
+        def basis() -> Basis:
+            return FullRead(
+                read=self.saved(watched, read), primary=None if primary is None else self.saved(watched, primary)
+            )
 
-            self._reporter.report_findings(self.context(watched, read, basis), findings)
-        before = _copied(book) if known else book
-        self._absorb(watched, judgement, read, whole=True)
-        watched.last_whole = read.invoked
-        if not watched.canary:  # one that is spoiled is written anew: when it was sent proves nothing
-            self._note_survivors(book, read)
-        if opened is not None:
-            watched.suspicions = [*known, opened]
-        if known:
-            self._review(watched, known, self._look(before, read, judgement, primary))
-        self._reporter.heal(watched)
+        self.report(watched, read, observed, basis)
+        return read
 
-    def _suspect(self, watched: Watched, read: Read, judgement: Judgement) -> Suspicion | None:
-        """Open a suspicion for what is missing, with the read that lacked it."""
-        book = watched.book
-        opened = suspect(book, judgement.absent, read, watched.suspicions or [], last_seen=watched.last_whole)
-        if opened is not None:
-            opened.shown, opened.before = save(read, book.session, self._author), book.order
-        return opened
+    def saved(self, watched: Watched, read: Read) -> SavedRead:
+        """Return the form of a read that is kept as evidence."""
+        return save(read, watched.book.session, self._author)
 
-    def context(self, watched: Watched, read: Read, basis: Callable[[], tuple[SessionBook, Basis]]) -> Context:
-        """Return what a violation is reported with."""
-        return Context(watched=watched, rules=self.rules, read=read, targets=self.targets, basis=functools.cache(basis))
+    def report(
+        self, watched: Watched, read: Read, observed: Observed, basis: Callable[[], Basis] | None = None
+    ) -> None:
+        """Count and report what a read came to."""
+        self._reporter.report(watched, self.judging, read, observed, basis, self._tally)
 
-    def _absorb(self, watched: Watched, judgement: Judgement, read: Read, *, whole: bool) -> None:
-        book = watched.book
-        seen = [(number, seq) for number, seq in judgement.fresh if seq not in book.writers[number].acked]
-        if seen:
-            self._state.recovery_times.surfaced(book, seen)
-        # As long as a fault may have taken something that is not confirmed yet, its times are needed.
-        is_in_doubt = watched.is_in_doubt or not self.is_calm()
-        remember_us = REMEMBER_IN_DOUBT_US if is_in_doubt else self._remember_us
-        exact_us = None if is_in_doubt else EXACT_US
-        absorbed = absorb(
-            book,
-            judgement,
-            read,
-            remember_us=remember_us,
-            exact_us=exact_us,
-            staleness_us=self.rules.contract.staleness_us,
-            whole=whole,
-        )
-        self._tally.verified += absorbed.verified
-        self._tally.surfaced += len(seen)
-        self._tally.released += absorbed.released
-
-    async def read(self, book: SessionBook, ask: Callable[[], Awaitable[Sequence[Stored]]]) -> Read | None:
-        """Wait for a read; None if the store gave no answer, which is unavailability and no violation."""
-        acked = book.acked_now()
+    async def read(
+        self, watched: Watched, ask: Callable[[], Awaitable[Sequence[Stored]]], *, method: str = "history"
+    ) -> Read | None:
+        """Wait for a read; None if the store gave no answer, which is unavailability unless only this one raises."""
+        acked = watched.book.acked_now()
         invoked = now_us()
         try:
             async with asyncio.timeout(self._timeout):
                 items = await ask()
         except Exception as error:  # noqa: BLE001  a user's store may raise anything
-            self._tally.errors["sweep"] += 1
-            self._lane.troubles.append(now_us())
-            _log.debug("store gave no answer", store=self.name, session=book.session, error=str(error))
+            self._note_failure(watched, invoked, error, method)
             return None
         if not isinstance(items, list | tuple):
             # A store of the user's may answer with anything; what is no list is one thing that is no message.
             items = [Garbled(shown(items), f"a {type(items).__name__}, no history")]
         returned = now_us()
+        self._answered.note(watched, returned)
         self._tally.latency["sweep"].observe((returned - invoked) / 1e6, LATENCY_BUCKETS_SECONDS)
         self._tally.messages_read += len(items)
         return Read(invoked=invoked, returned=returned, acked=acked, items=items)
 
-    # -- the second look --
+    # -- who is answered, and who is not --
 
-    def _look(self, before: SessionBook, read: Read, judgement: Judgement, primary: Read | None) -> Look:
-        return Look(
-            book=before,
-            read=read,
-            judgement=judgement,
-            primary=primary,
-            run=self._author.run,
-            rules=self.rules,
-            faults=self.faults(),
-            is_calm=self.is_calm(),
-            final_us=self._final_us,
-            asks_primary=self._primary_history is not None,
-        )
+    def _note_failure(self, watched: Watched, invoked: int, error: Exception, method: str) -> None:
+        """Take in that a read raised: if it does so again and again and only here, that is what is wrong."""
+        returned = now_us()
+        self._tally.errors["sweep"] += 1
+        self._state.tally.note_exception(self.name, method, error)
+        self._lane.troubles.append(returned)
+        text = describe(error)
+        _log.debug("store_read_failed", store=self.name, session=watched.book.session, error=text)
+        if method == "search":
+            return  # it does not hold up the reading, and says nothing about it
+        others, _ = self._answered.beside(watched)
+        self._failed.note(watched, returned)
+        failing = watched.book.failing
+        if failing is not None and failing.last > max(others, self._failed.beside(watched)[0]):
+            return  # nobody else was asked since it failed last, so it says nothing new
+        observed = self.checker(watched).observe_failure(invoked, returned, text, others_answered=others)
+        if observed.events:
+            read = Read(invoked=invoked, returned=returned, acked={}, items=[])
+            kept = self.saved(watched, read)
+            self.report(watched, read, observed, lambda: FullRead(read=kept, error=text, others_answered=others))
 
-    def _review(self, watched: Watched, known: list[Suspicion], look: Look) -> None:
-        """Hold a new read against what earlier ones lacked."""
-        for suspicion in known:
-            asked = copied(suspicion)
-            looked = look_again(look, suspicion)
-            context = self.context(watched, look.read, functools.partial(self._second_look, look, asked))
-            self._tally.tolerated += self._reporter.report_loss(context, looked.lost, asked)
-            self._observe_lags(looked.late)
-            self._reporter.report_late(context, looked.late, asked)
-        watched.book.drop_excused()
-        watched.suspicions = [suspicion for suspicion in watched.suspicions or () if not suspicion.is_over] or None
-
-    def _second_look(self, look: Look, suspicion: Suspicion) -> tuple[SessionBook, Basis]:
-        session, primary = look.book.session, look.primary
-        return look.book, SecondLook(
-            suspicion=suspicion,
-            read=save(look.read, session, self._author),
-            primary=None if primary is None else save(primary, session, self._author),
-            asks_primary=look.asks_primary,
-            final_us=look.final_us,
-        )
-
-    async def _ask_primary(self, watched: Watched, read: Read, judgement: Judgement) -> Read | None:
-        """Ask the primary, where reads may be behind it, for what is about to be called lost."""
-        if self._primary_history is None:
-            return None
-        look = self._look(watched.book, read, judgement, None)._replace(asks_primary=False)
-        if not any(lacks_still(one, judgement) and is_last_word(look, one) for one in watched.suspicions or ()):
-            return None
-        return await self.read(watched.book, functools.partial(self._primary_history, watched.book.session))
+    def answered_beside(self, watched: Watched) -> Watched | None:
+        """Return the other session that was answered last; None: none was, or it is not kept any more."""
+        _, other = self._answered.beside(watched)
+        return None if other is None or other.retired else other
 
     def faults(self) -> list[FaultWindow]:
         """Return the faults of the servers that the store depends on."""
-        return [window for window in self._state.faults.values() if window.target in self.targets]
-
-    def is_calm(self) -> bool:
-        """Whether no fault is active on the servers, and what one may have taken has been looked for everywhere."""
-        return is_calm(self.faults(), self._stores_on)
-
-    def _note_survivors(self, book: SessionBook, read: Read) -> None:
-        """Remember how late something was sent that survived a fault: nothing before it may be missing."""
-        for window in self._state.faults.values():
-            if window.ended is None or window.target not in self.targets or read.invoked < window.ended:
-                continue
-            if self._state.is_swept(window):
-                continue
-            sent = [
-                attempt.sent
-                for attempt in book.recent
-                if attempt.ended <= window.started
-                and attempt.outcome == Outcome.OK
-                and attempt.seq in book.writers[attempt.writer].standing
-            ]
-            window.survivor_sent = max([window.survivor_sent, *sent])
-
-    def _observe_lags(self, late: list[Late]) -> None:
-        for one in late:
-            self._tally.stale_lag.observe(one.lag_seconds, STALE_LAG_BUCKETS_SECONDS)
+        return self.judging.windows()
 
     # -- what the participants saw --
 
     def _judge_observations(self, watched: Watched, read: Read) -> list[Place]:
-        """Judge what participants saw by a whole read that came after it; returns what they did not find."""
+        """Judge what participants saw by a full read that came after it; returns what they did not find."""
         noted = self._lane.observations.pop(watched, [])
         later = [observation for observation in noted if observation.returned > read.invoked]
         if later:
             self._lane.observations[watched] = later
         judged = [observation for observation in noted if observation.returned <= read.invoked]
         for observation in judged:
-            if observation.asked is None:
-                self._judge_observation(watched, observation)
-            else:
-                self._judge_search(watched, observation, observation.asked)
+            self._judge_observation(watched, observation)
         return [observation.asked for observation in judged if observation.asked is not None]
 
-    def _judge_search(self, watched: Watched, observation: Observation, asked: Place) -> None:
-        """Judge what stood in the answer to a participant's search; what did not is looked for once more."""
-        book, limit = watched.book, observation.last or 0
-        items = [_restore(item, self._author) for item in observation.items]
-        read = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
-        findings = judge_search(book, read, asked, limit, self.rules, self._author)
-
-        def basis() -> tuple[SessionBook, Basis]:
-            return book, Search(read=save(read, book.session, self._author), asked=asked, limit=limit)
-
-        self._reporter.report_findings(self.context(watched, read, basis), findings)
-
     def _judge_observation(self, watched: Watched, observation: Observation) -> None:
-        book = watched.book
+        """Judge what a participant saw; what its search did not find is looked for once more."""
         items = [_restore(item, self._author) for item in observation.items]
-        read = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
+        seen = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
+        checker, asked, last = self.checker(watched), observation.asked, observation.last
 
-        def basis() -> tuple[SessionBook, Basis]:
-            kept = save(read, book.session, self._author)
-            return book, Participation(read=kept, last=observation.last, acked=observation.acked)
+        def basis() -> Basis:
+            kept = self.saved(watched, seen)
+            if asked is not None:
+                return Search(read=kept, asked=asked, limit=last or 0)
+            return Participation(read=kept, last=last, acked=observation.acked)
 
-        seen = judge_seen(book, read, observation.last, observation.acked, self.rules, self._author)
-        self._report_seen(self.context(watched, read, basis), seen)
-
-    def _report_seen(self, context: Context, seen: Seen) -> None:
-        """Report what is wrong with a read of a part."""
-        if seen.findings:
-            self._reporter.report_findings(context, seen.findings)
-        self._observe_lags(seen.late)
-        self._reporter.report_late(context, seen.late)
-
-
-def told_of(watched: Watched) -> Seqs:
-    """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
-    told: Seqs = {}
-    for suspicion in watched.suspicions or ():
-        for number, bounds in suspicion.absent.items():
-            told.setdefault(number, Intervals()).update(Intervals(bounds))
-    lost = watched.counted.places if watched.counted is not None else {}
-    for kind in (Kind.LOST, Kind.ROLLED_BACK):
-        for number, seqs in lost.get(kind, {}).items():
-            told.setdefault(number, Intervals()).update(seqs)
-    return told
-
-
-def _copied(book: SessionBook) -> SessionBook:
-    """Return the book as it stands, before a read is taken into it."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(book), type=SessionBook)
+        if asked is not None:
+            observed = checker.observe_search(seen, asked, last or 0)
+        else:
+            observed = checker.observe_participant(seen, last, observation.acked)
+        self.report(watched, seen, observed, basis)
 
 
 def _restore(item: SeenItem, author: Author) -> Stored:

@@ -10,27 +10,31 @@ beginning of a fault that excuses what it took. It taints every open session.
 
 from __future__ import annotations
 
+import sys
 import time
 
 import msgspec
 import structlog
 
+from soak.checker.attempt import Attempt
+from soak.checker.book import NO_ATTEMPTS, SessionBook
+from soak.checker.faults import FaultWindow
+from soak.checker.ledger_events import ForgetEnded
+from soak.checker.outcome import Outcome
+from soak.checker.read import Rules
+from soak.checker.session import SessionChecker, StoreJudging
+from soak.checker.text import Author
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
-from soak.model.attempt import Attempt
-from soak.model.book import NO_ATTEMPTS, SessionBook
-from soak.model.faults import FaultWindow, allowed_loss_seconds
-from soak.model.intervals import Intervals
-from soak.model.outcome import Outcome
-from soak.model.read import Rules
-from soak.model.retention import may_have_expired, must_have_expired
-from soak.verifier.state import FAULTS_REMEMBERED_MAX, State, Worker
+from soak.verifier.server_restarts import note_end
+from soak.verifier.state import State, Worker
 from soak.verifier.watched import Watched
 
 _log = structlog.get_logger()
 
 _OK, _FAILED = int(Outcome.OK), int(Outcome.FAILED)
-_NEVER = 2**62
+_NOBODY = Author("", 0)
+"""Intake reads nothing, so it compares nothing with what was written."""
 
 
 class Intake:
@@ -38,7 +42,12 @@ class Intake:
 
     def __init__(self, state: State, rules: dict[str, Rules], host: str) -> None:
         self._state = state
-        self._rules = rules
+        self._judging = {
+            store: StoreJudging(
+                rules=rule, author=_NOBODY, faults=state.faults, targets=state.targets[store], settle_us=0
+            )
+            for store, rule in rules.items()
+        }
         self._expiring = {store for store, rule in rules.items() if rule.contract.ttl_seconds is not None}
         self._host = host
         self._clock_offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
@@ -78,7 +87,7 @@ class Intake:
         state = self._state
         worker = state.workers.get(entry.worker)
         if worker is None:
-            worker = state.workers[entry.worker] = Worker(entry.host)
+            worker = state.workers[entry.worker] = Worker(entry.boot)
         if entry.number <= worker.last_number:
             state.tally.batches_repeated += 1
             return
@@ -89,7 +98,7 @@ class Intake:
         worker.last_heard = now
         state.tally.batches += 1
         batch = entry.batch
-        if entry.host != self._host:
+        if entry.boot != self._host:
             batch = _shifted(batch, entry.clock_offset_us - self._clock_offset_us)
         if entry.worker.startswith(BROWSER_WORKER_PREFIX):
             state.tally.browser_acknowledged += sum(attempt.outcome == _OK for attempt in batch.attempts)
@@ -117,6 +126,7 @@ class Intake:
             if store is not None:
                 store.add_latency(latency)
         tally.observations_suppressed += batch.suppressed_observations
+        tally.store_errors.merge(error for error in batch.errors if error.store in tally.stores)
         if batch.farewell:
             worker.farewell = True
             for number in list(worker.sessions):
@@ -129,8 +139,10 @@ class Intake:
             if store is None:
                 continue
             store.sessions_opened += 1
-            watched = Watched(SessionBook(opened.session, opened.store), name, opened.number)
-            watched.counted = state.journalled.pop((opened.store, opened.session), None)
+            # Many sessions share few names of stores and workers: each is kept in memory once.
+            book = SessionBook(opened.session, sys.intern(opened.store))
+            watched = Watched(book, sys.intern(name), opened.number)
+            watched.book.counted = state.journalled.pop((opened.store, opened.session), None)
             worker.sessions[opened.number] = watched
             worker.last_session = opened.number
             state.watch(watched, now)
@@ -170,9 +182,9 @@ class Intake:
                 continue
             acknowledged += 1
             latest = attempt.ended
-            if store in expiring:
-                self._expire(book, attempt)
-            if not book.acknowledge(attempt):
+            # What `SessionChecker.attempted` does, for every message: only sessions that expire need more than this.
+            is_open = self._checker(book).attempted(attempt) if store in expiring else book.acknowledge(attempt)
+            if not is_open:
                 self._already_seen(watched, attempt)
             elif not watched.hot:
                 watched.hot = True
@@ -184,14 +196,8 @@ class Intake:
     def _take_unacknowledged(self, book: SessionBook, attempt: Attempt) -> None:
         counts = self._state.tally.stores[book.store].attempts
         self._state.lanes[book.store].troubles.append(attempt.ended)
-        if attempt.outcome == _FAILED:
-            counts["failed"] += 1
-            book.fail(attempt.writer, attempt.seq)
-        else:
-            counts["unknown"] += 1
-            book.doubt(attempt)
-            if book.store in self._expiring:
-                book.begin_span_no_later(attempt)
+        counts["failed" if attempt.outcome == _FAILED else "unknown"] += 1
+        self._checker(book).attempted(attempt)
 
     def _count_unverifiable(self, watched: Watched | None) -> None:
         if watched is None:
@@ -207,23 +213,8 @@ class Intake:
         else:
             tally.released += 1
 
-    def _expire(self, book: SessionBook, attempt: Attempt) -> None:
-        """Excuse what may have expired before this append began a new life of the session."""
-        rules = self._rules[book.store]
-        if may_have_expired(book, attempt.ended, rules):
-            for writer in book.writers:
-                writer.excuse(writer.acked)
-            book.drop_excused()
-            # From here on it may be a new life, whose end is counted from this append.
-            # An unknown append may have begun one at any time since.
-            is_over = must_have_expired(book, attempt.sent, rules) and not any(one.unknown for one in book.writers)
-            begun = None if is_over else book.span
-            book.restart_span(attempt, begun)
-            return
-        if book.span is not None and attempt.sent <= book.span.reborn:
-            # It was under way when the new life began, and may have been the last thing said in the old one.
-            book.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
-        book.extend_span(attempt)
+    def _checker(self, book: SessionBook) -> SessionChecker:
+        return SessionChecker(self._judging[book.store], book)
 
     def _end_forget(self, worker: Worker, number: int, outcome: Outcome, sent: int, ended: int) -> None:
         watched = worker.sessions.get(number)
@@ -232,10 +223,8 @@ class Intake:
         tally = self._state.tally.stores[watched.book.store]
         tally.forgets[outcome.name.lower()] += 1
         waiting = len(watched.book.pending)
-        watched.book.end_forget(outcome, sent, ended)
+        self._checker(watched.book).apply(ForgetEnded(outcome, sent, ended))
         tally.released += waiting - len(watched.book.pending)
-        for window in self._state.faults.values():
-            self._doubt(window, watched)
 
     def _close(self, worker: Worker, number: int, now: int, *, is_certain: bool) -> None:
         """Note that a session has ended; it is certain that nothing of it is under way only if its worker says so."""
@@ -270,7 +259,8 @@ class Intake:
         if watched.tainted:
             return
         watched.tainted = True
-        watched.suspicions = watched.missed = None
+        watched.book.suspicions = watched.book.missed = None
+        watched.book.failing = watched.book.dirty = watched.book.overlooked = None
         self._state.tally.stores[watched.book.store].unverifiable += len(watched.book.pending)
         watched.book.pending = NO_ATTEMPTS
         lane = self._state.lanes[watched.book.store]
@@ -300,63 +290,53 @@ class Intake:
     def _take_run_record(self, record: FaultPhase | EndOfLoad) -> None:
         if isinstance(record, EndOfLoad):
             self._state.end = record
-            return
+        elif not self._is_repeated(record):
+            self._take_fault(record)
+
+    def _is_repeated(self, record: FaultPhase) -> bool:
+        """Whether it is on record already: a restart that another verifier had noticed, too."""
+        known = self._state.faults.get(record.fault)
+        return known is not None and (record.phase == "start" or (record.phase == "end" and known.ended is not None))
+
+    def _take_fault(self, record: FaultPhase) -> None:
         faults = self._state.faults
         if record.phase == "failed":
             self._state.recovery_times.failed(record)
         elif record.phase == "injected":
             self._state.recovery_times.injected(record)
         elif record.phase == "start":
-            if len(faults) >= FAULTS_REMEMBERED_MAX:
-                faults.pop(next(iter(faults)))
-            faults[record.fault] = FaultWindow(
+            window = FaultWindow(
                 fault=record.fault,
                 kind=record.kind,
                 target=record.target,
+                excuses=record.excuses,
+                serves=record.serves,
+                down=record.down,
                 started=record.at,
                 planned=record.planned,
                 keeps_data=record.target not in self._state.header.resting,
                 telemetry=record.telemetry,
             )
-            self._doubt_all(faults[record.fault])
-            self._state.recovery_times.began(faults[record.fault])
-        elif record.fault not in faults:
+            if faults.get(record.fault) is not None:
+                return  # told twice
+            faults.begin(window)
+            self._doubt_all(window)
+            self._state.recovery_times.began(window)
+        elif faults.get(record.fault) is None:
             # Its beginning was lost, and with it what it may excuse.
             self._state.tally.batches_missing += 1
             self._taint_all()
         else:
-            ended = faults[record.fault]
-            ended.telemetry_after = record.telemetry
-            # A server that went down with its daemon did so some time after that one's last sign of life, and with it
-            # went every fault that was under way, also one that had begun since.
-            latest = record.at if ended.kind == "restart" and not ended.planned else ended.started
-            # A server that died by itself in the middle of a fault, of a full disk say, is back in the same fault.
-            is_within = ended.kind == "crash" and not ended.planned
-            for window in faults.values():
-                # A daemon killed in between could not note the end of an earlier one; the server is up again now.
-                is_over = window is ended or not (is_within and window.planned)
-                if window.target == ended.target and window.is_active and window.planned and not ended.planned:
-                    window.note_death(ended.started, record.at)
-                if window.target == ended.target and window.is_active and window.started <= latest and is_over:
-                    window.ended = record.at
-                    window.known = {name: worker.last_session for name, worker in self._state.workers.items()}
-                    self._doubt_all(window)
-                    self._state.recovery_times.ended(window)
+            known = {name: worker.last_session for name, worker in self._state.workers.items()}
+            for ended in faults.end(record.fault, record.at, record.telemetry, known):
+                self._doubt_all(ended)
+                self._state.recovery_times.ended(ended)
+            note_end(self._state, faults.windows[record.fault])
 
     def _doubt_all(self, window: FaultWindow) -> None:
         for watched in self._state.watched():
-            self._doubt(window, watched)
-
-    def _doubt(self, window: FaultWindow, watched: Watched) -> None:
-        """Claim no longer what the contract lets this fault undo: not only an append may be in the tail it takes."""
-        book = watched.book
-        if window.target not in self._state.targets[book.store]:
-            return
-        allowed = allowed_loss_seconds(window, self._rules[book.store].contract)
-        if allowed == 0.0:
-            return
-        since = 0 if allowed is None else window.started - int(allowed * 1e6)
-        book.doubt_since(since, _NEVER if window.ended is None else window.ended)
+            if window.target in self._state.targets[watched.book.store]:
+                self._checker(watched.book).doubt(window)
 
 
 def _shifted(batch: Batch, shift: int) -> Batch:

@@ -12,9 +12,12 @@ from typing import BinaryIO, Literal
 
 import msgspec
 
-from soak.model.kinds import Kind
+from soak.checker.kinds import Kind
+from soak.checker.patterns import Traits
+from soak.json_input import decode_json
 
 ID_CHARACTERS = 12
+EXAMPLE_RANK_MAX = 999_999
 
 
 class Violation(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,10 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     cause: str = "unknown"
     evidence: str = ""
     """The violation whose evidence file tells of this one; empty: none does."""
+    traits: Traits = Traits()
+    """What it is compared by with others of its kind."""
+    example_rank: int = EXAMPLE_RANK_MAX
+    """How hard its evidence file is to follow: of a finding, the lowest is shown as the example."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +83,7 @@ def violation_id(run: str, store: str, session: str, kind: str, message: str) ->
 def read_head(file: BinaryIO) -> Thinned | None:
     """Read the first line if it says that the journal was thinned out, and else leave the file at its beginning."""
     try:
-        return msgspec.json.decode(file.readline(), type=Thinned)
+        return decode_json(file.readline(), type=Thinned)
     except ValueError:
         file.seek(0)
         return None
@@ -110,9 +117,9 @@ def encode_lines(lines: list[Line]) -> bytes:
 
 
 def _decode(text: bytes) -> Line:
-    if msgspec.json.decode(text, type=_Peek).event == "found":
-        return msgspec.json.decode(text, type=Violation)
-    return msgspec.json.decode(text, type=Change)
+    if decode_json(text, type=_Peek).event == "found":
+        return decode_json(text, type=Violation)
+    return decode_json(text, type=Change)
 
 
 def decode_line(text: bytes) -> Line | None:

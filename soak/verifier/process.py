@@ -11,33 +11,40 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
+from soak.checker.read import Rules
+from soak.checker.text import Author
+from soak.checker.verdict import Verdict
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
+from soak.ledger.connection import LedgerConnection
+from soak.ledger.host import boot_identity
 from soak.ledger.reader import LedgerReader
-from soak.ledger.writer import host_identity
+from soak.ledger.run import RunJournal
 from soak.metrics import VerifierMetrics
-from soak.model.read import Rules
-from soak.model.text import Author
-from soak.model.verdict import Verdict
+from soak.sealed_file import set_aside, write_sealed
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.tasks import end_tasks
-from soak.verifier import checkpoint, last_metrics, result
+from soak.verifier import checkpoint, endpoint, last_metrics, result
+from soak.verifier.backpressure import Backpressure
 from soak.verifier.canary import Canary
 from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.drift import DriftWatch
+from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import Examiner
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
+from soak.verifier.lost_checkpoint import go_on_without
+from soak.verifier.lost_journal import restore_journal
 from soak.verifier.probe import Probe
 from soak.verifier.recording import Recorder
 from soak.verifier.recount import recount
 from soak.verifier.reporter import Reporter
+from soak.verifier.server_restarts import RestartWatch
 from soak.verifier.state import State
 from soak.verifier.status import Status
 from soak.verifier.sweeper import Sweeper
@@ -46,10 +53,12 @@ _log = structlog.get_logger()
 
 LOOP_DELAY_SECONDS = 0.5
 WAIT_FOR_END_SECONDS = 0.05
+BROKEN_DRAIN_SECONDS_MAX = 3.0
 RESULT_SECONDS = 5.0
 """How often the result is written while it runs."""
 RESULT_AFTER_VIOLATION_SECONDS = 0.5
 """The same where a violation was found since."""
+DAMAGE_TOLD_MAX = 10
 CHECKPOINT_COST_FACTOR = 20
 """A checkpoint may take at most a twentieth of the time between two of them."""
 
@@ -75,9 +84,11 @@ class Verifier:
         self._targets = {store: info.needs_of(store) for store in header.stores}
         self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
         self._author = Author(header.run, header.seed)
+        self._damaged_checkpoint = ""
         self._sweepers: list[Sweeper] = []
         self._canaries: list[Canary] = []
         self._reader: LedgerReader | None = None
+        self._journal: RunJournal | None = None
         self._stop = asyncio.Event()
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
@@ -89,15 +100,17 @@ class Verifier:
         """Take up the saved state, reach the ledger, and open the stores."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._evidence = EvidenceFolder(self._folder, self._settings.verifier.evidence_max)
-        self._evidence.repair()
-        self._resume()
+        counted = self._load_checkpoint()
         if self._settings.verifier.history_sessions:
             sessions = self._settings.verifier.history_sessions
             self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
             self._state.recorder.take_up(self._state.watched())
         self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
+        await self._make_good(counted)
         rules = self._rules()
-        self._follower = Follower(self._reader, self._state, Intake(self._state, rules, host_identity()))
+        self._follower = Follower(self._reader, self._state, Intake(self._state, rules, boot_identity()))
+        self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
+        self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if "postgres-replica" in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
         context = self._info.store_context()
@@ -120,12 +133,30 @@ class Verifier:
             self._sweepers.append(sweeper)
         if self._settings.verifier.canary:
             self._canaries = self._make_canaries()
-        self._status = Status(
-            self._state, self._sweepers, self._follower, self._reporter, self._evidence, self._settings
+        self._backpressure = Backpressure(
+            self._reader,
+            unread=self._state.count_unread,
+            oldest_unread_seconds=self._seconds_behind,
+            unread_max=self._settings.verifier.unread_max,
         )
+        self._status = Status(
+            self._state,
+            self._sweepers,
+            self._follower,
+            self._reporter,
+            self._evidence,
+            self._backpressure,
+            self._settings,
+        )
+
+    def _seconds_behind(self) -> float:
+        """How old an acknowledgement must be to have been read: taken in from the ledger, and looked for."""
+        return max(self._status.oldest_unverified_seconds(), self._follower.lag_seconds)
 
     def _make_canaries(self) -> list[Canary]:
         numbers = CanaryNumbers(self._folder)
+        if numbers.damage:
+            self._note_damage(numbers.damage)
         return [
             Canary(
                 sweeper.examiner,
@@ -150,15 +181,37 @@ class Verifier:
             for store in header.stores
         }
 
-    def _resume(self) -> None:
-        """Load the last checkpoint, and count what the journal holds beyond it."""
-        journal_size = checkpoint.load(self._folder, self._state)
-        if journal_size is None:
-            journal_size = 0
-        else:
+    def _load_checkpoint(self) -> int | None:
+        """Take up what was saved; returns how much of the journal that had counted, None if there is nothing."""
+        try:
+            counted = checkpoint.load(self._folder, self._state)
+        except checkpoint.DamagedCheckpointError as error:
+            self._damaged_checkpoint = str(error)
+            return None
+        if counted is not None:
             self._state.tally.restarts += 1
             _log.info("resuming", run=self._info.header.run, position=self._state.position)
-        self._recount(journal_size)
+        return counted
+
+    async def _make_good(self, counted: int | None) -> None:
+        """Go on from what is left where a file is damaged or gone, say so, and count what the journal has besides."""
+        if counted is None and self._reader is not None:
+            # Before the file is set aside: a ledger that is away now must not make the next start forget why.
+            dropped = await go_on_without(self._reader, self._state)
+            path = self._folder / checkpoint.FILE_NAME
+            if self._damaged_checkpoint:
+                how = f"was damaged ({self._damaged_checkpoint}) and is set aside as {set_aside(path).name}"
+                self._note_damage(f"{path.name} {how}: {dropped} records of the ledger can no longer be verified")
+            elif dropped:
+                self._note_damage(f"{path.name} is gone: {dropped} records of the ledger can no longer be verified")
+        if self._evidence.is_journal_lost(counted):
+            self._note_damage(restore_journal(self._evidence, self._state, counted or 0))
+        self._evidence.repair()
+        self._recount(counted or 0)
+
+    def _note_damage(self, what: str) -> None:
+        _log.error("file_damaged", what=what)
+        self._state.tally.damage = [*self._state.tally.damage, what][-DAMAGE_TOLD_MAX:]
 
     def _recount(self, journal_size: int) -> None:
         lines = self._evidence.since(journal_size)
@@ -186,7 +239,8 @@ class Verifier:
         for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
             loop.add_signal_handler(number, self._stop.set)
         async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
-            self._write_endpoint(host, actual)
+            self._endpoint = Endpoint(host, actual, os.getpid())
+            self._write_endpoint()
             parts = [asyncio.create_task(part) for part in self._parts()]
             ending = asyncio.create_task(self._until_end())
             try:
@@ -201,9 +255,10 @@ class Verifier:
     def _parts(self) -> list[Any]:
         return [
             self._follower.run(),
+            self._backpressure.run(),
             *(part for sweeper in self._sweepers for part in sweeper.parts()),
             *(canary.run() for canary in self._canaries),
-            DriftWatch(self._state, self._info.servers, self._settings.verifier.settle).run(),
+            DriftWatch(self._state, self._info.servers, self._settings.verifier.settle, self._restarts).run(),
             self._state.recoveries.run(),
             *(Probe(sweeper.examiner, self._state).run() for sweeper in self._sweepers),
             self._checkpoint_forever(),
@@ -224,7 +279,7 @@ class Verifier:
     async def _finish(self) -> ExitCode:
         """Sweep everything once more, and give the verdict."""
         self._status.phase = "draining"
-        deadline = time.monotonic() + self._settings.verifier.drain
+        deadline = time.monotonic() + self._drain_seconds()
         finishing = asyncio.gather(*(canary.finish(deadline) for canary in self._canaries))
         unread = await asyncio.gather(*(sweeper.sweep_all(deadline) for sweeper in self._sweepers))
         await finishing
@@ -244,6 +299,11 @@ class Verifier:
         _log.info("verdict", verdict=outcome.verdict, reasons=outcome.reasons)
         return Verdict(outcome.verdict).exit_code
 
+    def _drain_seconds(self) -> float:
+        longest = self._settings.verifier.drain
+        # A store that raises the same programming error on every call does not answer a last sweep either.
+        return min(longest, BROKEN_DRAIN_SECONDS_MAX) if self._state.tally.broken_stores() else longest
+
     async def _tell_forever(self) -> None:
         """Write how it stands every few seconds and at each violation: a kill of everything leaves the truth."""
         written_at, violations = float("-inf"), -1
@@ -254,6 +314,8 @@ class Verifier:
                 so_far = self._status.result_so_far(self._settings.verifier)
                 try:
                     await asyncio.to_thread(self._write_result, so_far)
+                    # Again and again: whoever asks how it goes must find us, also if the file was damaged.
+                    await asyncio.to_thread(self._write_endpoint)
                 except OSError as error:
                     _log.warning("how it stands cannot be written", error=str(error))
             await asyncio.sleep(RESULT_AFTER_VIOLATION_SECONDS)
@@ -312,16 +374,16 @@ class Verifier:
             self._status.loop_delay_seconds = max(0.0, time.monotonic() - before - LOOP_DELAY_SECONDS)
             await self._follower.measure_lag()
 
-    def _write_endpoint(self, host: str, port: int) -> None:
-        path = self._folder / "endpoint.json"
-        temporary = path.with_suffix(".part")
-        temporary.write_bytes(msgspec.json.encode({"host": host, "port": port, "pid": os.getpid()}))
-        temporary.replace(path)
+    def _write_endpoint(self) -> None:
+        write_sealed(self._folder / endpoint.FILE_NAME, self._endpoint, is_synced=False)
 
     async def close(self) -> None:
         for sweeper in self._sweepers:
             with contextlib.suppress(Exception):  # a store that cannot be closed must not hide the verdict
                 await sweeper.examiner.store.close()
+        if self._journal is not None:
+            with contextlib.suppress(SoakError):
+                await self._journal.close()
         if self._reader is not None:
             with contextlib.suppress(SoakError):
                 await self._reader.close()

@@ -15,13 +15,14 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from soak.checker.attempt import Attempt
+from soak.checker.contract import Contract
+from soak.checker.read import Read
+from soak.checker.saved import save
+from soak.checker.saved_read import SavedRead
+from soak.checker.text import Author
 from soak.ledger.reader import Entry, WorkerBatch
 from soak.ledger.records import Batch, Open, RunHeader
-from soak.model.attempt import Attempt
-from soak.model.contract import Contract
-from soak.model.read import Read
-from soak.model.saved import SavedRead, save
-from soak.model.text import Author
 from soak.verifier.watched import Watched
 
 _log = structlog.get_logger()

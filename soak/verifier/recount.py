@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from soak.model.book import SessionBook
-from soak.model.intervals import Intervals
-from soak.model.kinds import Kind
+from soak.checker.book import SessionBook
+from soak.checker.counted import Counted
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
 from soak.verifier.journal import Change, Line, Violation
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
-from soak.verifier.watched import Counted
 
 _LOSSES = {Kind.LOST.value, Kind.ROLLED_BACK.value}
 
@@ -26,12 +26,13 @@ def recount(state: State, lines: list[Line]) -> None:
             # The ledger will open it again: it must not be counted a second time then.
             counted = state.journalled.setdefault(key, Counted())
         else:
-            counted = watched.counted = watched.counted or Counted()
+            counted = watched.book.counted = watched.book.counted or Counted()
             _excuse(watched.book, line)
         if isinstance(line, Violation):
-            _count(tally, counted, line)
-        else:
-            _change(tally, counted, line)
+            if _count(tally, counted, line):
+                state.tally.findings.add([line])
+        elif _change(tally, counted, line):
+            state.tally.findings.change([line])
 
 
 def _excuse(book: SessionBook, line: Line) -> None:
@@ -48,21 +49,40 @@ def _excuse(book: SessionBook, line: Line) -> None:
         book.drop_excused()
 
 
-def _count(tally: StoreTally, counted: Counted, violation: Violation) -> None:
-    if counted.add(Kind(violation.kind), violation.writer, violation.seq, violation.message):
-        tally.violations[violation.kind] += 1
-        tally.healed[violation.kind] += int(violation.healed)
-        tally.open[violation.kind] += int(not violation.healed)
+def _count(tally: StoreTally, counted: Counted, violation: Violation) -> bool:
+    """Count a violation; returns whether it was not counted before."""
+    if not counted.add(Kind(violation.kind), violation.writer, violation.seq, violation.message):
+        return False
+    tally.violations[violation.kind] += 1
+    tally.healed[violation.kind] += int(violation.healed)
+    tally.open[violation.kind] += int(not violation.healed)
+    return True
 
 
-def _change(tally: StoreTally, counted: Counted, change: Change) -> None:
-    if change.writer is None or change.seq is None:
-        return
+def _change(tally: StoreTally, counted: Counted, change: Change) -> bool:
+    """Count that a violation is over, or there again; returns whether that was not known."""
     kind = Kind(change.kind)
+    if change.writer is None or change.seq is None:
+        return _change_name(tally, counted, change, kind)
     open_seqs = counted.open_places(kind).get(change.writer, Intervals())
     if change.event == "healed" and change.seq in open_seqs:
         counted.heal(kind, change.writer, Intervals([change.seq, change.seq]))
         tally.healed[change.kind] += 1
         tally.open[change.kind] -= 1
-    elif change.event == "reopened" and counted.reopen(kind, change.writer, change.seq):
+        return True
+    if change.event == "reopened" and counted.reopen(kind, change.writer, change.seq):
         tally.open[change.kind] += 1
+        return True
+    return False
+
+
+def _change_name(tally: StoreTally, counted: Counted, change: Change, kind: Kind) -> bool:
+    if change.event == "healed" and counted.is_open_name(kind, change.message):
+        counted.heal_name(kind, change.message)
+        tally.healed[change.kind] += 1
+        tally.open[change.kind] -= 1
+        return True
+    if change.event == "reopened" and counted.reopen_name(kind, change.message):
+        tally.open[change.kind] += 1
+        return True
+    return False

@@ -11,14 +11,14 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from soak.model.absence import Suspicion
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.faults import FaultClass, FaultWindow
-from soak.model.kinds import Kind
-from soak.model.recovery import Recovery, age_at, begin_recovery, blamed_window
-from soak.model.remembered import next_known
-from soak.model.second_look import Lost
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.kinds import Kind
+from soak.checker.recovery import Recovery, age_at, begin_recovery, blamed_window
+from soak.checker.remembered import next_known
+from soak.checker.second_look import Lost
+from soak.checker.suspicion import Suspicion
 from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, Histogram
 
 if TYPE_CHECKING:
@@ -71,12 +71,16 @@ class Recoveries:
         """Measure the faults of which everything is known by now; at the end, all that are over."""
         for window in list(self._state.faults.values()):
             stores = self._unsettled(window)
-            if not stores or not (is_final or self._is_clear(window, stores, now)):
+            if not stores:
+                continue
+            is_clear = self._is_clear(window, stores, now)
+            if not is_clear and not is_final:
                 continue
             self._swept_at.pop(window.fault, None)
             recoveries = [self.of(window, store) for store in stores]
             for recovery in recoveries:
                 recovery.is_settled = True
+                recovery.is_unread = not is_clear
             self._measure(window, recoveries)
 
     def _unsettled(self, window: FaultWindow) -> list[str]:
@@ -102,8 +106,10 @@ class Recoveries:
         return not in_doubt or now - swept_at > SETTLE_US_MAX
 
     def _measure(self, window: FaultWindow, recoveries: list[Recovery]) -> None:
-        if window.fault_class is FaultClass.HARMLESS:
+        if window.excuses is Excuse.NOTHING:
             return  # it has no data to recover, only to serve again
+        if any(recovery.is_unread for recovery in recoveries):
+            return  # what it took is not known
         points = self._state.tally.recovery_points.setdefault(window.target, {})
         histogram = points.setdefault(window.kind, Histogram.over(RECOVERY_POINT_BUCKETS_SECONDS))
         histogram.observe(max(recovery.point_seconds for recovery in recoveries), RECOVERY_POINT_BUCKETS_SECONDS)

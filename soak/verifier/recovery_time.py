@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.faults import FaultWindow
+from soak.checker.outcome import Outcome
+from soak.checker.recovery import Recovery
 from soak.ledger.records import Batch, FaultPhase
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.faults import FaultWindow
-from soak.model.outcome import Outcome
-from soak.model.recovery import Recovery
 from soak.verifier.recovery import key_of
 from soak.verifier.tally import RECOVERY_TIME_BUCKETS_SECONDS, Histogram
 from soak.verifier.watched import Watched

@@ -5,29 +5,43 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from soak.model.absence import Suspicion
-from soak.model.book import SessionBook
-from soak.model.case import Basis, Case, found_of, told
-from soak.model.cause import explain
-from soak.model.faults import FaultWindow
-from soak.model.intervals import Intervals
-from soak.model.kinds import Kind
-from soak.model.read import Finding, Place, Read, Rules, name_of
-from soak.model.second_look import Late, Lost
-from soak.model.telemetry import ServerSample
-from soak.model.text import Author
+from soak.checker.book import SessionBook
+from soak.checker.case import Basis, Case, found_of, told
+from soak.checker.cause import explain
+from soak.checker.faults import FaultWindow
+from soak.checker.kinds import Kind
+from soak.checker.patterns import Traits
+from soak.checker.read import Place, Read
+from soak.checker.session import (
+    HEALED_BY_A_LATER_READ,
+    Confirmed,
+    Gone,
+    Healed,
+    Observed,
+    Reopened,
+    StoreJudging,
+    Tolerated,
+    Verified,
+    Wrong,
+    unpacked,
+)
+from soak.checker.telemetry import ServerSample
+from soak.checker.text import Author
 from soak.verifier import evidence_file
 from soak.verifier.clues import Detective
 from soak.verifier.evidence import EvidenceFolder
+from soak.verifier.findings import rank_example
 from soak.verifier.journal import Change, Violation, violation_id
 from soak.verifier.state import State
 from soak.verifier.story import Told, story_of
+from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
 from soak.verifier.watched import Watched
+
+__all__ = ["Basis", "Reporter"]
 
 _log = structlog.get_logger()
 
@@ -35,31 +49,9 @@ RECENT_VIOLATIONS_MAX = 50
 SAMPLES_MAX = 16
 """Samples of each server that a case holds, at most."""
 
-HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
-
-
-class Context(NamedTuple):
-    """The read a violation was found by, and what was expected of it."""
-
-    watched: Watched
-    rules: Rules
-    read: Read
-    targets: tuple[str, ...]
-    basis: Callable[[], tuple[SessionBook, Basis]]
-    """The book and the reads that the verdict rests on; put together only when there is something to tell."""
-
-
-class Wrong(NamedTuple):
-    """One thing that is wrong: which message, where it belongs, what is wrong with it, where it stands in the read."""
-
-    message: str
-    place: Place | None
-    detail: str
-    at: int
-
 
 class Reporter:
-    """Turns findings into counted violations with evidence."""
+    """Turns what the checker says into counted violations with evidence."""
 
     def __init__(self, state: State, folder: EvidenceFolder, author: Author, replica_stores: set[str]) -> None:
         self._state = state
@@ -68,118 +60,58 @@ class Reporter:
         self._detective = Detective(state, author, replica_stores)
         self.recent: deque[Violation] = deque(maxlen=RECENT_VIOLATIONS_MAX)
 
-    def report_findings(self, context: Context, findings: list[Finding]) -> None:
-        for kind in dict.fromkeys(finding.kind for finding in findings):
-            new = [finding for finding in findings if finding.kind is kind and self._is_new(context.watched, finding)]
-            if new:
-                self._publish(context, kind, [Wrong(f.message, f.place, f.detail, f.at) for f in new], None)
+    def report(
+        self,
+        watched: Watched,
+        judging: StoreJudging,
+        read: Read,
+        observed: Observed,
+        basis: Callable[[], Basis] | None,
+        tally: StoreTally,
+    ) -> None:
+        """Take in all that came of one read."""
+        for event in observed.events:
+            if isinstance(event, Verified):
+                tally.verified += event.messages
+                tally.released += event.released
+                tally.surfaced += len(event.surfaced)
+                if event.surfaced:
+                    self._state.recovery_times.surfaced(watched.book, event.surfaced)
+            elif isinstance(event, Confirmed):
+                self._publish(watched, judging, read, event, observed.before, basis)
+            elif isinstance(event, Gone):
+                self._account_for(watched, event, tally)
+            elif isinstance(event, Tolerated):
+                _measure(event, tally)
+            elif isinstance(event, Healed | Reopened):
+                self._note(watched, event.changes, is_healed=isinstance(event, Healed))
 
-    def report_late(self, context: Context, late: list[Late], suspicion: Suspicion | None = None) -> None:
-        """Report what a read lacked and a later one shows, where the contract promises better."""
-        book = context.watched.book
-        for kind in dict.fromkeys(one.kind for one in late):
-            new = [
-                Wrong(name_of(book, one.place), one.place, one.detail, -1)
-                for one in late
-                if one.kind is kind and one.is_broken_promise and context.watched.count_place(kind, *one.place)
-            ]
-            if new:
-                self._publish(context, kind, new, suspicion)
-
-    def report_loss(self, context: Context, losses: list[Lost], suspicion: Suspicion) -> int:
-        """Report what is confirmed as gone, except what the contract excuses; returns how many it excuses."""
-        watched, book = context.watched, context.watched.book
-        broken: dict[Kind, list[Place]] = {}
-        again: list[tuple[Kind, Place]] = []
-        gone: dict[int, Intervals] = {}
-        for lost in losses:
-            gone.setdefault(lost.place[0], Intervals()).add(lost.place[1])
+    def _account_for(self, watched: Watched, gone: Gone, tally: StoreTally) -> None:
+        """Count what is tolerated, and put every loss down to the fault that may have taken it."""
+        for lost in gone.losses:
             if lost.excused_by is not None:
-                self._tolerate(watched, lost)
-                continue
-            if watched.count_place(lost.kind, *lost.place):
-                broken.setdefault(lost.kind, []).append(lost.place)
-            elif watched.counted is not None and watched.counted.reopen(lost.kind, *lost.place):
-                # It was counted before, had come back, and is gone again.
-                again.append((lost.kind, lost.place))
+                tally.tolerated += 1
+                if self._state.recorder is not None:
+                    self._state.recorder.note_tolerated(watched, lost.place)
         if not watched.canary:
-            new = {(kind, place) for kind, places in broken.items() for place in places}
-            counted = [one for one in losses if one.excused_by is not None or (one.kind, one.place) in new]
-            self._state.recoveries.note(book, counted, suspicion)
-        for number, seqs in gone.items():
-            book.writers[number].excuse(seqs)
-        for kind, places in broken.items():
-            wrong = [Wrong(name_of(book, place), place, kind.sentence, -1) for place in places]
-            self._publish(context, kind, wrong, suspicion)
-        self._reopen(watched, again)
-        return sum(1 for lost in losses if lost.excused_by is not None)
+            self._state.recoveries.note(watched.book, gone.losses, gone.suspicion)
 
-    def report_unfindable(self, context: Context, finding: Finding, suspicion: Suspicion) -> None:
-        """Report what is stored and is not found; if it was counted before and had been found since, it is so again."""
-        watched, place = context.watched, finding.place
-        if place is None:
-            return
-        if watched.count_place(finding.kind, *place):
-            wrong = Wrong(finding.message, place, finding.detail, finding.at)
-            self._publish(context, finding.kind, [wrong], suspicion)
-        elif watched.counted is not None and watched.counted.reopen(finding.kind, *place):
-            self._reopen(watched, [(finding.kind, place)])
-
-    def heal_found(self, watched: Watched, is_over: Callable[[Place], bool]) -> None:
-        """Notice that what could not be found is found, or is not there any more."""
-        counted = watched.counted
-        if counted is None:
-            return
-        open_places = counted.open_places(Kind.UNFINDABLE)
-        over = [(number, seq) for number, seqs in open_places.items() for seq in seqs if is_over((number, seq))]
-        for number, seq in over:
-            counted.heal(Kind.UNFINDABLE, number, Intervals([seq, seq]))
-        if over:
-            self._note(watched, "healed", [(Kind.UNFINDABLE, place) for place in over])
-
-    def _tolerate(self, watched: Watched, lost: Lost) -> None:
-        if self._state.recorder is not None:
-            self._state.recorder.note_tolerated(watched, lost.place)
-
-    def heal(self, watched: Watched) -> None:
-        """Notice that what had been counted as lost is there again."""
-        counted = watched.counted
-        if counted is None:
-            return
-        back = [
-            (kind, number, seqs)
-            for kind in (Kind.LOST, Kind.ROLLED_BACK)
-            for number, places in counted.open_places(kind).items()
-            if (seqs := places.both(watched.book.writers[number].standing))
-        ]
-        changes: list[tuple[Kind, Place]] = []
-        for kind, number, seqs in back:
-            writer = watched.book.writers[number]
-            writer.excused = writer.excused.minus(seqs)
-            counted.heal(kind, number, seqs)
-            changes += [(kind, (number, seq)) for seq in seqs]
-        if changes:
-            self._note(watched, "healed", changes)
-
-    def _reopen(self, watched: Watched, again: list[tuple[Kind, Place]]) -> None:
-        if again:
-            self._note(watched, "reopened", again)
-
-    def _note(self, watched: Watched, event: str, changed: list[tuple[Kind, Place]]) -> None:
+    def _note(self, watched: Watched, changed: list[tuple[Kind, str, Place | None]], *, is_healed: bool) -> None:
         """Count, and write into the journal, that violations are over or there again."""
         if watched.canary:
             return
         counts = self._state.tally.stores[watched.book.store]
-        is_healed = event == "healed"
-        for kind, _ in changed:
+        for kind, _, _ in changed:
             counts.healed[kind.value] += int(is_healed)
             counts.open[kind.value] += -1 if is_healed else 1
-        if not self._folder.note([self._change(watched, is_healed=is_healed, kind=k, place=p) for k, p in changed]):
+        changes = [self._change(watched.book, one, is_healed=is_healed) for one in changed]
+        self._state.tally.findings.change(changes)
+        if not self._folder.note(changes):
             self._state.tally.evidence_failures += 1
 
-    def _change(self, watched: Watched, *, is_healed: bool, kind: Kind, place: Place) -> Change:
-        run, book = self._state.header.run, watched.book
-        message = name_of(book, place)
+    def _change(self, book: SessionBook, change: tuple[Kind, str, Place | None], *, is_healed: bool) -> Change:
+        kind, name, place = change
+        run, message = self._state.header.run, told(name)
         return Change(
             event="healed" if is_healed else "reopened",
             id=violation_id(run, book.store, book.session, kind.value, message),
@@ -188,55 +120,70 @@ class Reporter:
             store=book.store,
             session=book.session,
             message=message,
-            writer=place[0],
-            seq=place[1],
+            writer=None if place is None else place[0],
+            seq=None if place is None else place[1],
             at_wall_seconds=time.time(),
         )
 
-    def _is_new(self, watched: Watched, finding: Finding) -> bool:
-        if finding.place is not None:
-            return watched.count_place(finding.kind, *finding.place)
-        return watched.count_name(finding.kind, told(finding.message))
-
-    def _publish(self, context: Context, kind: Kind, found: Sequence[Wrong], suspicion: Suspicion | None) -> None:
+    def _publish(
+        self,
+        watched: Watched,
+        judging: StoreJudging,
+        read: Read,
+        event: Confirmed,
+        before: bytes | None,
+        basis: Callable[[], Basis] | None,
+    ) -> None:
         """Count what was found, and put the evidence on disk: the file first, then the journal that makes it count."""
-        book = context.watched.book
-        if context.watched.canary:
+        book, kind, found = watched.book, event.kind, event.wrong
+        if watched.canary:
             for wrong in found:
-                self._state.canary.rang(context.watched, kind, wrong.message)
+                self._state.canary.rang(watched, kind, wrong.message)
             return
+        if before is None or basis is None:
+            raise ValueError(f"{kind.value} was found by nothing that can be shown")
+        # As it stood before the read was taken in: what had been seen by then is part of the story.
+        earlier = Watched(unpacked(before), watched.worker, watched.number)
         places = [wrong.place for wrong in found if wrong.place is not None]
-        cause = explain(self._detective.gather(context.watched, kind, places, context.read, suspicion))
-        violations = self._violations(book, kind, found, cause.cause.value)
+        cause = explain(self._detective.gather(earlier, kind, places, read, event.suspicion))
+        traits = self._detective.traits(earlier, kind, [(wrong.message, wrong.place) for wrong in found], read)
+        violations = self._violations(book, kind, found, cause.cause.value, traits)
         document = None
         if violations[0].evidence:
-            faults = self._faults(context)
-            at, read, rules = found[0].at, context.read, context.rules
-            facts = Told(context.watched, kind, violations, at, read, suspicion, rules, faults, cause)
-            case = self._case(context, kind, found, faults)
-            document = evidence_file.encode(story_of(facts, self._author), case)
+            faults = judging.windows()
+            facts = Told(earlier, kind, violations, found[0].at, read, event.suspicion, judging.rules, faults, cause)
+            case = self._case(judging, event, earlier.book, basis(), faults)
+            story = story_of(facts, self._author)
+            violations[0] = msgspec.structs.replace(violations[0], example_rank=rank_example(story))
+            document = evidence_file.encode(story, case)
+        self._count(book.store, kind, violations, document)
+
+    def _count(self, store: str, kind: Kind, violations: list[Violation], document: bytes | None) -> None:
         tally = self._state.tally
         if not self._folder.write(violations, document):
             tally.evidence_failures += 1
-        counts = tally.stores[book.store]
+        counts = tally.stores[store]
         counts.violations[kind.value] += len(violations)
         if violations[0].healed:
             counts.healed[kind.value] += len(violations)
         else:
             counts.open[kind.value] += len(violations)
+        tally.findings.add(violations)
         self.recent.extend(violations)
         _log.error(
             "violation",
             id=violations[0].id,
             kind=kind.value,
-            store=book.store,
+            store=store,
             message=violations[0].message,
             detail=violations[0].detail,
             cause=violations[0].cause,
             count=len(violations),
         )
 
-    def _violations(self, book: SessionBook, kind: Kind, found: Sequence[Wrong], cause: str) -> list[Violation]:
+    def _violations(
+        self, book: SessionBook, kind: Kind, found: Sequence[Wrong], cause: str, traits: list[Traits]
+    ) -> list[Violation]:
         run, now = self._state.header.run, time.time()
         names = [told(wrong.message) for wrong in found]
         ids = [violation_id(run, book.store, book.session, kind.value, name) for name in names]
@@ -256,31 +203,42 @@ class Reporter:
                 healed=kind in HEALED_BY_A_LATER_READ,
                 cause=cause,
                 evidence=evidence,
+                traits=trait,
             )
-            for identity, name, wrong in zip(ids, names, found, strict=True)
+            for identity, name, wrong, trait in zip(ids, names, found, traits, strict=True)
         ]
 
-    # -- the case --
-
-    def _case(self, context: Context, kind: Kind, found: Sequence[Wrong], faults: list[FaultWindow]) -> Case:
-        book, basis = context.basis()
-        targets = self._state.targets
+    def _case(
+        self, judging: StoreJudging, event: Confirmed, before: SessionBook, basis: Basis, faults: list[FaultWindow]
+    ) -> Case:
         return Case(
             run=self._author.run,
             seed=self._state.header.seed,
-            store=book.store,
-            session=book.session,
-            rules=context.rules,
-            book=book,
+            store=before.store,
+            session=before.session,
+            rules=judging.rules,
+            settle_us=judging.settle_us,
+            asks_primary=judging.asks_primary,
+            reads_replica=judging.reads_replica,
+            book=before,
             basis=basis,
+            suspicion=event.suspicion,
             faults=[msgspec.structs.replace(window, known={}) for window in faults],
-            stores_on={t: [store for store, on in targets.items() if t in on] for t in context.targets},
-            samples=[sample for target in context.targets for sample in self._samples(target)],
-            found=found_of(kind, [(wrong.message, wrong.place, wrong.detail) for wrong in found]),
+            targets={store: list(needs) for store, needs in self._state.targets.items()},
+            sampled=judging.faults.samples(judging.targets),
+            samples=[sample for target in judging.targets for sample in self._samples(target)],
+            found=found_of(event.kind, [(wrong.message, wrong.place, wrong.detail) for wrong in event.wrong]),
         )
-
-    def _faults(self, context: Context) -> list[FaultWindow]:
-        return [window for window in self._state.faults.values() if window.target in context.targets]
 
     def _samples(self, target: str) -> list[ServerSample]:
         return list(self._state.samples.get(target, ()))[-SAMPLES_MAX:]
+
+
+def _measure(event: Tolerated, tally: StoreTally) -> None:
+    """Measure how far behind reads were, apart for those in the shadow of a fault."""
+    for one in event.late:
+        tally.stale_lag.observe(one.lag_seconds, STALE_LAG_BUCKETS_SECONDS)
+        if event.is_shadowed and not one.is_broken_promise:
+            tally.shadowed_reads += 1
+            tally.shadowed_lag_seconds_max = max(tally.shadowed_lag_seconds_max, one.lag_seconds)
+            tally.shadowed_seconds_max = max(tally.shadowed_seconds_max, event.seconds)

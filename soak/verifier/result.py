@@ -8,7 +8,11 @@ from typing import TypeVar
 
 import msgspec
 
+from soak.checker.tried import Tried, what_was_tried
 from soak.errors import UsageError
+from soak.json_input import decode_json
+from soak.store_errors import ErrorNature, StoreError
+from soak.verifier.findings import FindingResult
 from soak.verifier.state import State
 
 FILE_NAME = "result.json"
@@ -16,6 +20,7 @@ SCHEMA = 2
 """Goes up when a reader of an older one could misunderstand a newer one."""
 RECOVERIES_TOLD = 200
 FAULTS_TOLD = 256
+STORE_ERRORS_LISTED_MAX = 64
 UNDECIDED = "undecided"
 """The verdict of a run that has not ended and in which nothing was found so far: no pass."""
 
@@ -28,6 +33,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     verified: int
     released: int
     """Forgotten, or expired, before anyone had looked."""
+    never_verified: int = 0
+    """Acknowledged, and nobody ever looked or can look: those, and what the ledger's gaps took."""
+    never_verified_share: float = 0.0
+    """Of what was acknowledged."""
     violations: int
     tolerated: int
     unverifiable: int
@@ -46,6 +55,12 @@ class StoreResult(msgspec.Struct, frozen=True, kw_only=True):
     released: int
     violations: int
     tolerated: int
+    late_reads: int = 0
+    """Messages that a replica showed late because a fault kept it back: tolerated, and measured."""
+    late_reads_age_seconds_max: float = 0.0
+    """How old the oldest of them was when a read did not show it."""
+    late_reads_seconds_max: float = 0.0
+    """For how long the one that took longest was not shown."""
 
 
 class KindCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +97,8 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the oldest acknowledged message that was gone, at the fault."""
     is_at_least: bool
     """Older ones were gone, too, whose times are no longer known."""
+    is_unread: bool = False
+    """Not every session could be read after it: more may be gone than is known."""
     tolerated: int
     lost: int
     kept: bool
@@ -98,6 +115,20 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     errors: int = 0
     """Operations of clients without an answer."""
 
+    @property
+    def shown_point(self) -> str:
+        """The recovery point as people read it; where not all could be read since, it is a lower bound or not known."""
+        if self.is_unread and not self.point_seconds:
+            return "not known"
+        return f"{'at least ' if self.is_at_least or self.is_unread else ''}{self.point_seconds:.3g}s"
+
+    @property
+    def shown_lost(self) -> str:
+        """How many messages were lost, in the same way."""
+        if self.is_unread and not self.lost:
+            return "not known"
+        return f"{'at least ' if self.is_unread else ''}{self.lost:,}"
+
 
 class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
     """When one server was broken, on purpose or by itself."""
@@ -109,6 +140,8 @@ class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
     at_wall_seconds: float
     ended_wall_seconds: float | None
     """None: it is under way, or its end was not seen."""
+    reason: str = ""
+    """What whoever announced it said."""
 
 
 class ViolationHead(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +155,23 @@ class ViolationHead(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     cause: str
     at_wall_seconds: float
+
+
+class StoreErrorResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of exception that a store raised, and how often."""
+
+    store: str
+    operation: str
+    type: str
+    text: str
+    place: str
+    """File and line in the store's own code; empty: not known."""
+    nature: ErrorNature
+    count: int
+    first_wall_seconds: float
+    last_wall_seconds: float
+    line: str
+    """All of it but the times, for people."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +197,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     contracts: dict[str, str] = {}
     """By store, how its contract was obtained."""
     recoveries: list[RecoveryResult] = []
+    tried: Tried | None = None
+    """Which faults the memory went through; None: the run is of an older soak."""
     notes: list[str] = []
     """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
     seed: int = 0
@@ -160,6 +212,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The latest, in the order of their beginning."""
     violations: list[ViolationHead] = []
     """The latest that were found, in that order."""
+    findings: list[FindingResult] = []
+    """All violations, grouped by store, kind and probable cause: one bug is one finding, the largest first."""
+    store_errors: list[StoreErrorResult] = []
+    """What the stores raised, one entry for each kind: programming errors first."""
 
 
 class NewerResultError(UsageError):
@@ -172,12 +228,15 @@ class _Peek(msgspec.Struct):
 
 def totals_of(state: State) -> Totals:
     stores = state.tally.stores.values()
+    never = sum(s.released + s.unverifiable for s in stores)
     attempts = {outcome: sum(s.attempts[outcome] for s in stores) for outcome in ("ok", "failed", "unknown")}
     return Totals(
         attempts=attempts,
         acknowledged=attempts["ok"],
         verified=state.tally.verified,
         released=sum(s.released for s in stores),
+        never_verified=never,
+        never_verified_share=round(never / attempts["ok"], 6) if attempts["ok"] else 0.0,
         violations=state.tally.violations,
         tolerated=sum(s.tolerated for s in stores),
         unverifiable=state.tally.unverifiable,
@@ -197,8 +256,21 @@ def by_store(state: State) -> list[StoreResult]:
             released=tally.released,
             violations=sum(tally.violations.values()),
             tolerated=tally.tolerated,
+            late_reads=tally.shadowed_reads,
+            late_reads_age_seconds_max=round(tally.shadowed_lag_seconds_max, 3),
+            late_reads_seconds_max=round(tally.shadowed_seconds_max, 3),
         )
         for name, tally in state.tally.stores.items()
+    ]
+
+
+def findings_of(state: State) -> list[FindingResult]:
+    return state.tally.findings.listed({name: tally.acknowledged for name, tally in state.tally.stores.items()})
+
+
+def store_errors_of(errors: list[StoreError]) -> list[StoreErrorResult]:
+    return [
+        StoreErrorResult(**msgspec.structs.asdict(error), line=error.line) for error in errors[:STORE_ERRORS_LISTED_MAX]
     ]
 
 
@@ -229,6 +301,7 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             promised_seconds=recovery.promised_seconds,
             point_seconds=round(recovery.point_seconds, 3),
             is_at_least=recovery.is_at_least,
+            is_unread=recovery.is_unread,
             tolerated=recovery.tolerated,
             lost=recovery.lost,
             kept=recovery.is_kept,
@@ -245,6 +318,12 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
+
+
+def tried_by(state: State) -> Tried:
+    tally = state.tally
+    unexpected = sum(tally.unexpected_restarts.values())
+    return what_was_tried(tally.recoveries_tried, tally.faults_tried, unexpected, violations=tally.violations)
 
 
 def violations_by(state: State) -> list[KindCount]:
@@ -266,6 +345,7 @@ def faults_of(state: State, clock_offset_us: int) -> list[FaultResult]:
             planned=window.planned,
             at_wall_seconds=round((window.started + clock_offset_us) / 1e6, 3),
             ended_wall_seconds=None if window.ended is None else round((window.ended + clock_offset_us) / 1e6, 3),
+            reason=window.telemetry.get("reason", ""),
         )
         for window in list(state.faults.values())[-FAULTS_TOLD:]
     ]
@@ -309,12 +389,12 @@ def decode_file(path: Path, kind: type[_T], schema_max: int) -> _T | None:
     """Read a document with a schema number; None if there is none, or it is damaged."""
     try:
         content = path.read_bytes()
-        schema = msgspec.json.decode(content, type=_Peek).schema
+        schema = decode_json(content, type=_Peek).schema
         if schema > schema_max:
             raise NewerResultError(
                 f"{path} was written by a newer soak (schema {schema}, this one reads up to {schema_max}); "
                 "read it with that one"
             )
-        return msgspec.json.decode(content, type=kind)
-    except (FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+        return decode_json(content, type=kind)
+    except (OSError, msgspec.MsgspecError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.model.kinds import Kind
+from soak.checker.kinds import Kind
 from soak.verifier.watched import Watched
 
 RINGS_MAX = 64

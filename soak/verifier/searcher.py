@@ -13,30 +13,17 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from soak.model.book import SessionBook, WriterBook
-from soak.model.case import Basis, Search, SecondSearch
-from soak.model.intervals import Intervals
-from soak.model.kinds import Kind
-from soak.model.read import Place, Read
-from soak.model.saved import save
-from soak.model.search import (
-    NEAREST,
-    Again,
-    Fate,
-    Missed,
-    is_due,
-    is_missed,
-    is_promised,
-    judge_search,
-    places_in,
-    search_again,
-    wide_limit,
-)
-from soak.model.second_look import Late, times_of
-from soak.model.text import Author
+from soak.checker.book import SessionBook, WriterBook
+from soak.checker.case import Search, SecondSearch
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.read import Place, Read
+from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
+from soak.checker.suspicion import Missed
+from soak.checker.text import Author
 from soak.stores.searching import Search as SearchMethod
 from soak.verifier.reporter import Reporter
-from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
+from soak.verifier.tally import StoreTally
 from soak.verifier.watched import Watched
 
 if TYPE_CHECKING:
@@ -73,16 +60,14 @@ class Searcher:
         self._author = author
         self._reporter = reporter
         self._tally = tally
-        staleness = examiner.rules.contract.staleness_us
-        self._final_us = None if staleness is None else examiner.settle_us + staleness
 
     async def ask_again(self, watched: Watched) -> list[Answer]:
         """Search once more for what is missed, right before the whole read that says whether it is there at all."""
         answers = []
-        for missed in watched.missed or ():
+        for missed in watched.book.missed or ():
             # As many as there are now, for more may have been said since.
             limit = max(missed.limit, wide_limit(watched.book.length))
-            read = await self._ask(watched.book, missed.place, limit)
+            read = await self._ask(watched, missed.place, limit)
             if read is None:
                 break
             answers.append(Answer(missed, read, limit))
@@ -94,7 +79,7 @@ class Searcher:
             for answer in again:
                 self._conclude(watched, answer, whole)
         shown = places_in(whole, watched.book.session, self._author.run)
-        self._reporter.heal_found(watched, lambda place: place not in shown)
+        self._heal(watched, whole, lambda place: place not in shown)
         for place in self._choose(watched, wanted):
             if watched.retired or watched.tainted:
                 return
@@ -105,7 +90,7 @@ class Searcher:
 
     def _choose(self, watched: Watched, wanted: Sequence[Place]) -> list[Place]:
         """Choose what to ask for, by name: the order in which a memory without one shows it is another every time."""
-        book, turn = watched.book, watched.searched
+        book, turn = watched.book, watched.book.searched
         standing, rest = _places_of(book, lambda writer: writer.standing), _places_of(book, _not_standing)
         newest = [(number, writer.standing.largest) for number, writer in enumerate(book.writers) if writer.standing]
         chosen = [place for place in wanted if book.find_writer(place[0]) is not None][:WANTED_MAX]
@@ -113,15 +98,18 @@ class Searcher:
         chosen += [standing[(turn + step) % len(standing)] for step in range(turns) if standing]
         reads = turn // TURNS_PER_READ
         chosen += [places[reads % len(places)] for places in (newest, rest, _unfindable(watched)) if places]
-        watched.searched = turn + turns
-        waiting = {missed.place for missed in watched.missed or ()}
+        book.searched = turn + turns
+        waiting = {missed.place for missed in book.missed or ()}
         return [place for place in dict.fromkeys(chosen) if place not in waiting]
 
     # -- asking --
 
-    async def _ask(self, book: SessionBook, place: Place, limit: int) -> Read | None:
-        text = self._author.write(book.session, *place).content
-        return await self._examiner.read(book, functools.partial(self._search, book.session, text, limit))
+    async def _ask(self, watched: Watched, place: Place, limit: int) -> Read | None:
+        session = watched.book.session
+        text = self._author.write(session, *place).content
+        return await self._examiner.read(
+            watched, functools.partial(self._search, session, text, limit), method="search"
+        )
 
     async def _may_judge(self, watched: Watched) -> bool:
         """Wait until the ledger is known up to now, so that a record still on its way accuses nobody."""
@@ -134,7 +122,7 @@ class Searcher:
         """
         book, rules = watched.book, self._examiner.rules
         asked = self._author.write(book.session, *place)
-        near = await self._ask(book, place, NEAREST)
+        near = await self._ask(watched, place, NEAREST)
         if near is None:
             return self._note_no_answer(is_shown=is_shown)
         is_odd = bool(judge_search(book, near, place, NEAREST, rules, self._author))
@@ -143,7 +131,7 @@ class Searcher:
             self._note_hit(watched, place, near, is_shown=is_shown)
             return True
         limit = wide_limit(len(whole.items))
-        wide = await self._ask(book, place, limit) if lacks else None
+        wide = await self._ask(watched, place, limit) if lacks else None
         if not await self._may_judge(watched):
             return True
         self._report(watched, near, place, NEAREST)
@@ -175,73 +163,46 @@ class Searcher:
     def _heal_if_shown(self, watched: Watched, place: Place, read: Read) -> None:
         # An answer of nothing but the same words is none, and shows nothing either.
         if place in places_in(read, watched.book.session, self._author.run):
-            self._reporter.heal_found(watched, lambda other: other == place)
+            self._heal(watched, read, lambda other: other == place)
+
+    def _heal(self, watched: Watched, read: Read, is_over: Callable[[Place], bool]) -> None:
+        self._examiner.report(watched, read, self._examiner.checker(watched).found_by_search(is_over))
 
     def _suspect(self, watched: Watched, place: Place, wide: Read, limit: int) -> None:
-        known = watched.missed or []
+        known = watched.book.missed or []
         if len(known) >= MISSED_MAX:
             return
-        attempt = times_of(watched.book).get(place)
         missed = Missed(
             place=place,
             invoked=wide.invoked,
             returned=wide.returned,
             limit=limit,
-            acknowledged=0 if attempt is None else attempt.ended,
-            answer=save(wide, watched.book.session, self._author),
+            acknowledged=self._examiner.checker(watched).acknowledged_at(place),
+            answer=self._examiner.saved(watched, wide),
         )
-        watched.missed = [*known, missed]
+        watched.book.missed = [*known, missed]
 
     # -- judging --
 
     def _report(self, watched: Watched, read: Read, asked: Place, limit: int) -> None:
-        book = watched.book
-
-        def basis() -> tuple[SessionBook, Basis]:
-            return book, Search(read=save(read, book.session, self._author), asked=asked, limit=limit)
-
-        findings = judge_search(book, read, asked, limit, self._examiner.rules, self._author)
-        self._reporter.report_findings(self._examiner.context(watched, read, basis), findings)
+        observed = self._examiner.checker(watched).observe_search(read, asked, limit)
+        kept = functools.partial(self._examiner.saved, watched, read)
+        self._examiner.report(watched, read, observed, lambda: Search(read=kept(), asked=asked, limit=limit))
 
     def _conclude(self, watched: Watched, answer: Answer, whole: Read) -> None:
         """Hold a later search against what an earlier one missed."""
-        book, missed = watched.book, answer.missed
-        again = Again(
-            book=book,
-            missed=missed,
-            search=answer.read,
-            limit=answer.limit,
-            whole=whole,
-            rules=self._examiner.rules,
-            faults=self._examiner.faults(),
-            is_calm=self._examiner.is_calm(),
-            final_us=self._final_us,
-        )
-
-        def basis() -> tuple[SessionBook, Basis]:
-            return book, SecondSearch(
-                missed=missed,
-                search=save(answer.read, book.session, self._author),
-                limit=answer.limit,
-                read=save(whole, book.session, self._author),
-                final_us=self._final_us,
-            )
-
+        missed, saved = answer.missed, functools.partial(self._examiner.saved, watched)
         self._report(watched, answer.read, missed.place, answer.limit)
-        fate, told = search_again(again, self._author)
-        if fate is Fate.OPEN:
-            return
-        watched.missed = [one for one in watched.missed or () if one is not missed] or None
-        context = self._examiner.context(watched, whole, basis)
-        if fate is Fate.OVER:
-            self._tally.searches["not_expected"] += 1
-        elif isinstance(told, Late):
-            self._tally.searches["found_later"] += 1
-            self._tally.stale_lag.observe(told.lag_seconds, STALE_LAG_BUCKETS_SECONDS)
-            self._reporter.report_late(context, [told], missed.suspicion())
-        elif told is not None:
-            self._tally.searches["not_found"] += 1
-            self._reporter.report_unfindable(context, told, missed.suspicion())
+        checker = self._examiner.checker(watched)
+        fate, observed = checker.observe_search_again(missed, answer.read, answer.limit, whole)
+
+        def basis() -> SecondSearch:
+            return SecondSearch(missed=missed, search=saved(answer.read), limit=answer.limit, read=saved(whole))
+
+        self._examiner.report(watched, whole, observed, basis)
+        result = {Fate.OVER: "not_expected", Fate.FOUND: "found_later", Fate.UNFINDABLE: "not_found"}.get(fate)
+        if result is not None:
+            self._tally.searches[result] += 1
 
 
 def _places_of(book: SessionBook, seqs_of: Callable[[WriterBook], Intervals]) -> list[Place]:

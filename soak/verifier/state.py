@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections import deque
 
+from soak.checker.counted import Counted
+from soak.checker.faults import FaultHistory, FaultWindow
+from soak.checker.telemetry import ServerSample
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
-from soak.model.faults import FaultWindow
-from soak.model.telemetry import ServerSample
+from soak.verifier.catching_up import CatchingUp
 from soak.verifier.recording import Recorder
 from soak.verifier.recovery import Recoveries
 from soak.verifier.recovery_time import RecoveryTimes
 from soak.verifier.rings import Rings
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.watched import Counted, Watched
+from soak.verifier.watched import Watched
 
 OBSERVATIONS_PER_SESSION_MAX = 32
 SESSIONS_OBSERVED_MAX = 10_000
-FAULTS_REMEMBERED_MAX = 256
 WORKERS_REMEMBERED_MAX = 1_000
 TROUBLES_REMEMBERED_MAX = 256
+SERVER_EVENTS_KEPT = 200
 DIARY_SLOT_US = 50_000
 VISITS_AT_ONCE_MAX = 1_000
 
@@ -139,7 +141,8 @@ class State:
         self.position = START
         """The last ledger record taken in."""
         self.workers: dict[str, Worker] = {}
-        self.faults: dict[str, FaultWindow] = {}
+        self.faults = FaultHistory(targets)
+        self.catching_up = CatchingUp(self.faults)
         self.samples: dict[str, deque[ServerSample]] = {}
         """What each server said of itself lately."""
         self.answering: set[str] = set()
@@ -158,6 +161,10 @@ class State:
 
     def watched(self) -> list[Watched]:
         return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
+
+    def count_unread(self) -> int:
+        """Count the acknowledged messages that were taken in and not read yet."""
+        return sum(len(watched.book.pending) for watched in self.watched())
 
     def watch(self, watched: Watched, now: int) -> None:
         """Take a session into care."""
@@ -190,4 +197,4 @@ class State:
 
     def is_swept(self, window: FaultWindow) -> bool:
         """Whether every session that a fault may have touched has been read since it ended."""
-        return all(store in window.swept for store, targets in self.targets.items() if window.target in targets)
+        return self.faults.is_swept(window)

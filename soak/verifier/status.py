@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from prometheus_client.core import Exemplar
 
+from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
 from soak.metrics import Gauges, Latest
-from soak.model.verdict import Facts, Verdict, reach_verdict
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import drift, result
+from soak.verifier.backpressure import Backpressure
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import now_us
 from soak.verifier.follower import Follower
@@ -35,6 +36,7 @@ class Status:
         follower: Follower,
         reporter: Reporter,
         evidence: EvidenceFolder,
+        backpressure: Backpressure,
         settings: SoakSettings,
     ) -> None:
         self._settings_seconds = settings_seconds(settings)
@@ -43,6 +45,7 @@ class Status:
         self._follower = follower
         self._reporter = reporter
         self._evidence = evidence
+        self._backpressure = backpressure
         self.phase = "following"
         self.state_bytes = 0
         self.loop_delay_seconds = 0.0
@@ -62,6 +65,8 @@ class Status:
             faults_active=sum(window.is_active for window in self._state.faults.values()),
             ledger_lag_seconds=self._follower.lag_seconds,
             ledger_reachable=self._follower.is_reachable,
+            unread_messages=self._backpressure.unread,
+            load_held_back=self._backpressure.is_holding,
             state_bytes=self.state_bytes,
             loop_delay_seconds=self.loop_delay_seconds,
             contracts=self._state.header.contracts,
@@ -135,13 +140,17 @@ class Status:
             "violations_by": msgspec.to_builtins(result.violations_by(state)),
             "ledger_lag_seconds": self._follower.lag_seconds,
             "ledger_reachable": self._follower.is_reachable,
+            "unread": self._backpressure.unread,
+            "load_held_back": self._backpressure.is_holding,
             "oldest_unverified_seconds": self.oldest_unverified_seconds(),
             "last_sweep_wall_seconds": max((s.last_read_wall_seconds for s in self._sweepers), default=0.0),
             "sessions_live": sum(lane.live for lane in state.lanes.values()),
             "suspicions_open": sum(self._suspicions().values()),
             "state_bytes": self.state_bytes,
             "restarts": state.tally.restarts,
-            "recent_violations": [msgspec.to_builtins(violation) for violation in self._reporter.recent],
+            "findings": [msgspec.to_builtins(finding) for finding in result.findings_of(state)],
+            "store_errors": msgspec.to_builtins(result.store_errors_of(state.tally.store_errors.listed())),
+            "broken_stores": [error.line for error in state.tally.broken_stores()],
             "faults_active": [
                 {"kind": window.kind, "target": window.target} for window in state.faults.values() if window.is_active
             ],
@@ -150,6 +159,8 @@ class Status:
             "recalls": {name: tally.recalls for name, tally in state.tally.stores.items()},
             "recovering": state.recovery_times.unfinished(now_us()),
             "fault_failures": state.tally.fault_failures_told,
+            "tried": msgspec.to_builtins(result.tried_by(state)),
+            "operations": msgspec.to_builtins(operation_counts(state)),
             "recoveries": [msgspec.to_builtins(recovery) for recovery in result.recoveries_of(state)],
             **drift.described(state),
             "warnings": self.warnings(),
@@ -161,7 +172,9 @@ class Status:
             warnings.append(f"evidence cannot be written ({self._evidence.failure}); violations are still counted")
         if not self._follower.is_reachable:
             warnings.append("the ledger cannot be reached; writers wait for it")
-        return warnings + drift.drift_warnings(self._state)
+        if self._backpressure.is_holding:
+            warnings.append(self._backpressure.warning)
+        return warnings + self._state.tally.damage + drift.drift_warnings(self._state)
 
     def oldest_unverified_seconds(self) -> float:
         return max(self._oldest_by_store().values(), default=0.0)
@@ -178,12 +191,19 @@ class Status:
                 minimum_verified=settings.minimum_verified,
                 unverifiable=totals.unverifiable,
                 unverified=sum(len(one.book.pending) for one in watched),
+                acknowledged=totals.acknowledged,
+                released=totals.released,
                 oldest_unverified_seconds=self.oldest_unverified_seconds(),
                 oldest_unverified_seconds_max=settings.unverified_age_max,
                 suspicions_open=sum(1 for one in watched if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
                 stores_without_search=self._without_search(),
                 browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
+                operations=operation_counts(state),
+                observations_dropped=state.tally.observations_suppressed,
+                observations_unjudged=sum(
+                    len(noted) for lane in state.lanes.values() for noted in lane.observations.values()
+                ),
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 **_canary_facts(state, settings),
@@ -216,6 +236,7 @@ class Status:
             canaries=result.canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             recoveries=result.recoveries_of(state),
+            tried=result.tried_by(state),
             notes=drift.drift_notes(state),
             seed=state.header.seed,
             promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
@@ -223,6 +244,8 @@ class Status:
             configurations=state.header.configurations,
             faults=result.faults_of(state, int(time.time() * 1e6) - now_us()),
             violations=[_head(violation) for violation in self._reporter.recent],
+            findings=result.findings_of(state),
+            store_errors=result.store_errors_of(state.tally.store_errors.listed()),
         )
 
     def _first_evidence(self) -> list[str]:
@@ -256,6 +279,21 @@ def settings_seconds(settings: SoakSettings) -> dict[str, float]:
         "verifier.coverage": verifier.coverage,
         "verifier.unverified_age_max": verifier.unverified_age_max,
     }
+
+
+def operation_counts(state: State) -> list[OperationCount]:
+    """Return how often participants asked each thing of each store, and were answered."""
+    counts = []
+    for store, tally in state.tally.stores.items():
+        appends = OperationCount(
+            store=store, operation="append", tries=sum(tally.attempts.values()), successes=tally.attempts["ok"]
+        )
+        counts.append(appends)
+        for operation in ("history", "recall", "search", "forget"):
+            answered = sum(tally.latency[operation].counts)
+            tries = answered + tally.errors[operation]
+            counts.append(OperationCount(store=store, operation=operation, tries=tries, successes=answered))
+    return counts
 
 
 def coverage_ages(state: State, now: int) -> dict[str, float]:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from soak.model.absence import Suspicion
-from soak.model.attempt import Attempt
-from soak.model.causes import Explanation
-from soak.model.faults import FaultWindow
-from soak.model.identity import is_well_made
-from soak.model.intervals import Intervals
-from soak.model.kinds import Kind
-from soak.model.message import Message, Stored, garbled
-from soak.model.read import Place, Read, Rules
-from soak.model.text import Author
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.causes import Explanation
+from soak.checker.clues import neighbours
+from soak.checker.faults import FaultWindow
+from soak.checker.identity import is_well_made
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.message import Garbled, Message, Stored, garbled
+from soak.checker.read import Place, Read, Rules
+from soak.checker.second_look import times_of
+from soak.checker.suspicion import Suspicion
+from soak.checker.text import Author
 from soak.verifier.journal import Violation
 from soak.verifier.watched import Watched
 
@@ -62,25 +66,46 @@ def story_of(told: Told, author: Author) -> dict[str, Any]:
         "count": len(told.violations),
         "clause": {"broken": told.kind.clause, "contract": told.rules.contract.clauses()},
         "life": _life(told, place, attempt),
-        **shown_in(read.items, told.at, place, book.session, author),
+        **shown_in(read.items, told.at, place, book, author),
         "reads": _reads(read, told.suspicion),
         "faults": [_fault(window) for window in told.faults],
+        **_diagnosis(told.cause),
+    }
+
+
+def _diagnosis(found: Explanation) -> dict[str, Any]:
+    """Tell the facts twice: as sentences for people, and as values that can be held against the evidence again."""
+    offset_us = clock_offset_us()
+
+    def when(at_us: int) -> str:
+        wall = dt.datetime.fromtimestamp((at_us + offset_us) / 1e6, dt.UTC)
+        return f"{wall:%H:%M:%S}.{wall.microsecond // 1000:03d}Z"
+
+    return {
         "probable_cause": {
-            "cause": told.cause.cause.value,
-            "facts": told.cause.facts,
-            "against": told.cause.against,
+            "cause": found.cause.value,
+            "facts": [fact.sentence(when) for fact in found.facts],
+            "against": [fact.sentence(when) for fact in found.against],
+        },
+        "known": [fact.sentence(when) for fact in found.observed],
+        # Read back as a `Diagnosis`.
+        "diagnosis": {
+            "facts": list(found.facts),
+            "against": list(found.against),
+            "observed": list(found.observed),
+            "clues": found.clues,
         },
     }
 
 
 def shown_in(
-    items: Sequence[Stored], at: int, place: Place | None, session: str, author: Author
+    items: Sequence[Stored], at: int, place: Place | None, book: SessionBook, author: Author
 ) -> dict[str, dict[str, Any] | list[dict[str, Any]] | None]:
     """Show what a message was written as, what stands in its place, and what stands around that."""
     return {
-        "expected": _expected(author, session, place),
+        "expected": _expected(author, book.session, place),
         "stored": _stored(items, at),
-        "neighbours": _neighbours(items, at, place),
+        "neighbours": _neighbours(items, at, place, book),
     }
 
 
@@ -104,6 +129,7 @@ def _life(told: Told, place: Place | None, attempt: Attempt | None) -> dict[str,
     outcome = "failed" if seq in writer.failed else outcome
     outcome = "unknown, seen later" if seq in writer.unknown and seq in writer.acked else outcome
     seen = suspicion is not None and seq in Intervals(suspicion.seen.get(place[0], []))
+    last_seen = told.cause.clues.last_seen if told.cause.clues is not None else 0
     return {
         "worker": told.watched.worker,
         "leased_up_to": writer.leased,
@@ -111,7 +137,7 @@ def _life(told: Told, place: Place | None, attempt: Attempt | None) -> dict[str,
         "sent_us": attempt.sent if attempt else None,
         "acknowledged_us": attempt.ended if attempt else None,
         "seen_by_an_earlier_read": seen or seq in writer.standing,
-        "last_read_with_it_us": suspicion.last_seen if seen and suspicion is not None else None,
+        "last_read_with_it_us": last_seen or None,
         "first_read_without_it_us": suspicion.invoked if suspicion else None,
         "judged_by_the_read_at_us": told.read.invoked,
     }
@@ -128,25 +154,17 @@ def _stored(items: Sequence[Stored], at: int) -> dict[str, Any] | None:
     if not 0 <= at < len(items):
         return None
     item = items[at]
-    raw = _raw(item)
-    shown: dict[str, Any] = {"position": at, "raw_hex": raw[:RAW_BYTES_MAX].hex()}
+    shown: dict[str, Any] = {"position": at}
     if isinstance(item, Message):
         shown |= {"name": _text(item.name), "run": _text(item.run), "role": _text(item.role)}
-        shown |= {"content": _text(item.content)}
-    return shown
+        return shown | {"content": _text(item.content)}
+    # Of a message soak has no bytes but its own. What is no message is shown as the store returned it.
+    raw = garbled(item, "").raw
+    return shown | {"raw_hex": raw[:RAW_BYTES_MAX].hex(), "raw_is": _RAW if isinstance(item, Garbled) else _REPR}
 
 
-def _stands_after(item: Stored, place: Place) -> bool:
-    return isinstance(item, Message) and is_well_made(item) and (item.writer, item.seq) > place
-
-
-def _raw(item: Stored) -> bytes:
-    try:
-        if isinstance(item, Message):
-            return item.to_bytes()
-    except (TypeError, ValueError, OverflowError):
-        pass  # a store of the user's put something into it that no message holds
-    return garbled(item, "").raw
+_RAW = "as the store returned it"
+_REPR = "as Python writes what the store returned"
 
 
 def _text(value: object) -> str:
@@ -158,10 +176,12 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _neighbours(items: Sequence[Stored], at: int, place: Place | None) -> list[dict[str, Any]]:
+def _neighbours(items: Sequence[Stored], at: int, place: Place | None, book: SessionBook) -> list[dict[str, Any]]:
     if at < 0 and place is not None:
-        # It is not there: show what stands where it should, next to its own writer's messages.
-        at = next((index for index, item in enumerate(items) if _stands_after(item, place)), len(items))
+        # It is not there: show what stands where it should, between what was said before and after it.
+        at = _belongs_at(items, place, book)
+    if at < 0:
+        return []
     low, high = max(0, at - NEIGHBOURS), min(len(items), at + NEIGHBOURS + 1)
     return [
         {
@@ -171,6 +191,19 @@ def _neighbours(items: Sequence[Stored], at: int, place: Place | None) -> list[d
         }
         for index, item in enumerate(items[low:high], start=low)
     ]
+
+
+def _belongs_at(items: Sequence[Stored], place: Place, book: SessionBook) -> int:
+    """Return where a message that is missing should stand in a read; -1: nobody knows."""
+    stands = {
+        (item.writer, item.seq): index
+        for index, item in enumerate(items)
+        if isinstance(item, Message) and is_well_made(item) and item.session == book.session
+    }
+    before, after = neighbours(stands, times_of(book), place)
+    if after is not None:
+        return stands[after]
+    return -1 if before is None else stands[before] + 1
 
 
 def _reads(read: Read, suspicion: Suspicion | None) -> list[dict[str, Any]]:

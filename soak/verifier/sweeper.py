@@ -18,10 +18,11 @@ from typing import Any
 
 from xxhash import xxh3_64_intdigest
 
+from soak.checker.faults import FaultWindow
+from soak.checker.retention import expiry_of, must_have_expired
+from soak.checker.search import NEAREST
+from soak.checker.session import FAILURES_MIN
 from soak.duration import format_seconds
-from soak.model.faults import FaultWindow
-from soak.model.retention import expiry_of, must_have_expired
-from soak.model.search import NEAREST
 from soak.settings import VerifierSettings
 from soak.tasks import heed_cancellation
 from soak.verifier.examiner import Examiner, now_us
@@ -39,6 +40,11 @@ DRAIN_BUDGET_FACTOR = 5
 PAUSE_SECONDS_FIRST = 0.2
 PAUSE_SECONDS_MAX = 2.0
 REVISIT_US = 1_000_000
+REVISIT_US_MIN = 50_000
+UNREADABLE_US = 5_000_000
+"""How often a session is tried again whose reads raise while others are answered."""
+STORE_FAILURES_MIN = 3
+"""So many sessions in a row without an answer, and the whole store is given a pause."""
 INQUIRIES_PER_TICK_MAX = 16
 WORKER_SILENCE_US = 120_000_000
 """A worker not heard of for so long is taken as dead: its sessions are closed."""
@@ -93,6 +99,8 @@ class Sweeper:
         self._queue: asyncio.Queue[tuple[Watched, bool]] = asyncio.Queue(maxsize=QUEUE_MAX)
         self._paused_until = 0.0
         self._pause = PAUSE_SECONDS_FIRST
+        self._failing: set[int] = set()
+        """Sessions that gave no answer since one did."""
         self.last_read_wall_seconds = 0.0
         self.to_erase: deque[str] = deque()
         """Retired sessions to be removed from the store, once a checkpoint has let go of them."""
@@ -117,13 +125,14 @@ class Sweeper:
         self._plan_inquiries()
 
     def _put(self, watched: Watched, *, whole: bool) -> bool:
-        if watched.busy or watched.retired or watched.tainted:
+        if watched.busy or watched.queued or watched.retired or watched.tainted:
             return True
         size = len(watched.book.pending)
         if whole:
             size = watched.book.length + self.examiner.searches_per_read * (NEAREST + READ_COST_MESSAGES)
         if self._queue.full() or not self._budget.spend(size):
             return False
+        watched.queued = True
         self._queue.put_nowait((watched, whole))
         return True
 
@@ -181,24 +190,39 @@ class Sweeper:
         ]
         if not windows:
             return
+        windows = [one for one in windows if not self._is_in_shadow(one)]
+        if not windows:
+            return
         if not self._lane.sweep:
             unread = {watched for window in windows for watched in self._untouched_since(window)}
             if not unread:
                 self._mark_swept(windows)
                 return
             self._lane.sweep.extend(unread)
-        latest = max(window.ended or 0 for window in windows)
+        latest = max(self._settled_after(window) for window in windows)
+        if now_us() <= latest:
+            return
         sweep = self._lane.sweep
         while sweep and (sweep[0].last_whole > latest or self._put(sweep[0], whole=True)):
             sweep.popleft()
 
     def _untouched_since(self, window: FaultWindow) -> list[Watched]:
-        """Return the sessions that were there when a fault ended and have not been read whole since."""
+        """Return the sessions that were there when a fault ended and have not been read whole since.
+
+        A read that may be behind has to come so much later. One session that cannot be read holds up nobody.
+        """
         return [
             watched
-            for watched in self._unread_since(window.ended or 0)
+            for watched in self._unread_since(self._settled_after(window))
             if watched.number <= window.known.get(watched.worker, 0)
+            and not self.examiner.checker(watched).is_unreadable
         ]
+
+    def _settled_after(self, window: FaultWindow) -> int:
+        """Return after when a read shows what a fault has left."""
+        staleness = self.examiner.rules.contract.staleness_us
+        after = (window.ended or 0) + (self._settle_us if staleness is None else staleness)
+        return after if window.caught_up is None else max(after, window.caught_up)
 
     def _unread_since(self, ended: int) -> list[Watched]:
         return [
@@ -206,6 +230,12 @@ class Sweeper:
             for watched in self._state.watched()
             if watched.book.store == self.examiner.name and watched.last_whole <= ended and not watched.tainted
         ]
+
+    def _is_in_shadow(self, window: FaultWindow) -> bool:
+        """Whether reads of a replica may still be behind because of this fault: then they show nothing of it."""
+        return self.examiner.judging.reads_replica and window in self._state.faults.not_caught_up(
+            self.examiner.targets, now_us()
+        )
 
     def _mark_swept(self, windows: list[FaultWindow]) -> None:
         for window in windows:
@@ -216,6 +246,7 @@ class Sweeper:
     async def _read_forever(self) -> None:
         while True:
             watched, whole = await self._queue.get()
+            watched.queued = False
             examiner = self._canary_examiner if watched.canary else self.examiner
             answered = await examiner.examine(watched, whole=whole)
             heed_cancellation()
@@ -223,11 +254,10 @@ class Sweeper:
 
     def _after(self, watched: Watched, *, answered: bool) -> None:
         if not answered:
-            self._paused_until = time.monotonic() + self._pause
-            self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
-            self._lane.plan_visit(watched, now_us() + REVISIT_US)
+            self._after_failure(watched)
             return
         self._pause = PAUSE_SECONDS_FIRST
+        self._failing.clear()
         if not watched.canary:
             self.last_read_wall_seconds = time.time()
         if watched.retired:
@@ -238,6 +268,20 @@ class Sweeper:
             due = [watched.last_whole + self._coverage_us, *self._expiry_visit(watched)]
             # One that is spoken in all the time moves its end along: it need not be read whole for each move.
             self._lane.plan_visit(watched, max(min(due), watched.last_whole + self._hot_us))
+
+    def _after_failure(self, watched: Watched) -> None:
+        """Read this session again later; and all others, too, if it is not this one that is wrong."""
+        is_unreadable = self.examiner.checker(watched).is_unreadable
+        pause_us = UNREADABLE_US if is_unreadable else int(self._settings.settle * 1e6 / FAILURES_MIN)
+        self._lane.plan_visit(watched, now_us() + max(REVISIT_US_MIN, pause_us))
+        if not is_unreadable and (other := self.examiner.answered_beside(watched)) is not None:
+            # Whether others are answered while this one is not tells which of them is wrong.
+            self._put(other, whole=True)
+        if len(self._failing) < STORE_FAILURES_MIN:
+            self._failing.add(watched.number)
+        if not is_unreadable and len(self._failing) >= min(STORE_FAILURES_MIN, self._lane.live):
+            self._paused_until = time.monotonic() + self._pause
+            self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
 
     # -- old sessions --
 
@@ -336,16 +380,23 @@ class Sweeper:
         self._budget.per_second *= DRAIN_BUDGET_FACTOR
         since = now_us()
         while time.monotonic() < deadline:
-            left = [w for w in self._unread_since(since) if not w.retired]
-            doubtful = [w for w in self._state.watched() if w.book.store == self.examiner.name and self._is_open(w)]
-            if not left and not doubtful and not self._lane.observations:
+            left = self._left_to_read(since)
+            if not left and not self._lane.observations and not any(map(self._is_open, self._state.watched())):
                 return 0
             for watched in left:
                 if not self._put(watched, whole=True):
                     break
             await asyncio.sleep(DRAIN_TICK_SECONDS)
-        return len(self._unread_since(since))
+        return len(self._left_to_read(since))
 
-    @staticmethod
-    def _is_open(watched: Watched) -> bool:
-        return not watched.tainted and bool(watched.busy or watched.is_in_doubt or watched.book.pending)
+    def _left_to_read(self, since: int) -> list[Watched]:
+        return [
+            one for one in self._unread_since(since) if not one.retired and not self.examiner.checker(one).is_unreadable
+        ]
+
+    def _is_open(self, watched: Watched) -> bool:
+        """Whether a session of this store waits for a read; one that cannot be read would wait for ever."""
+        if watched.book.store != self.examiner.name or watched.tainted:
+            return False
+        is_waiting = watched.busy or watched.queued or watched.is_in_doubt or bool(watched.book.pending)
+        return is_waiting and not self.examiner.checker(watched).is_unreadable

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 
 import msgspec
 
+from soak.checker.kinds import Kind
+from soak.checker.outcome import Outcome
+from soak.checker.recovery import Recovery
+from soak.checker.search import is_blind
 from soak.contracts.drift import Event, ServerRecord
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
-from soak.model.kinds import Kind
-from soak.model.outcome import Outcome
-from soak.model.recovery import Recovery
-from soak.model.search import is_blind
+from soak.store_errors import StoreError, StoreErrors, is_broken
+from soak.verifier.findings import ViolationGroups
 
 STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 RECOVERY_TIME_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -24,6 +27,10 @@ SEARCH_RESULTS = ("hit", "found_wide", "found_later", "not_found", "unanswered",
 """What came of a search for a message by its own words: it was among the nearest; only a wide search showed it; only a
 later one did; it was not shown although it is stored; there was no answer; or it was forgotten, or not read yet, and
 need not have been shown."""
+
+
+ESSENTIAL_METHODS = ("append", "history")
+"""Without these two nothing of a store can be verified."""
 
 
 class Histogram(msgspec.Struct):
@@ -102,6 +109,12 @@ class StoreTally(msgspec.Struct):
     """When the last acknowledgement came in that the ledger tells of."""
     latency: dict[str, Histogram] = msgspec.field(default_factory=_latencies)
     errors: dict[str, int] = msgspec.field(default_factory=_errors)
+    shadowed_reads: int = 0
+    """Messages that a replica showed late because of a fault: tolerated, and measured."""
+    shadowed_lag_seconds_max: float = 0.0
+    """How old the oldest of them was when a read did not show it."""
+    shadowed_seconds_max: float = 0.0
+    """For how long the one that took longest was not shown."""
     stale_lag: Histogram = msgspec.field(default_factory=lambda: Histogram.over(STALE_LAG_BUCKETS_SECONDS))
 
     @property
@@ -113,6 +126,12 @@ class StoreTally(msgspec.Struct):
     @property
     def acknowledged(self) -> int:
         return self.attempts["ok"]
+
+    def successes(self, method: str) -> int:
+        """Return how often a method of the store has returned."""
+        if method == "append":
+            return self.acknowledged
+        return sum(sum(self.latency[operation].counts) for operation in ("history", "recall", "sweep"))
 
     def add_latency(self, tally: LatencyTally) -> None:
         histogram = self.latency.get(tally.operation)
@@ -137,6 +156,8 @@ class Tally(msgspec.Struct):
     """Ledger records of every sort that were read, good or bad."""
     records_skipped: int = 0
     """Ledger records that are known to have vanished before they were read."""
+    damage: list[str] = []
+    """Files of the verifier's own that were damaged or gone when it started, and what that means."""
     observations_suppressed: int = 0
     evidence_failures: int = 0
     restarts: int = 0
@@ -144,6 +165,12 @@ class Tally(msgspec.Struct):
     """How each server under test was configured at the beginning, and what differs from that."""
     events: list[Event] = []
     """What changed on the servers while the soak ran, the latest last."""
+    recoveries_tried: dict[str, int] = {}
+    """By kind: faults that are over, and that a server had to recover its data from."""
+    faults_tried: dict[str, int] = {}
+    """By kind: other faults that are over."""
+    unexpected_restarts: dict[str, int] = {}
+    """By server: how often it restarted by itself, with no fault of ours to explain it."""
     recoveries: dict[str, Recovery] = {}
     """What each fault took of each store."""
     recovery_points: dict[str, dict[str, Histogram]] = {}
@@ -161,6 +188,25 @@ class Tally(msgspec.Struct):
     """By server and kind: faults that were planned and could not be injected, or not be healed."""
     fault_failures_told: list[str] = []
     """What went wrong with the first of them."""
+    findings: ViolationGroups = msgspec.field(default_factory=ViolationGroups)
+    """All violations, grouped by store, kind and probable cause."""
+    store_errors: StoreErrors = msgspec.field(default_factory=StoreErrors)
+    """What the stores raised, in the load and in the verifier."""
+
+    def note_exception(self, store: str, operation: str, error: BaseException) -> bool:
+        """Count an exception that a store raised; returns whether it is of a new kind."""
+        return self.store_errors.note(store, operation, error, time.time())
+
+    def broken_stores(self) -> list[StoreError]:
+        """Return why stores cannot be soaked: each call of theirs ends in the same programming error."""
+        now = time.time()
+        return [
+            error
+            for error in self.store_errors.listed()
+            if error.operation in ESSENTIAL_METHODS
+            and (tally := self.stores.get(error.store)) is not None
+            and is_broken(error, tally.successes(error.operation), now)
+        ]
 
     @property
     def violations(self) -> int:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from report import Row, print_rows
 
-from soak.model.message import Message
-from soak.model.read import Read
-from soak.model.search import is_missed
-from soak.model.text import Author
+from soak.checker.message import Message
+from soak.checker.read import Read
+from soak.checker.search import is_missed
+from soak.checker.text import Author
 from soak.stores import http_contract as wire
 from soak.stores.chroma import ChromaStore
 from soak.stores.embedding import embed

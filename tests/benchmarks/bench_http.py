@@ -31,7 +31,7 @@ def serve(pipe: Any) -> None:
 
 
 def with_store(url: str, pipe: Any) -> None:
-    from soak.model.text import Author  # noqa: PLC0415
+    from soak.checker.text import Author  # noqa: PLC0415
     from soak.stores.protocol import StoreContext  # noqa: PLC0415
     from soak.stores.registry import open_store  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 import uvloop
 
-from soak.model.text import Author
+from soak.checker.text import Author
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.testbed import LocalTestbed

@@ -18,7 +18,7 @@ import uvloop
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from soak.model.text import Author
+from soak.checker.text import Author
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store

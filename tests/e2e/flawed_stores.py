@@ -16,8 +16,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from soak.model.message import Message, Stored, checksum, decode_history
+from soak.checker.message import Message, Stored, checksum, decode_history
 from soak.stores.protocol import StoreContext
+from soak.stores.redis_list import RedisListStore
 
 DROPS_VARIABLE = "FLAWED_STORES_DROPS"
 """Names the file in which the forgetful memory admits what it has dropped."""
@@ -181,3 +182,14 @@ class LostOnThePage(OneInAThousand):
             await super().append(session, message)
         else:
             await self._redis.rpush(self._key(session), message.to_bytes())
+
+
+class NoContext(RedisListStore):
+    """Appends and whole reads work; a read of the last messages, which every turn begins with, never does."""
+
+    layout = "nocontext"
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        if last is not None:
+            raise ConnectionError("a typo in a query nobody looks at")
+        return await super().history(session, last)

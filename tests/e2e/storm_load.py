@@ -17,12 +17,13 @@ import time
 from pathlib import Path
 
 from soak import join
+from soak.checker.outcome import NotApplied, Outcome
 from soak.errors import ServerUnreachableError
 from soak.ledger import writer as ledger_writer
+from soak.ledger.host import Host
 from soak.load.lobby import Lobby
 from soak.load.participant import Participant
 from soak.load.plan import Plan
-from soak.model.outcome import NotApplied, Outcome
 from soak.settings import LedgerSettings
 
 ODD_PAIRS = (
@@ -107,7 +108,7 @@ async def run(arguments: argparse.Namespace) -> None:
     if info is None:
         sys.exit("no run to join")
     if arguments.other_host:
-        ledger_writer.host_identity = lambda: f"other-{arguments.number}"
+        ledger_writer.this_host = lambda: Host(f"other-{arguments.number}", f"other-{arguments.number}")
         step_the_clock(source.uniform(-1.0, 1.0) * info.header.clock_epsilon_seconds / 2)
     plan = Plan(
         stores=tuple(info.header.stores),

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import msgspec
 
-from soak.model.contract import Contract, Expiry
-from soak.model.message import Message
+from soak.checker.contract import Contract, Expiry
+from soak.checker.message import Message
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_errors import ReplyError, judged
 from soak.stores.redis_list import RedisListStore

@@ -11,7 +11,7 @@ from browsing import browsing, window
 from chatting import RunningChat, Talk, chatting
 from legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 
-from soak.model.hard_text import HARD_TEXTS
+from soak.checker.hard_text import HARD_TEXTS
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

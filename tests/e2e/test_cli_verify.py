@@ -12,13 +12,13 @@ from pathlib import Path
 
 import redis.asyncio
 
+from soak.checker.contract import Contract
+from soak.checker.outcome import Outcome
+from soak.checker.text import Author
 from soak.errors import ExitCode
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
 from soak.ledger.writer import LedgerWriter
-from soak.model.contract import Contract
-from soak.model.outcome import Outcome
-from soak.model.text import Author
 from soak.settings import LedgerSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext

@@ -84,15 +84,15 @@ def test_the_same_run_begins_when_that_is_allowed_and_says_so(redis_url: str) ->
 
 
 @pytest.mark.long
-def test_a_server_with_saves_alone_is_held_to_what_it_can_give_unless_more_is_declared(
+def test_a_server_with_saves_alone_is_refused_unless_the_weaker_promise_is_declared(
     redis_url: str, folder: Path
 ) -> None:
     with configured(redis_url, save="900 1", appendonly="no"):
         listed = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url, "--json")
         assert listed.returncode == ExitCode.PASS, listed.stderr
         described = json.loads(listed.stdout)["redis-list"]
-        assert described["contract"]["crash_loss_seconds"] == 1000.0
-        assert described["obtained"] == "derived from redis"
+        assert described["contract"]["crash_loss_seconds"] == 2.0
+        assert described["obtained"] == "derived from redis, raised to contract.floor"
         shown = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url).stdout
         assert "save 900 1 without AOF, all since the last save: at most 1000s lost after a crash" in shown
         words = ("check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain")
@@ -100,13 +100,18 @@ def test_a_server_with_saves_alone_is_held_to_what_it_can_give_unless_more_is_de
         assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
         assert len(refused.stderr.splitlines()) == 2
         assert "set appendonly yes and appendfsync everysec" in refused.stderr
-        with checking("--store", "redis-list", "--redis", redis_url, "--duration", "5m", *BUSY) as check:
+        refused = soak(folder, *words)
+        assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
+        assert "at most 1000s lost" in refused.stderr
+        preset = ("--set", "contract.redis-list.preset=redis-rdb")
+        assert " ".join(preset) in refused.stderr
+        with checking("--store", "redis-list", "--redis", redis_url, *preset, "--duration", "5m", *BUSY) as check:
             status = check.until(lambda now: (now["verifier"] or {}).get("contracts"))
-            assert status["verifier"]["contracts"]["redis-list"]["obtained"] == "derived from redis"
+            assert status["verifier"]["contracts"]["redis-list"]["obtained"] == "preset redis-rdb"
             check.until_verified(10)
             told = check.end()
     assert told["verdict"] == "pass", told
-    assert told["result"]["contracts"] == {"redis-list": "derived from redis"}
+    assert told["result"]["contracts"] == {"redis-list": "preset redis-rdb"}
 
 
 def test_a_server_that_evicts_is_refused_though_nothing_is_declared(redis_url: str, folder: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -71,7 +72,7 @@ def test_it_tells_the_truth_live_and_asks_nobody_else(shown: Window, check: Runn
     status = check.status()
     assert page.locator("#verdict").get_attribute("data-word") == "violation"
     assert "violations of the contract" in shown.text("#headline")
-    assert f"on {FLAWED}: a message of another session or run is there" in shown.text("#reasons")
+    assert re.search(rf"\d leaked messages? on {FLAWED} in \d+ session", shown.text("#reasons"))
     assert status["run"] in shown.text("#run")
     assert "running" in shown.text("#run")
     for words in ("redis-list", FLAWED, "durability", "can be kept"):
@@ -118,6 +119,28 @@ def test_a_violation_has_its_story_one_click_away_and_says_what_soak_explain_say
     assert evidence.read_bytes() == Path(told["evidence"]).read_bytes()
     page.reload()  # the story has an address of its own
     dialog.get_by_role("heading", name="What to do next").wait_for()
+
+
+def test_one_bug_is_one_card_and_its_violations_are_asked_for_when_they_are_wanted(
+    shown: Window, check: RunningCheck
+) -> None:
+    page = shown.page
+    findings = {one["id"]: one for one in check.status()["verifier"]["findings"]}
+    shown.until(lambda: page.locator("[data-finding]").count() >= len(findings))
+    assert not any("/violations?" in url for url in shown.asked), "none is shown, and none was asked for"
+    (leaked,) = [one for one in findings.values() if one["kind"] == "leaked"]
+    card = page.locator(f'[data-finding="{leaked["id"]}"]')
+    assert f"leaked messages on {FLAWED}" in card.inner_text()
+    card.locator("summary").click()
+    card.locator(".singles [data-violation]").first.wait_for()
+    asked = [url for url in shown.asked if "/violations?" in url]
+    assert all(f"finding={leaked['id']}" in url for url in asked)
+    before = card.locator("h3").inner_text()
+    shown.until(lambda: card.locator("h3").inner_text() != before)
+    assert card.locator("details").get_attribute("open") is not None, "it stays open while the numbers grow"
+    listed = json.loads(soak(check, "violations", "--json", "--store", FLAWED))
+    assert {one["id"] for one in listed} >= set(findings)
+    assert shown.complaints == []
 
 
 def test_what_a_store_says_is_shown_as_text_and_never_run(shown: Window) -> None:

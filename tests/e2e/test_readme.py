@@ -26,11 +26,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from soak import cli
+from soak.checker.causes import Cause
+from soak.checker.kinds import Kind
 from soak.daemon.contracts import check_declared
 from soak.errors import ExitCode
 from soak.flaws.catalogue import ALL as FLAWS
-from soak.model.causes import Cause
-from soak.model.kinds import Kind
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.testbed.ports import free_port
@@ -226,7 +226,7 @@ def test_the_settings_shown_are_settings() -> None:
     shown = [SoakSettings(**tomllib.loads(block)) for _, block in blocks("config")]
     assert 200 in [settings.load.users for settings in shown]
     for settings in shown:
-        check_declared(settings.contract, [], registry.specs())
+        check_declared(settings.contract.stores, [], registry.specs())
 
 
 def test_the_selftest_shown_found_every_flaw_there_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import json
 import os
 import re
@@ -159,12 +160,15 @@ def check_same_numbers(folder: Path, document: dict[str, Any]) -> None:
         assert f" | {' | '.join(cells)} |" in markdown
         shown = re.findall(r'<td class="n[^"]*">([\d,]+)</td>', page)
         assert cells in [shown[at : at + 5] for at in range(len(shown))]
-    failing = {
-        (case.attrib["classname"], case.attrib["name"])
-        for case in xml.iter("testcase")
-        if case.find("failure") is not None
+    failing = [case for case in xml.iter("testcase") if case.find("failure") is not None]
+    findings = document["result"]["findings"]
+    assert len(failing) == len(findings), "one failure for each bug"
+    assert {(case.attrib["classname"], case.attrib["name"].partition(" ")[0]) for case in failing} == {
+        (f"soak.{one['store']}", one["kind"]) for one in findings
     }
-    assert failing == {(f"soak.{one['store']}", one["kind"]) for one in document["result"]["violations_by"]}
+    counted, told = document["result"]["totals"]["violations"], sum(one["count"] for one in findings)
+    assert told == counted if document["finished"] else told >= counted, "a journal may be ahead of a result"
+    assert all(html.escape(one["headline"]) in page for one in findings)
 
 
 def test_a_clean_soak_with_a_fault_is_green_and_shows_the_fault(soaks: dict[str, Ended]) -> None:

@@ -11,23 +11,33 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
 from checking import processes_of, wait_until
 
+from soak.checker.contract import Contract, ReplicaReads
 from soak.flaws import catalogue
-from soak.flaws.flaw import Setup
-from soak.flaws.redis_memory import EverySecondMemory
+from soak.flaws.flaw import Load, Setup, store_of
+from soak.flaws.redis_memory import EverySecondMemory, RedisMemory
 from soak.flaws.serializer_v2 import SerializerV2
+from soak.selftest.rig import Rig, RigPlan, contracts_of
+from soak.selftest.seen import VERIFIED_MIN
 from soak.selftest.trial import make_trial
+from soak.settings import ContractSettings
+from soak.stores import StoreContext
+from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.testbed.local import LocalTestbed
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = [
     "lossy_text", "whole_history_overwrite", "delete_then_late_write", "swallowed_error", "ack_before_flush",
-    "index_behind", "forgotten_in_index", "search_across_tenants",
+    "index_behind", "forgotten_in_index", "search_across_tenants", "dirty_read", "refused_but_visible",
+    "raising_reader", "newest_lost", "edited_in_place", "trimmed", "read_cache", "rare_loss", "rare_corruption",
 ]  # fmt: skip
-SECONDS_MAX = 120.0
+AS_SHIPPED = ["lossy_text", "trimmed"]
+SECONDS_MAX = 240.0
 
 
 @pytest.fixture
@@ -67,6 +77,61 @@ def test_quick_flaws_are_found_and_their_twins_left_alone(temporary: Path) -> No
     assert f"{len(QUICK)} of {len(QUICK)}" in progress
     assert list(temporary.iterdir()) == []
     assert processes_of(temporary) == []
+
+
+@pytest.mark.long
+def test_flaws_are_found_with_the_settings_as_shipped(temporary: Path) -> None:
+    process = start(temporary, "--json", "--as-shipped", *AS_SHIPPED)
+    said, _ = process.communicate(timeout=SECONDS_MAX)
+    result = json.loads(said)
+    assert [trial["failures"] for trial in result["trials"]] == [[]] * len(AS_SHIPPED)
+    assert result["settings"] == "as-shipped"
+    assert result["worst_seconds_to_detect"] >= result["median_seconds_to_detect"] >= 0
+    assert list(temporary.iterdir()) == []
+
+
+class StrictReplica(PostgresReplicaStore):
+    """Promises that its replica is never behind for longer than its bound, whatever happens to it."""
+
+    contract: ClassVar[Contract] = msgspec.structs.replace(
+        PostgresReplicaStore.contract, replica_reads=ReplicaReads.STRICT
+    )
+    schema_suffix: ClassVar[str] = "-strict"
+
+
+@pytest.mark.long
+async def test_a_standby_that_is_restarted_may_be_behind_unless_its_contract_is_strict(tmp_path: Path) -> None:
+    setup = catalogue.find("replica_snapshot").right
+    stores = (setup.store, f"{__name__}:StrictReplica")
+    plan = RigPlan(stores=stores, setup=setup, load=Load(users=8), patience_seconds=40.0)
+    seen = await Rig(plan, tmp_path).soak(lambda now: all(one.verified >= 2 * VERIFIED_MIN for one in now.values()))
+    tolerant, strict = (seen[store] for store in stores)
+    assert (tolerant.verdict, tolerant.violations) == ("pass", {})
+    # It need not have been late; if it was, that was measured.
+    assert (tolerant.shadowed_reads > 0) is (tolerant.shadowed_lag_seconds_max > 0)
+    assert strict.violations.keys() <= {"stale", "non_monotonic"}
+    assert strict.shadowed_reads == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "derives", "loss_seconds"),
+    [
+        ({"appendonly": "yes", "appendfsync": "always"}, True, 0.0),
+        ({"appendonly": "yes", "appendfsync": "everysec"}, True, 2.0),
+        ({"appendonly": "no", "save": ""}, True, ContractSettings().floor),
+        ({"appendonly": "no", "save": ""}, False, 0.0),
+    ],
+)
+async def test_a_derived_contract_follows_from_the_server_and_ends_at_the_floor(
+    options: dict[str, str], derives: bool, loss_seconds: float, tmp_path: Path
+) -> None:
+    bed = LocalTestbed(tmp_path, redis_options=options)
+    try:
+        context = StoreContext(servers=await bed.start({"redis"}), namespace="t_derived")
+        [contract] = (await contracts_of([store_of(RedisMemory)], context, derives=derives)).values()
+    finally:
+        await bed.stop()
+    assert (contract.crash_loss_seconds, contract.power_loss_seconds) == (loss_seconds, loss_seconds)
 
 
 async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
 from soak.ledger.run import RunJournal, create_run
@@ -78,7 +79,7 @@ async def journalled(ledger_url: str) -> AsyncIterator[Journalled]:
     finally:
         await journal.close()
         async with client_of(ledger_url) as client:
-            await client.delete(f"soak:ledger:{run}:header", f"soak:ledger:{run}:batches")
+            await client.delete(*keys_of(run))
 
 
 def client_of(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> redis.asyncio.Redis:

@@ -19,10 +19,10 @@ from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.remembering import Remembering
 from soak.chat.service import ChatService
 from soak.chat.serving import serving
-from soak.model.hard_text import HARD_TEXTS
-from soak.model.message import Garbled, Message, checksum
-from soak.model.outcome import NotApplied
-from soak.model.text import Author
+from soak.checker.hard_text import HARD_TEXTS
+from soak.checker.message import Garbled, Message, checksum
+from soak.checker.outcome import NotApplied
+from soak.checker.text import Author
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
 

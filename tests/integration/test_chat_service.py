@@ -19,9 +19,9 @@ from soak.chat.opening import serving_store
 from soak.chat.remembering import Remembering
 from soak.chat.service import ChatService
 from soak.chat.serving import serving
+from soak.checker.message import Message
+from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
-from soak.model.message import Message
-from soak.model.outcome import NotApplied
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
 from soak.subjects.description import read_script

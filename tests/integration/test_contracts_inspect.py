@@ -14,10 +14,10 @@ import pytest
 from reconfigured import reconfigurable
 from redis.asyncio import Redis
 
+from soak.checker.telemetry import ServerSample
 from soak.contracts.given import Eviction, what_is_given
 from soak.daemon.promises import ask_servers
 from soak.errors import ServerUnreachableError
-from soak.model.telemetry import ServerSample
 from soak.testbed.inspect import inspect
 from soak.testbed.ports import free_port
 

@@ -70,6 +70,22 @@ async def test_a_stronger_promise_is_refused_unless_that_is_allowed(redis_url: s
     assert sum("warning: redis-list promises" in line for line in promises.lines) == 2
 
 
+async def test_a_server_below_the_floor_is_refused_unless_a_weaker_promise_is_declared_or_it_is_held_to_the_floor(
+    redis_url: str, client: Any
+) -> None:
+    await client.config_set("appendonly", "no")
+    await client.config_set("save", "")
+    with pytest.raises(UsageError, match="redis as configured, after a crash or a power cut: anything may be lost"):
+        await promised(redis_url)
+    declared = await promised(redis_url, "contract.redis-list.preset=cache")
+    assert declared.settled[0].contract.crash_loss_seconds is None
+    held = await promised(redis_url, "contract_mismatch=allow")
+    assert held.settled[0].contract.crash_loss_seconds == 2.0
+    assert any("warning: redis-list promises at most 2s lost after a crash" in line for line in held.lines)
+    higher = await promised(redis_url, "contract_mismatch=allow", "contract.floor=500ms")
+    assert higher.settled[0].contract.crash_loss_seconds == 0.5
+
+
 async def test_a_run_that_is_resumed_keeps_the_contract_it_began_with(redis_url: str, client: Any) -> None:
     header = begun_with(await promised(redis_url))
     await client.config_set("appendonly", "no")

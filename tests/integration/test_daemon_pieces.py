@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from soak import join
+from soak.checker.contract import Order, Reads
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
-from soak.daemon.beginning import Beginning, begin, remember
+from soak.daemon.beginning import Beginning, RunState, begin, remember
 from soak.daemon.children import ChildStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
@@ -24,21 +25,23 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
 from soak.daemon.joining import join_info, store_context
 from soak.daemon.metrics import without_families
+from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.plan import make_plan
 from soak.daemon.promises import Promises
 from soak.daemon.rates import Rates
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
-from soak.errors import ExitCode, UsageError
+from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
-from soak.model.contract import Order, Reads
 from soak.report.outcome import conclude
-from soak.settings import HttpSettings
+from soak.sealed_file import copy_of, read_sealed, remove_sealed, write_sealed
+from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.testbed.server import ServerEvent
+from soak.verifier.journal import Violation, encode_lines, violation_id
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
 
@@ -199,14 +202,22 @@ def test_the_panel_is_drawn_on_a_terminal_and_taken_away_at_the_end() -> None:
     stream = io.StringIO()
     view = LiveView(Console(file=stream, force_terminal=True, width=120))
     view.say("starting [servers]")
-    violation = {"kind": "lost", "store": "redis-list", "message": "s/0/3", "session": "s"}
-    status = {"totals": {"violations": 1, "attempts": {"ok": 5}}, "recent_violations": [violation]}
+    error = {"line": "mine: append raised TypeError: no (mine.py:4)", "nature": "defect"}
+    away = {"line": "redis-list: append raised NotSentError: refused", "nature": "unavailable"}
+    status = {
+        "totals": {"violations": 161, "attempts": {"ok": 5}},
+        "findings": [{"headline": "161 of 4,142 messages (3.9 %) lost on redis-list in 12 sessions, cause unknown"}],
+        "store_errors": [error, away],
+    }
     view.show(a_snapshot(verifier=status, remaining_seconds=60.0, warnings=["disk full"]))
     view.close()
     shown = stream.getvalue()
     assert "starting [servers]" in shown
     assert "ends in 1m" in shown
-    assert "lost in redis-list: s/0/3" in shown
+    assert "161 in 1 finding" in shown
+    assert "161 of 4,142 messages (3.9 %) lost on redis-list in 12 sessions, cause unknown" in shown
+    assert "mine: append raised TypeError: no (mine.py:4)" in shown
+    assert "NotSentError" not in shown, "a server that is away is no news of the store"
     assert "! disk full" in shown
 
 
@@ -263,7 +274,7 @@ def test_a_lost_server_decides_the_exit_code() -> None:
 def test_declared_clauses_take_the_place_of_the_stores_own() -> None:
     spec = registry.find("redis-list")
     declared = {"redis-list": {"crash_loss_seconds": "none", "power_loss_seconds": "3s", "order": "per_writer"}}
-    contract = settle_contracts([spec], CONTEXT, declared, {})[0].contract
+    contract = settle_contracts([spec], CONTEXT, ContractSettings(**declared), {})[0].contract
     assert contract.crash_loss_seconds is None
     assert contract.power_loss_seconds == 3.0
     assert contract.order is Order.PER_WRITER
@@ -272,7 +283,7 @@ def test_declared_clauses_take_the_place_of_the_stores_own() -> None:
 
 def test_a_replica_can_be_held_to_a_stronger_contract_than_its_own() -> None:
     declared = {"postgres-replica": {"reads": "read_your_writes"}}
-    (settled,) = settle_contracts([registry.find("postgres-replica")], CONTEXT, declared, {})
+    (settled,) = settle_contracts([registry.find("postgres-replica")], CONTEXT, ContractSettings(**declared), {})
     assert settled.contract.reads is Reads.READ_YOUR_WRITES
 
 
@@ -280,7 +291,7 @@ def test_numbers_may_be_declared_as_numbers_or_as_text() -> None:
     spec = registry.find("redis-list")
     for value in (2, "2"):
         declared = {"redis-list": {"retained_messages": value, "eviction_allowed": "true"}}
-        contract = settle_contracts([spec], CONTEXT, declared, {})[0].contract
+        contract = settle_contracts([spec], CONTEXT, ContractSettings(**declared), {})[0].contract
         assert (contract.retained_messages, contract.eviction_allowed) == (2, True)
 
 
@@ -312,12 +323,13 @@ def configured(*assignments: str) -> Configuration:
 def left_unfinished(folder: DataFolder, *assignments: str) -> Beginning:
     configuration = configured(*assignments)
     beginning = begin(configuration, folder)
-    remember(folder, beginning)
     settings = configuration.settings
     context = store_context(settings, beginning, {"redis": "redis://h:1"})
     settled = settle_contracts(beginning.plan.specs, context, settings.contract, {})
     promises = Promises(settled=settled, configurations={}, lines=[])
-    join.publish(folder.path, join_info(settings, beginning, context, promises, "redis://h:2", ""))
+    info = join_info(settings, beginning, context, promises, "redis://h:2", "")
+    remember(folder, beginning, info.header)
+    join.publish(folder.path, info)
     return beginning
 
 
@@ -331,7 +343,7 @@ def test_a_new_run_gets_a_name_a_seed_and_a_namespace_of_its_own(folder: DataFol
 def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
     left = left_unfinished(folder, "seed=5")
     sign = heartbeat.Heartbeat(run=left.run, boot=heartbeat.boot_identity(), at_us=123, active_seconds=40.0)
-    folder.heartbeat_file.write_bytes(msgspec.json.encode(sign))
+    write_sealed(folder.heartbeat_file, sign)
     resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
     assert resumed.resumed is not None
     assert (resumed.run, resumed.seed, resumed.namespace) == (left.run, 5, left.namespace)
@@ -357,8 +369,9 @@ def test_an_unfinished_run_is_not_resumed_as_another_one(folder: DataFolder, cha
 
 def test_a_run_cut_off_by_a_reboot_is_put_aside_since_its_clock_is_gone(folder: DataFolder) -> None:
     left = left_unfinished(folder)
-    state = msgspec.json.decode(folder.state_file.read_bytes())
-    folder.state_file.write_bytes(msgspec.json.encode({**state, "boot": "another"}))
+    state = read_sealed(folder.state_file, RunState)
+    assert state is not None
+    write_sealed(folder.state_file, msgspec.structs.replace(state, boot="another"))
     fresh = begin(configured(), folder)
     assert fresh.resumed is None
     assert "restart of the machine" in fresh.notes[0]
@@ -374,10 +387,80 @@ def test_what_an_earlier_run_left_is_put_aside_with_its_evidence(folder: DataFol
     assert list(folder.verifier.iterdir()) == []
 
 
-def test_a_join_file_that_cannot_be_read_is_one_line(folder: DataFolder) -> None:
-    folder.join_file.write_text("{")
-    with pytest.raises(UsageError, match="choose another data folder"):
+@pytest.mark.parametrize("name", ["run.json", "daemon.json", "heartbeat.json"])
+def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolder, name: str) -> None:
+    left = left_unfinished(folder, "seed=5")
+    sign = heartbeat.Heartbeat(run=left.run, boot=heartbeat.boot_identity(), at_us=123, active_seconds=40.0)
+    write_sealed(folder.heartbeat_file, sign)
+    path = folder.path / name
+    whole = path.read_bytes()
+    contents = [None, b"", whole[: len(whole) // 2], b"\xff" + whole, whole.replace(b"5", b"6")]
+    contents += [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
+    for content in contents:
+        path.unlink(missing_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+        resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
+        assert (resumed.run, resumed.seed, resumed.plan.names) == (left.run, 5, ["redis-list"])
+        # Where the sign of life is lost, the daemon is taken to have lived until its last file was written.
+        expected = 123 if name != "heartbeat.json" else heartbeat.now_us()
+        assert resumed.last_alive_us == pytest.approx(expected, abs=60_000_000)
+
+
+def test_a_run_of_which_nothing_can_be_trusted_is_one_line_that_says_what_to_do(folder: DataFolder) -> None:
+    left_unfinished(folder)
+    for path in (folder.state_file, copy_of(folder.state_file)):
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DamagedRecordError, match=r"daemon.json and its copy are damaged .*--data-dir") as caught:
         begin(configured(), folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFolder) -> None:
+    left = left_unfinished(folder)
+    line = Violation(
+        id=violation_id(left.run, "redis-list", "s", "lost", "s/0/1"),
+        run=left.run,
+        kind="lost",
+        store="redis-list",
+        session="s",
+        message="s/0/1",
+        writer=0,
+        seq=1,
+        detail="",
+        at_wall_seconds=1.0,
+    )
+    (folder.verifier / "journal.jsonl").write_bytes(encode_lines([line]))
+    remove_sealed(folder.state_file)
+    fresh = begin(configured(), folder)
+    assert fresh.run != left.run
+    (note,) = fresh.notes
+    assert "cannot be resumed" in note
+    assert "a violation with 1 violations on record" in note
+    assert "this is a new run" in note
+
+
+def test_what_stops_a_run_does_not_hide_the_violations_on_record(folder: DataFolder) -> None:
+    with pytest.raises(ServerUnreachableError), violations_not_hidden(folder, "r1"):
+        raise ServerUnreachableError("the ledger does not start")
+    line = Violation(
+        id=violation_id("r1", "redis-list", "s", "lost", "s/0/1"),
+        run="r1",
+        kind="lost",
+        store="redis-list",
+        session="s",
+        message="s/0/1",
+        writer=0,
+        seq=1,
+        detail="",
+        at_wall_seconds=1.0,
+    )
+    (folder.verifier / "journal.jsonl").write_bytes(b"\xff half a line\n" + encode_lines([line]))
+    (folder.verifier / "result.json").write_bytes(b"\xff")
+    told = "does not start; 1 violations are on record"
+    with pytest.raises(ViolationsOnRecordError, match=told) as caught, violations_not_hidden(folder, "r1"):
+        raise ServerUnreachableError("the ledger does not start")
+    assert caught.value.exit_code == ExitCode.VIOLATION
 
 
 # Fault windows ---------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from breaking import running
 
+from soak.checker.faults import Excuse
 from soak.faults import ALL, Fault
-from soak.model.faults import RECOVERY_KINDS, FaultClass, FaultWindow
+from soak.faults.catalogue import RECOVERY_KINDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,6 +92,20 @@ HARMLESS = frozenset(
         "slow_fsync",
     ]
 )
+CLEAN = frozenset(
+    [
+        "restart",
+        "restart_from_aof",
+        "restart_from_rdb",
+        "failover",
+        "upgrade",
+        "downgrade",
+        "clock_step",
+        "file_corruption",
+        "aof_truncation",
+        "wiped_volume",
+    ]
+)
 
 
 def test_every_fault_is_shown_by_a_test() -> None:
@@ -109,10 +124,16 @@ def test_every_fault_tells_what_it_is() -> None:
 
 
 def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
-    kinds = {fault.kind for fault in ALL.values()}
-    assert kinds == HARMLESS | set(RECOVERY_KINDS)
-    for kind in HARMLESS:
-        assert FaultWindow(fault="f", kind=kind, target="redis", started=0).fault_class is FaultClass.HARMLESS
+    excuses = {fault.kind: fault.excuses for fault in ALL.values()}
+    assert excuses == {
+        **dict.fromkeys(HARMLESS, Excuse.NOTHING),
+        **dict.fromkeys(CLEAN, Excuse.CLEAN),
+        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave"), Excuse.CRASH),
+        **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
+        "early_failover": Excuse.FAILOVER,
+    }
+    assert [fault.kind for fault in ALL.values() if fault.serves] == ["fsync_error"]
+    assert set(RECOVERY_KINDS) == set(excuses) - HARMLESS
 
 
 async def test_a_fault_that_is_not_possible_says_why_in_one_line(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 from breaking import PATIENCE_SECONDS, journalled, running, sql
 
+from soak.checker.attempt import Attempt
+from soak.checker.contract import Contract
+from soak.checker.faults import FaultWindow, is_excused
+from soak.checker.outcome import Outcome
 from soak.faults import ALL, during
-from soak.model.attempt import Attempt
-from soak.model.contract import Contract
-from soak.model.faults import FaultWindow, is_excused
-from soak.model.outcome import Outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,12 +88,19 @@ async def test_what_an_early_failover_takes_is_excused_by_no_strict_contract(tmp
         await writing
         start, end = await run.phases()
         found = set(await rows(url))
-    window = FaultWindow(fault=start.fault, kind=start.kind, target="postgres", started=start.at, ended=end.at)
+    window = FaultWindow(
+        fault=start.fault,
+        kind=start.kind,
+        target="postgres",
+        excuses=start.excuses,
+        started=start.at,
+        ended=end.at,
+    )
     lost = [attempt for attempt in attempts if attempt.seq not in found]
     assert lost
-    assert not any(is_excused(attempt, window, Contract()) for attempt in lost)
-    lenient = Contract(crash_loss_seconds=60.0)
-    assert all(is_excused(attempt, window, lenient) for attempt in lost)
+    assert not any(is_excused(attempt.ended, window, Contract()) for attempt in lost)
+    lenient = Contract(failover_loss_seconds=60.0)
+    assert all(is_excused(attempt.ended, window, lenient) for attempt in lost)
 
 
 async def insert_timed(url: str, attempts: list[Attempt]) -> None:

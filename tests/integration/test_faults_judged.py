@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
 from soak.flaws.postgres_memory import PostgresMemory
 from soak.flaws.redis_memory import EverySecondMemory
-from soak.model.causes import Cause
 from soak.selftest.trial import make_trial
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def trial_of(store: type, target: str, wrong: str, right: str, cause: Cause) -> 
     ]
     return Flaw(
         name=wrong,
-        night="",
+        incident="",
         code="",
         mocks="",
         user="",

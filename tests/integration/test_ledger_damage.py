@@ -30,13 +30,15 @@ from verifying import (
     verifying,
 )
 
+from soak.checker.contract import Contract
+from soak.checker.outcome import Outcome
 from soak.errors import ExitCode, UsageError
 from soak.ledger.connection import keys_of
 from soak.ledger.records import FORMAT_VERSION, Batch, decode_batch, encode_batch, seal
-from soak.model.contract import Contract
-from soak.model.outcome import Outcome
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
+from soak.verifier.canary_numbers import CanaryNumbers
+from soak.verifier.state import State
 
 Fields = dict[bytes, bytes]
 Records = list[tuple[bytes, Fields]]
@@ -420,32 +422,127 @@ async def resume(script: Script, folder: Path) -> None:
     await asyncio.wait_for(run, SECONDS_MAX * 2)
 
 
-async def test_a_checkpoint_that_was_cut_or_altered_anywhere_is_refused_with_one_line(
+async def test_a_checkpoint_that_was_cut_or_altered_anywhere_is_known_to_be_damaged(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
     async with scripting(redis_url, ledger_url, contract=STRICT) as script:
         path = await save_a_checkpoint(script, tmp_path)
         whole = path.read_bytes()
         source = random.Random(3)
-        places = [0, 7, 8, 9, 13, 14, len(whole) - 1, *(source.randrange(len(whole)) for _ in range(40))]
+        places = [0, 7, 8, 9, 13, 14, len(whole) - 1, *(source.randrange(len(whole)) for _ in range(200))]
         damaged = [flipped(whole, at, source.randrange(8)) for at in places]
         damaged += [whole[:size] for size in (0, 5, 14, len(whole) // 2, len(whole) - 1)]
         for content in damaged:
             path.write_bytes(content)
-            with pytest.raises(UsageError, match=r"(is damaged|is of format).*use another data folder"):
-                await resume(script, tmp_path)
-        is_one_line_of_usage(sidecar(script, tmp_path), checkpoint.FILE_NAME, "is damaged")
+            with pytest.raises(checkpoint.DamagedCheckpointError):
+                checkpoint.load(path.parent, State(script.info.header, {}, 1))
         path.write_bytes(whole)
         async with verifying(script, tmp_path) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, verdict.totals.verified) == ("pass", 6)
 
 
+@pytest.mark.parametrize("how", ["flipped", "cut", "emptied", "deleted"])
+async def test_a_verifier_without_its_checkpoint_goes_on_from_the_ledger_and_says_what_it_cannot_judge(
+    how: str, redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+        path = await save_a_checkpoint(script, tmp_path)
+        await flush(script)
+        async with verifying(script, tmp_path) as verifier:
+            await verifier.until_verified(6)
+            await asyncio.sleep(0.6)  # a checkpoint, and what it has passed is dropped from the ledger
+            await verifier.kill()
+        whole = path.read_bytes()
+        if how == "deleted":
+            path.unlink()
+        else:
+            path.write_bytes({"flipped": flipped(whole, 30), "cut": whole[:40], "emptied": b""}[how])
+        await script.open("later-chat")
+        said = await script.say("later-chat", 3)
+        await script.replace(said[1], altered(said[1]))
+        await script.say(TALK, 2)  # in a session that only the checkpoint knew
+        async with verifying(script, tmp_path) as verifier:
+            await verifier.until_found(1)
+            verdict = await verifier.finish()
+        assert found_kinds(verdict) == {"corrupted": 1}
+        assert verdict.totals.unverifiable >= 2
+        assert any("checkpoint.mpk" in reason and "no longer be verified" in reason for reason in verdict.reasons)
+        assert path.with_name("checkpoint.mpk.damaged").exists() == (how != "deleted")
+
+
+async def test_a_run_whose_checkpoint_was_damaged_is_no_pass(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+        path = await save_a_checkpoint(script, tmp_path)
+        await flush(script)
+        async with verifying(script, tmp_path) as verifier:
+            await verifier.until_verified(6)
+            await asyncio.sleep(0.6)
+            await verifier.kill()
+        path.write_bytes(flipped(path.read_bytes(), 30))
+        await script.open("later-chat")
+        await script.say("later-chat", 3)
+        async with verifying(script, tmp_path) as verifier:
+            await verifier.until_verified(3)
+            verdict = await verifier.finish()
+        assert verdict.verdict == "inconclusive"
+        assert verdict.totals.unverifiable > 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "cut"])
+async def test_violations_are_named_again_after_their_journal_was_lost(
+    how: str, redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+        await script.open(TALK)
+        spoiled = await script.say(TALK, 6)
+        for one in spoiled:
+            await script.replace(one, altered(one))
+        async with verifying(script, tmp_path, evidence_max=1) as verifier:
+            await verifier.until_found(6)
+            await verifier.until(lambda status: status["state_bytes"] > 0)
+            await asyncio.sleep(0.6)  # a checkpoint that has counted them
+            await verifier.kill()
+        journal = verifier.folder / "journal.jsonl"
+        before = {line["id"] for line in verifier.journal()}
+        if how == "deleted":
+            journal.unlink()
+        else:
+            journal.write_bytes(journal.read_bytes()[:700])
+        async with verifying(script, tmp_path, evidence_max=1) as verifier:
+            verdict = await verifier.finish()
+        assert found_kinds(verdict) == {"corrupted": 6}
+        assert {line["id"] for line in verifier.journal() if "id" in line} == before
+        assert any("journal of violations was deleted or cut" in reason for reason in verdict.reasons)
+        assert len(verifier.evidence()) == 1
+
+
+async def test_a_damaged_file_of_canaries_is_set_aside(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+        await script.open(TALK)
+        await script.say(TALK, 6)
+        (tmp_path / "verifier").mkdir()
+        numbers = CanaryNumbers(tmp_path / "verifier")
+        numbers.take("redis-list")
+        path = tmp_path / "verifier" / "canary.json"
+        whole = path.read_bytes()
+        source = random.Random(5)
+        for content in (whole[:9], b"", b"\xff", *(flipped(whole, source.randrange(len(whole))) for _ in range(60))):
+            path.write_bytes(content)
+            assert "canary.json.damaged" in CanaryNumbers(path.parent).damage
+        path.write_bytes(flipped(whole, 12, 7))
+        async with verifying(script, tmp_path, canary=0.5) as verifier:
+            await verifier.until_verified(6)
+            verdict = await verifier.finish()
+        assert verdict.verdict == "pass"
+        assert any("canary.json was damaged" in reason for reason in verdict.reasons)
+
+
 async def test_a_checkpoint_of_another_version_or_run_is_refused_with_one_line(
     redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        path = await save_a_checkpoint(script, tmp_path)
+        await save_a_checkpoint(script, tmp_path)
         run = script.info.header.run
         async with scripting(redis_url, ledger_url, contract=STRICT) as other:
             with pytest.raises(UsageError, match=f"belongs to run {run}, not {other.info.header.run}"):
@@ -454,9 +551,6 @@ async def test_a_checkpoint_of_another_version_or_run_is_refused_with_one_line(
             patch.setattr(checkpoint, "VERSION", checkpoint.VERSION + 1)
             with pytest.raises(UsageError, match=f"is of format {checkpoint.VERSION - 1}, this soak reads format"):
                 await resume(script, tmp_path)
-        path.write_bytes(msgspec.msgpack.encode({"version": 1, "run": run}))
-        with pytest.raises(UsageError, match="of an older soak"):
-            await resume(script, tmp_path)
 
 
 @pytest.mark.parametrize("how", ["flipped kind", "flipped seq", "flipped brace", "removed", "cut"])

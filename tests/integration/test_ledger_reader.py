@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from verifying import Script, found_kinds, scripting, verifying
 
+from soak.checker.contract import Contract
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.reader import START, Damaged, LedgerReader, RunRecord, WorkerBatch
 from soak.ledger.records import Batch, FaultPhase, encode_batch, seal
-from soak.model.contract import Contract
 
 TALK, LATER = "talk-chat", "later-chat"
 STRICT = Contract()

@@ -11,13 +11,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from redis.asyncio import Redis
 
+from soak.checker.contract import Contract
+from soak.checker.outcome import Outcome
 from soak.errors import ServerUnreachableError, UsageError
-from soak.ledger.reader import START, Entry, LedgerReader, WorkerBatch
-from soak.ledger.records import FORMAT_VERSION, Batch, Lease, Observation, Open, RunHeader
-from soak.ledger.run import create_run, read_header
+from soak.ledger.connection import keys_of
+from soak.ledger.host import this_host
+from soak.ledger.reader import START, Entry, LedgerReader, RunRecord, WorkerBatch
+from soak.ledger.records import (
+    FORMAT_VERSION,
+    Batch,
+    EndOfLoad,
+    Lease,
+    Observation,
+    Open,
+    RunHeader,
+    SeenItem,
+    VerifierProgress,
+)
+from soak.ledger.run import RunJournal, create_run, read_header
 from soak.ledger.writer import OBSERVATIONS_PER_BATCH_MAX, LedgerWriter
-from soak.model.contract import Contract
-from soak.model.outcome import Outcome
 from soak.settings import LedgerSettings
 from soak.testbed.ports import free_port
 
@@ -60,6 +72,12 @@ class Ledger:
     async def batches(self) -> list[WorkerBatch]:
         return [entry for entry in await self.entries() if isinstance(entry, WorkerBatch)]
 
+    async def publish(self, *, hold: bool, valid_seconds: float = 30.0) -> None:
+        reader = await LedgerReader.connect(self.url, self.run)
+        self._readers.append(reader)
+        progress = VerifierProgress(unread=7, oldest_unread_seconds=0.5, hold=hold)
+        await reader.publish(progress, valid_seconds=valid_seconds)
+
     async def trim(self, at: str) -> None:
         reader = await LedgerReader.connect(self.url, self.run)
         self._readers.append(reader)
@@ -70,7 +88,7 @@ class Ledger:
             await reader.close()
         for writer in self._writers:
             await writer.close()
-        await self._redis.delete(self.key, f"soak:ledger:{self.run}:header")
+        await self._redis.delete(*keys_of(self.run))
         await self._redis.aclose()
 
 
@@ -305,15 +323,71 @@ async def test_writers_wait_when_nobody_reads_and_go_on_when_the_ledger_is_trimm
     await writer.lease(number, 0, 99)
 
 
+async def until_stalled(writer: LedgerWriter, *, stalled: bool) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while writer.stalled is not stalled:
+            await asyncio.sleep(0.01)
+
+
+async def test_writers_wait_when_the_ledger_is_too_large_however_few_its_batches(ledger: Ledger) -> None:
+    writer = await ledger.writer(bytes_max=1024 * 1024)
+    number = await writer.open_session("talk", "redis-list", 1)
+    item = SeenItem("talk", 0, 1, b"x" * 40_000)
+    async with asyncio.timeout(SECONDS_MAX):
+        while not writer.stalled:
+            writer.observe(Observation(number, 1, 2, None, [item], [], 1, "garbled"))
+            await asyncio.sleep(0.03)
+    waiting = asyncio.create_task(writer.ready())
+    done, _ = await asyncio.wait({waiting}, timeout=0.5)
+    assert not done
+    batches = await ledger.batches()
+    assert len(batches) < 1_000
+    await ledger.trim(batches[-1].at)
+    await asyncio.wait_for(waiting, SECONDS_MAX)
+
+
+async def test_writers_wait_while_the_verifier_asks_for_it(ledger: Ledger) -> None:
+    writer = await ledger.writer()
+    await ledger.publish(hold=True)
+    await until_stalled(writer, stalled=True)
+    opening = asyncio.create_task(writer.open_session("talk", "redis-list", 1))
+    done, _ = await asyncio.wait({opening}, timeout=0.5)
+    assert not done
+    await ledger.publish(hold=False)
+    assert await asyncio.wait_for(opening, SECONDS_MAX) == 1
+    assert writer.progress == VerifierProgress(unread=7, oldest_unread_seconds=0.5, hold=False)
+
+
+async def test_a_verifier_that_has_died_holds_nobody_back(ledger: Ledger) -> None:
+    writer = await ledger.writer()
+    await ledger.publish(hold=True, valid_seconds=1.5)
+    await until_stalled(writer, stalled=True)
+    await until_stalled(writer, stalled=False)
+    assert writer.progress is None
+
+
+async def test_the_end_of_the_load_says_on_which_host_and_since_which_boot_it_was_measured(ledger: Ledger) -> None:
+    journal = await RunJournal.connect(ledger.url, ledger.run)
+    await journal.end_of_load(EndOfLoad(at=5, reason="enough"))
+    await journal.close()
+    writer = await ledger.writer()
+    await writer.open_session("talk", "redis-list", 1)
+    entries = await ledger.entries()
+    host = this_host()
+    ended = next(entry.record for entry in entries if isinstance(entry, RunRecord))
+    assert ended == EndOfLoad(at=5, reason="enough", host=host.name, boot=host.boot)
+    batches = [entry for entry in entries if isinstance(entry, WorkerBatch)]
+    assert {(batch.host, batch.boot) for batch in batches} == {host}
+
+
 # -- a ledger of something else --
 
 
-async def test_a_ledger_of_another_format_is_one_clear_line(ledger: Ledger) -> None:
+@pytest.mark.parametrize("version", [FORMAT_VERSION - 1, FORMAT_VERSION + 1])
+async def test_a_ledger_of_another_format_is_one_clear_line(ledger: Ledger, version: int) -> None:
     other = "r" + uuid.uuid4().hex[:8]
-    await create_run(ledger.url, header(other, version=FORMAT_VERSION + 1))
-    with pytest.raises(
-        UsageError, match=f"format {FORMAT_VERSION + 1}, this soak reads format {FORMAT_VERSION}"
-    ) as why:
+    await create_run(ledger.url, header(other, version=version))
+    with pytest.raises(UsageError, match=f"format {version}, this soak reads format {FORMAT_VERSION}") as why:
         await ledger.writer()
     assert "\n" not in str(why.value)
     await create_run(ledger.url, header(ledger.run))

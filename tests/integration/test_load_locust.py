@@ -22,10 +22,10 @@ import pytest
 import redis
 
 from soak import join
+from soak.checker.contract import Contract
 from soak.ledger.connection import keys_of
 from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
 from soak.ledger.run import create_run
-from soak.model.contract import Contract
 
 ROOT = Path(__file__).parents[2]
 LOCUSTFILE = ROOT / "locustfiles" / "sessions.py"

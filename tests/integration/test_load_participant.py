@@ -15,19 +15,20 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from soak.checker.contract import Contract
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import NotApplied, Outcome
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
+from soak.ledger.reader import LedgerReader
+from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierProgress, decode_batch
 from soak.ledger.run import create_run
 from soak.load.deadline import Deadlines
-from soak.load.lobby import Lobby, OpenedStore
+from soak.load.lobby import RACED_MIN, READ_SLACK_SECONDS, Lobby, OpenedStore
 from soak.load.participant import Participant
 from soak.load.performed import Performed
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
-from soak.model.contract import Contract
-from soak.model.message import Message, Stored
-from soak.model.outcome import NotApplied, Outcome
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
@@ -53,6 +54,13 @@ class Stage:
     def real(self) -> MemoryStore:
         return self.lobby.stores[STORE].memory
 
+    async def later(self) -> list[Performed]:
+        """Wait for what goes on behind the turns, and give what was performed there."""
+        async with asyncio.timeout(20):
+            while self.lobby._later:
+                await asyncio.sleep(0.01)
+        return self.lobby.take_performed_later()
+
     async def batches(self) -> Batch:
         """End the load and give all that was recorded, in one batch."""
         await self.lobby.close()
@@ -63,6 +71,7 @@ class Stage:
             for name in ("opens", "leases", "attempts", "forget_intents", "forget_outcomes", "closes", "observations"):
                 getattr(whole, name).extend(getattr(batch, name))
             whole.latencies.extend(batch.latencies)
+            whole.errors.extend(batch.errors)
             whole.farewell |= batch.farewell
         return whole
 
@@ -92,6 +101,7 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
         http_address="",
     )
     quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}
+    quiet |= {"forget_wait_seconds_max": 0.0}
     lobby = await Lobby.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
     ledger = Redis.from_url(ledger_url)
     stage = Stage(lobby, ledger, run)
@@ -139,7 +149,7 @@ async def test_everything_said_is_leased_before_and_recorded_after(redis_url: st
 async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "recall_share": 0.5, "forget_share": 0.5, "reread_share": 0.5}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        performed = await take_turns(Participant(stage.lobby), 200)
+        performed = await take_turns(Participant(stage.lobby), 200) + await stage.later()
         record = await stage.batches()
     operations = Counter(one.operation for one in performed)
     assert errors(performed) == {}
@@ -149,7 +159,82 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
     assert sorted(record.closes) == [one.number for one in record.opens]
     names = [one.session for one in record.opens]
     assert len(set(names)) == len(names)
-    assert all(name.endswith("-chat") for name in names)
+    assert all(name.rstrip().endswith("-chat") for name in names)
+
+
+async def say(lobby: Lobby, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
+    """Say in the verifier's place how far it has come."""
+    reader = await LedgerReader.connect(lobby.ledger._connection.url, lobby.ledger.header.run)
+    progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds)
+    await reader.publish(progress, valid_seconds=for_seconds)
+    await reader.close()
+
+
+async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_read_it(
+    redis_url: str, ledger_url: str
+) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 60.0, "forget_race_share": 0.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        await say(stage.lobby, 1_000.0)
+        performed = await take_turns(Participant(stage.lobby), 20)
+        await asyncio.sleep(READ_SLACK_SECONDS + 0.5)
+        assert stage.lobby.take_performed_later() == [], "the verifier has not come so far"
+        waiting = len(stage.lobby._later)
+        await say(stage.lobby, 0.2)
+        performed += await stage.later()
+        record = await stage.batches()
+    assert errors(performed) == {}
+    assert len(record.forget_outcomes) == waiting > 0
+    last = {one.session: one.ended for one in record.attempts}
+    assert all(one.sent - last[one.session] >= READ_SLACK_SECONDS * 1e6 for one in record.forget_outcomes)
+
+
+async def test_a_verifier_that_is_not_heard_of_is_not_waited_for_without_end(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 0.5, "forget_race_share": 0.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        await take_turns(Participant(stage.lobby), 20)
+        assert stage.lobby._later
+        await stage.later()
+        record = await stage.batches()
+    assert record.forget_outcomes
+    assert sorted(record.closes) == [one.number for one in record.opens]
+
+
+async def test_what_waits_to_be_forgotten_when_the_load_ends_is_kept(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 60.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        await take_turns(Participant(stage.lobby), 20)
+        record = await stage.batches()
+    assert record.forget_intents == []
+    assert sorted(record.closes) == [one.number for one in record.opens]
+
+
+async def test_some_forgets_race_with_a_last_message(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "reread_share": 1.0}
+    wishes |= {"raced_share_max": 1.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        performed = await take_turns(Participant(stage.lobby), 100) + await stage.later()
+        record = await stage.batches()
+    assert errors(performed) == {}
+    assert record.observations == []
+    last = {one.session: one for one in sorted(record.attempts, key=lambda one: one.seq)}
+    gaps = [(one.sent - last[one.session].ended) / 1e6 for one in record.forget_outcomes]
+    assert all(gap < READ_SLACK_SECONDS for gap in gaps)
+    assert any(gap < 0 for gap in gaps), "both were under way at the same time"
+    assert any(gap > 0 for gap in gaps), "the forget came right behind"
+
+
+async def test_few_messages_race_with_a_forget_for_those_are_never_verified(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "raced_share_max": 0.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        await take_turns(Participant(stage.lobby), 50)
+        await stage.later()
+        record = await stage.batches()
+    lasts = {
+        one.session: max(a.seq for a in record.attempts if a.session == one.session) for one in record.forget_outcomes
+    }
+    # A turn is two messages: an odd number of them has one more.
+    assert sum(last % 2 for last in lasts.values()) == RACED_MIN < len(lasts)
 
 
 async def test_participants_share_sessions_each_with_a_writer_of_its_own(redis_url: str, ledger_url: str) -> None:
@@ -170,6 +255,38 @@ async def test_participants_share_sessions_each_with_a_writer_of_its_own(redis_u
         pairs = itertools.pairwise(attempts)
         assert all(ended <= sent for (_, _, ended), (_, sent, _) in pairs), "one message in flight per writer"
     assert sorted(record.closes) == [one.number for one in record.opens]
+
+
+async def test_a_whole_read_of_a_shared_session_is_reported_with_the_messages_of_all_its_writers(
+    redis_url: str, ledger_url: str
+) -> None:
+    wishes = {"shared_share": 1.0, "writers_per_session": 3, "session_messages": 1_000}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        people = [Participant(stage.lobby) for _ in range(3)]
+        for person in people:
+            await person.turn()
+        for _ in range(4):
+            await asyncio.gather(*(person.turn() for person in people))
+        (conversation,) = stage.lobby._live.values()
+        whole = await people[0]._read(conversation, "recall", None)
+        assert whole.error is None
+
+        real = stage.real
+
+        async def history(session: str, last: int | None = None) -> Sequence[Stored]:
+            items = await real.history(session, last)
+            return [item for item in items if not (isinstance(item, Message) and (item.writer, item.seq) == (1, 2))]
+
+        stage.replace(history=history)
+        lacking = await people[0]._read(conversation, "recall", None)
+        record = await stage.batches()
+    assert str(lacking.error) == "suspicious read: absent"
+    (seen,) = record.observations
+    assert (seen.last, seen.acked_total) == (None, 30)
+    expected = {(writer, seq) for writer in range(3) for seq in range(1, 11)}
+    assert {(item.writer, item.seq) for item in seen.items} == expected - {(1, 2)}
+    assert all(item.raw is None and item.session == conversation.session for item in seen.items)
+    assert {(writer, seq) for writer, seq, _, _ in seen.acked} <= expected
 
 
 async def test_an_error_is_unknown_a_refusal_is_failed_and_neither_is_sent_again(
@@ -301,6 +418,30 @@ async def test_a_store_that_cannot_be_read_is_unavailable_and_not_suspicious(red
     assert errors(performed) == {"error: ConnectionRefusedError": 3}
     assert record.observations == []
     assert sum(tally.errors for tally in record.latencies if tally.operation == "history") == 3
+
+
+async def test_what_a_store_raises_reaches_the_ledger_once_per_kind_with_its_place(
+    redis_url: str, ledger_url: str
+) -> None:
+    async with a_stage(redis_url, ledger_url) as stage:
+
+        async def append(session: str, message: Message) -> None:
+            del session, message
+            raise KeyError("rows")
+
+        async def history(session: str, last: int | None = None) -> Sequence[Stored]:
+            raise NotApplied(session, last)
+
+        stage.replace(append=append, history=history)
+        await take_turns(Participant(stage.lobby), 5)
+        record = await stage.batches()
+    counted: Counter[str] = Counter()
+    for error in record.errors:
+        counted[f"{error.operation} {error.type} {error.nature.value}"] += error.count
+    assert counted == {"append KeyError defect": 10, "history NotApplied unavailable": 5}
+    (line,) = {error.line for error in record.errors if error.operation == "append"}
+    place = f"test_load_participant.py:{append.__code__.co_firstlineno + 2}"
+    assert line == f"{STORE}: append raised KeyError: 'rows' ({place})"
 
 
 async def test_writers_wait_while_the_ledger_is_stalled(redis_url: str, ledger_url: str) -> None:

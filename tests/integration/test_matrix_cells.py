@@ -11,7 +11,7 @@ import pytest
 
 from soak.faults.fault import FaultUnavailableError
 from soak.matrix import configurations, measuring
-from soak.matrix.judging import Measured
+from soak.matrix.measured import Measured
 from soak.matrix.measuring import measure
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, Verdict

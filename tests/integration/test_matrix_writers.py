@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 from breaking import PATIENCE_SECONDS, running, until
 
+from soak.checker.attempt import Attempt
+from soak.checker.contract import Contract
+from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
+from soak.checker.text import Author
 from soak.errors import SoakError
 from soak.matrix import writers as writing
+from soak.matrix.measured import judge
 from soak.matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_name
-from soak.model.message import Message
-from soak.model.outcome import Outcome
-from soak.model.text import Author
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 
@@ -40,11 +44,14 @@ async def test_every_acknowledgement_is_recorded_and_can_be_read_back(redis_url:
         await until(lambda: len(writers.attempts) > 50 * SESSIONS)
         writers.check()
         await writers.leave()
-        read = await read_back(memory, AUTHOR)
+        reads = await read_back(memory, writers.attempts)
     assert {attempt.outcome for attempt in writers.attempts} == {Outcome.OK}
     assert {attempt.writer for attempt in writers.attempts} == set(range(WRITERS))
-    assert {(attempt.session, attempt.seq) for attempt in writers.attempts} == read.present
-    assert read.strange == 0
+    for number in range(SESSIONS):
+        seqs = [attempt.seq for attempt in writers.attempts if attempt.session == number]
+        read = reads[session_name(number)]
+        assert [item.seq for item in read.items if isinstance(item, Message)] == sorted(seqs)
+        assert list(read.acked[number % WRITERS]) == sorted(seqs)
     assert all(attempt.sent <= attempt.ended for attempt in writers.attempts)
 
 
@@ -100,6 +107,10 @@ async def test_what_stands_twice_or_elsewhere_or_changed_is_strange(redis_url: s
         for message in (first, first, changed):
             await memory.append(session_name(0), message)
         await memory.append(session_name(1), second)
-        read = await read_back(memory, AUTHOR)
-    assert read.present == {(0, 1)}
-    assert read.strange == 3
+        attempts = [Attempt(0, 0, seq, int(Outcome.OK), seq, seq) for seq in (1, 3)]
+        reads = await read_back(memory, attempts)
+    window = FaultWindow(fault="crash", kind="crash", target="redis", excuses=Excuse.CRASH, started=4, ended=5)
+    by_session: dict[str, list[Attempt]] = {session_name(number): [] for number in range(SESSIONS)}
+    by_session[session_name(0)] = attempts
+    measured = judge(by_session, [reads], window, Contract(), AUTHOR, 0)
+    assert measured.complaints == ["3 items read back are not as they were written, or stand twice"]

@@ -10,16 +10,16 @@ import asyncpg
 import pytest
 import redis.asyncio
 
-from soak.model.contract import Expiry, Order, Reads
-from soak.model.message import Garbled, Message
-from soak.model.text import MIXES, Author
+from soak.checker.contract import Expiry, Order, Reads
+from soak.checker.message import Garbled, Message
+from soak.checker.text import MIXES, Author
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import find, open_store, specs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from soak.model.message import Stored
+    from soak.checker.message import Stored
 
 REPLICA_SECONDS_MAX = 20.0
 AUTHOR = Author("run-1", 7)

@@ -12,13 +12,13 @@ import aiohttp
 import msgspec
 import pytest
 
+from soak.checker.message import Garbled, Message
+from soak.checker.outcome import NotApplied
+from soak.checker.telemetry import FOLDER_MARK
+from soak.checker.text import Author
 from soak.cli import main
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL
-from soak.model.message import Garbled, Message
-from soak.model.outcome import NotApplied
-from soak.model.telemetry import FOLDER_MARK
-from soak.model.text import Author
 from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext

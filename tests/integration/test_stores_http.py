@@ -13,10 +13,10 @@ import pytest
 from aiohttp import ClientError, web
 from http_services import Service, cut_short, hanging_up, page, serving, silence, with_status
 
+from soak.checker.message import Garbled, Message
+from soak.checker.outcome import NotApplied
+from soak.checker.text import Author
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.message import Garbled, Message
-from soak.model.outcome import NotApplied
-from soak.model.text import Author
 from soak.stores.http_address import parse_address
 from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError
 from soak.stores.protocol import StoreContext

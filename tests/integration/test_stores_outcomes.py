@@ -11,9 +11,9 @@ import asyncpg
 import pytest
 import redis.asyncio
 
-from soak.model.message import Message
-from soak.model.outcome import NotApplied
-from soak.model.text import Author
+from soak.checker.message import Message
+from soak.checker.outcome import NotApplied
+from soak.checker.text import Author
 from soak.stores import redis_pool, redis_wire
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from soak.checker.hard_text import HARD_TEXTS
+from soak.checker.message import Garbled, Message, checksum
+from soak.checker.text import Author
 from soak.errors import UsageError
-from soak.model.hard_text import HARD_TEXTS
-from soak.model.message import Garbled, Message, checksum
-from soak.model.text import Author
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from soak.checker.text import Author
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
-from soak.model.text import Author
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_errors import CommandTimedOutError
 from soak.stores.registry import open_store

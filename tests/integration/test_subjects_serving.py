@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from soak.checker.message import Message, checksum
+from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
 from soak.errors import ServerUnreachableError
-from soak.model.message import Message, checksum
-from soak.model.outcome import NotApplied
 from soak.stores.http import HttpStore
 from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext

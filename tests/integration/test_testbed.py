@@ -22,7 +22,7 @@ import pytest
 import redis.asyncio
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed import LocalTestbed, ServerEvent, ServerState, binaries, process_vessel, server
+from soak.testbed import LocalTestbed, ServerEvent, ServerState, binaries, process_vessel, server, state
 from soak.testbed.ports import free_port
 
 if TYPE_CHECKING:
@@ -286,8 +286,9 @@ async def test_data_that_was_put_elsewhere_and_is_gone_is_not_silently_made_anew
         return  # only root ever puts data elsewhere
     async with running(tmp_path, "postgres"):
         pass
-    state = tmp_path / "servers" / "state.json"
-    state.write_text(state.read_text().replace('"away":null', '"away":"/var/tmp/soak-servers-gone"'))
+    kept = state.load(tmp_path / "servers")
+    kept.away = "/var/tmp/soak-servers-gone"  # noqa: S108  it must not be there
+    state.save(tmp_path / "servers", kept)
     with pytest.raises(UsageError, match="was in /var/tmp/soak-servers-gone, which is gone"):
         await LocalTestbed(tmp_path).start(["postgres"])
 

@@ -17,10 +17,10 @@ import aiohttp
 import psutil
 import pytest
 
+from soak.checker.message import Message, checksum
+from soak.checker.telemetry import FOLDER_MARK
 from soak.errors import UsageError
 from soak.faults import ALL
-from soak.model.message import Message, checksum
-from soak.model.telemetry import FOLDER_MARK
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import read_script

@@ -10,6 +10,7 @@ import aiohttp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from verifying import scripting, verifying
 
+from soak.checker.faults import Excuse
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
@@ -42,11 +43,21 @@ async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force
 async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
     async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
         await verifier.until(lambda status: status["run"])
-        phase = FaultPhase(fault="f", kind="crash", target="redis", phase="start", at=now_us(), planned=False)
+        phase = FaultPhase(
+            fault="f",
+            kind="crash",
+            target="redis",
+            phase="start",
+            at=now_us(),
+            excuses=Excuse.CRASH,
+            planned=False,
+        )
         await script.journal.fault(phase)
         await verifier.until_metric(1, "soak_faults_active")
         assert await verifier.metric("soak_planned_faults_active") == 0
-        elsewhere = FaultPhase(fault="e", kind="crash", target="postgres", phase="start", at=now_us())
+        elsewhere = FaultPhase(
+            fault="e", kind="crash", target="postgres", phase="start", at=now_us(), excuses=Excuse.CRASH
+        )
         await script.journal.fault(elsewhere)
         await verifier.until_metric(1, "soak_planned_faults_active")
         assert await verifier.metric("soak_store_planned_faults_active") == 0, "of no server of this store"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from verifying import scripting
 
+from soak.checker.read import Rules
 from soak.ledger.reader import LedgerReader
-from soak.model.read import Rules
 from soak.verifier.follower import Follower
 from soak.verifier.intake import Intake
 from soak.verifier.state import State

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from verifying import Script, Unordered, Verifying, found_kinds, scripting, verifying
 
-from soak.model import judge as judging
-from soak.model.book import SessionBook
-from soak.model.contract import Contract, Duplicates, Expiry, Reads
-from soak.model.identity import identify
-from soak.model.kinds import Kind
-from soak.model.message import Message, Stored
-from soak.model.order import order_findings
-from soak.model.read import Finding
-from soak.model.text import Author
+from soak.checker import judge as judging
+from soak.checker import session as checking
+from soak.checker.book import SessionBook
+from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.identity import identify
+from soak.checker.kinds import Kind
+from soak.checker.message import Message, Stored
+from soak.checker.order import order_findings
+from soak.checker.read import Finding
+from soak.checker.text import Author
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import canary, result
-from soak.verifier import examiner as examining
 from soak.verifier.canary_numbers import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
@@ -108,6 +108,7 @@ def doubts(verdict: result.Result) -> list[str]:
 async def is_gone(script: Script, verifier: Verifying) -> None:
     """Check that no canary session is left in the store, nor anything of one in the records."""
     saved = json.loads((verifier.folder / FILE_NAME).read_bytes())
+    saved = saved.get("value", saved)["stores"]
     assert saved[script.store]["left"] == []
     index = script.info.header.stores.index(script.store)
     for number in range(1, saved[script.store]["last"] + 1):
@@ -283,8 +284,8 @@ async def read_nothing(self: Sweeper) -> None:
 
 
 BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
-    ("what is missing is never suspected", examining, "suspect", suspect_nothing, "removed"),
-    ("a suspicion is never confirmed", examining.Examiner, "is_calm", confirm_nothing, "removed"),
+    ("what is missing is never suspected", checking, "suspect", suspect_nothing, "removed"),
+    ("a suspicion is never confirmed", checking.StoreJudging, "is_calm", confirm_nothing, "removed"),
     ("a wrong order is never found", judging, "order_findings", find_nothing, "swapped"),
     ("a wrong order is taken for something else", judging, "order_findings", mistake_order, "swapped"),
     ("a repeat is never found", judging, "find_duplicates", see_no_repeats, "duplicated"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from verifying import altered, found_kinds, scripting, sidecar_command, sidecar_environment, verifying
 
-from soak.model.contract import Contract
+from soak.checker.contract import Contract
 from soak.verifier.evidence import EvidenceFolder, Violation, violation_id
 
 TALK = "talk-chat"
@@ -97,7 +97,7 @@ async def test_a_disk_that_is_full_from_the_beginning_leaves_the_soak_running(
         await script.remove(said[2])
         await script.end()
         command = sidecar_command(tmp_path, script.info.header.run)[1:]
-        limited = [sys.executable, "-c", LIMITED, "3000", *command]
+        limited = [sys.executable, "-c", LIMITED, "6000", *command]
         done = subprocess.run(
             limited, env=sidecar_environment(script), capture_output=True, text=True, timeout=60, check=False
         )

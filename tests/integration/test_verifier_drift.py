@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconfigured import reconfigurable
 from verifying import Verifying, found_kinds, scripting, verifying
 
+from soak.checker.contract import Contract
 from soak.contracts.given import WATCHED_SETTINGS
-from soak.model.contract import Contract
 from soak.verifier import drift
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from list_append import anomalies, operations, read_edn
 from verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
 
 from soak import cli
+from soak.checker.case import CannotDeriveError, Case, FullRead, derive, replay
+from soak.checker.contract import Contract, Reads
+from soak.checker.kinds import Kind
+from soak.checker.message import Message, Stored, decode_history
+from soak.checker.outcome import Outcome
+from soak.checker.saved import SavedItem
 from soak.errors import ExitCode
-from soak.model.case import CannotDeriveError, Case, SecondLook, Study, derive, replay
-from soak.model.contract import Contract, Reads
-from soak.model.kinds import Kind
-from soak.model.message import Message, Stored, decode_history
-from soak.model.outcome import Outcome
-from soak.model.saved import SavedItem
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file
 
@@ -85,7 +85,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
 
 
 def listed(capsys: pytest.CaptureFixture[str], data_dir: Path, *words: str) -> list[dict[str, Any]]:
-    code, out, _ = run(capsys, "violations", "--json", "--data-dir", str(data_dir), *words)
+    code, out, _ = run(capsys, "violations", "--each", "--json", "--data-dir", str(data_dir), *words)
     assert code == ExitCode.PASS
     found: list[dict[str, Any]] = json.loads(out)
     return found
@@ -125,7 +125,7 @@ async def test_a_verdict_is_reached_again_from_its_evidence_alone(
 
 def put_back(case: Case) -> Case:
     """Put the lost message into the second read."""
-    assert isinstance(case.basis, SecondLook)
+    assert isinstance(case.basis, FullRead)
     kept = case.basis.read
     read = msgspec.structs.replace(kept, items=[(0, 1, MESSAGES), *kept.items[2:]], count=kept.count + 1)
     return msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, read=read))
@@ -133,17 +133,18 @@ def put_back(case: Case) -> Case:
 
 def put_back_first(case: Case) -> Case:
     """Put the lost message into the first read."""
-    assert isinstance(case.basis, SecondLook)
-    shown = case.basis.suspicion.shown
-    assert shown is not None
-    first = msgspec.structs.replace(shown, items=[(0, 1, MESSAGES)], count=MESSAGES)
-    suspicion = msgspec.structs.replace(case.basis.suspicion, shown=first)
-    return msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, suspicion=suspicion))
+    (known,) = case.book.suspicions or ()
+    assert known.shown is not None
+    first = msgspec.structs.replace(known.shown, items=[(0, 1, MESSAGES)], count=MESSAGES)
+    suspicion = msgspec.structs.replace(known, shown=first)
+    assert case.book.incidents is not None
+    incidents = msgspec.structs.replace(case.book.incidents, suspicions=[suspicion])
+    return msgspec.structs.replace(case, book=msgspec.structs.replace(case.book, incidents=incidents))
 
 
 def never_acknowledged(case: Case) -> Case:
     """Take the acknowledgement out of the second read's base."""
-    assert isinstance(case.basis, SecondLook)
+    assert isinstance(case.basis, FullRead)
     read = msgspec.structs.replace(case.basis.read, acked={})
     return msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, read=read))
 
@@ -173,14 +174,14 @@ async def test_evidence_with_other_bytes_does_not_give_the_same_verdict(
     before = path.read_bytes()
     case = evidence_file.read(path).case
     assert case is not None
-    assert isinstance(case.basis, Study)
+    assert isinstance(case.basis, FullRead)
     (spoiled,) = [item for item in case.basis.read.items if isinstance(item, SavedItem)]
     assert spoiled.message is not None
     other = Message.from_bytes(spoiled.message)
 
     def with_bytes(raw: bytes) -> Callable[[Case], Case]:
         def change(case: Case) -> Case:
-            assert isinstance(case.basis, Study)
+            assert isinstance(case.basis, FullRead)
             items = [item if item != spoiled else SavedItem(message=raw) for item in case.basis.read.items]
             read = msgspec.structs.replace(case.basis.read, items=items)
             return msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, read=read))
@@ -205,7 +206,7 @@ async def test_evidence_that_was_altered_without_changing_the_verdict_is_refused
     await soaked(redis_url, ledger_url, tmp_path, remove)
     path = only_file(tmp_path)
     good = path.read_bytes()
-    for was, now in ((b'"stores_on":{"redis"', b'"stores_on":{"radis"'), (b'"cause": "', b'"cause": "not ')):
+    for was, now in ((b'"targets":{"redis-list":', b'"targets":{"redis-lost":'), (b'"cause": "', b'"cause": "not ')):
         path.write_bytes(good.replace(was, now, 1))
         assert path.read_bytes() != good
         code, out, err = run(capsys, "replay", str(path))
@@ -224,8 +225,8 @@ async def test_evidence_that_cannot_be_read_gets_one_line_and_exit_code_2(
         (good[: len(good) // 2], "is damaged, or no evidence"),
         (b"[1, 2]", "is damaged, or no evidence"),
         (b'{"some": "file"}', "is no evidence of a violation"),
-        (good.replace(b'"format": 2', b'"format": 1'), "is of format 1; this soak reads format 2"),
-        (good.replace(b'"suspicion"', b'"suspicions"'), "its case makes no sense"),
+        (good.replace(b'"format": 4', b'"format": 3'), "is of format 3; this soak reads format 4"),
+        (good.replace(b'"basis":', b'"bases":'), "its case makes no sense"),
         (good[: good.index(b'"case": {')] + b'"case": null}', "cannot be replayed"),
     ):
         path.write_bytes(content)
@@ -338,7 +339,7 @@ async def test_what_a_copy_lacks_is_lost_only_if_the_primary_lacks_it_too(
         assert found_kinds(verdict) == {kind: 1}
     case = evidence_file.read(only_file(tmp_path)).case
     assert case is not None
-    assert isinstance(case.basis, SecondLook)
+    assert isinstance(case.basis, FullRead)
     assert case.basis.primary is not None
     assert case.basis.primary.count == (MESSAGES if is_on_primary else MESSAGES - 1)
 
@@ -378,9 +379,12 @@ async def test_violations_are_listed_with_what_became_of_them(
     assert listed(capsys, tmp_path, "--until", "1h") == []
     assert listed(capsys, tmp_path, "--until", "2020-01-01T00:00") == []
     assert [one["kind"] for one in listed(capsys, tmp_path, "--limit", "1")] == ["undecodable"]
-    code, out, _ = run(capsys, "violations", "--data-dir", str(tmp_path))
+    code, out, _ = run(capsys, "violations", "--each", "--data-dir", str(tmp_path))
     assert code == ExitCode.PASS
     assert all(one["id"] in out for one in listed(capsys, tmp_path))
+    code, out, _ = run(capsys, "violations", "--data-dir", str(tmp_path))
+    assert all(one["id"] in out for one in listed(capsys, tmp_path)), "each is the example of a finding of its own"
+    assert out.count(" open, ") == 2
     assert "\x1b" not in out
 
 
@@ -424,7 +428,7 @@ async def test_lines_of_the_journal_that_cannot_be_read_are_said_and_hide_no_oth
     journal = tmp_path / "verifier" / "journal.jsonl"
     good = journal.read_bytes()
     journal.write_bytes(good.replace(b'"kind":"rolled_back"', b'"kind":"lost"') + good + b'{"half": ')
-    code, out, err = run(capsys, "violations", "--data-dir", str(tmp_path))
+    code, out, err = run(capsys, "violations", "--each", "--data-dir", str(tmp_path))
     assert (code, out.count("rolled_back")) == (ExitCode.PASS, 1)
     assert err == f"soak: 1 lines of {journal} cannot be read: damaged, or written by an older soak\n"
 
@@ -455,7 +459,7 @@ async def test_the_story_of_a_loss_tells_what_happened_when_and_what_to_do_next(
         f"{TALK}/0/3",
         "sent",
         "acknowledged by the store after",
-        "read, and there: a user may have seen it",
+        "showed it",
         "first read without it",
         "read again",
         "it is not there",

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from verifying import found_kinds, scripting, verifying
 
+from soak.checker import session
+from soak.checker.contract import Contract
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
 from soak.daemon.faults import FaultLog
-from soak.model.contract import Contract
-from soak.model.message import Message
-from soak.model.outcome import Outcome
-from soak.verifier import examiner
+from soak.faults.catalogue import ALL as FAULTS
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 8
@@ -249,7 +250,7 @@ async def test_what_survived_a_crash_and_vanishes_later_is_not_excused_by_it(
 async def test_a_tail_is_tolerated_also_when_the_server_was_down_for_longer_than_times_are_kept(
     redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(examiner, "REMEMBER_SECONDS_MIN", 0.1)
+    monkeypatch.setattr(session, "REMEMBER_SECONDS_MIN", 0.1)
     async with scripting(redis_url, ledger_url, contract=Contract(crash_loss_seconds=1.0)) as script:
         await script.open(TALK)
         said = await script.say(TALK, MESSAGES)
@@ -329,7 +330,7 @@ async def test_a_fault_that_was_healed_after_its_daemon_was_killed_is_over(
             await script.fault("partition-1", "start", "partition")
             await verifier.until(lambda now: active(now) == ["partition"])
             log = FaultLog(lambda _text: None)
-            log.healed_since("partition", "redis")
+            log.healed_since(FAULTS["partition"], "redis")
             writing = asyncio.create_task(log.write_to(script.journal))
             await log.flush()
             writing.cancel()

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from verifying import Script, Verifying, altered, found_kinds, scripting, verifying
+from verifying import RaisesForOne, Script, Verifying, altered, found_kinds, scripting, verifying
 
+from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
 from soak.ledger.records import SeenItem
-from soak.model.contract import Contract, Duplicates, Expiry, Reads
-from soak.model.message import Message
-from soak.model.outcome import Outcome
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
@@ -420,6 +420,26 @@ async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(
             await verifier.until_verified(MESSAGES + 1)
             verdict = await verifier.finish()
         assert (verdict.verdict, verdict.totals.verified) == ("pass", MESSAGES + 1)
+
+
+@pytest.mark.parametrize("is_noticed_before_the_end", [True, False])
+async def test_a_session_that_cannot_be_read_is_reported_and_does_not_hold_up_the_verdict(
+    is_noticed_before_the_end: bool, redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    async with scripting(redis_url, ledger_url, store="verifying:RaisesForOne", contract=STRICT) as script:
+        await script.open(TALK)
+        await script.open(RaisesForOne.unreadable)
+        await script.say(TALK, MESSAGES)
+        await script.say(RaisesForOne.unreadable, MESSAGES)
+        async with verifying(script, tmp_path, drain=3600.0) as verifier:
+            await verifier.until_verified(MESSAGES)
+            if is_noticed_before_the_end:
+                await verifier.until_found()
+            # A last sweep that waited for it would last longer than any test.
+            verdict = await verifier.finish()
+        assert found_kinds(verdict) == {"undecodable": 1}
+        assert verdict.findings[0].example.message == f"{RaisesForOne.unreadable}/*"
+        assert verdict.findings[0].cause == "unknown"
 
 
 async def test_a_corrupted_message_is_not_counted_as_verified(redis_url: str, ledger_url: str, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from verifying import SECONDS_MAX, Script, Verifying, found_kinds, scripting, verifying
 from xxhash import xxh3_64_intdigest
 
-from soak.model.contract import Contract, Expiry, Reads
-from soak.model.message import Message
+from soak.checker.contract import Contract, Expiry, Reads
+from soak.checker.message import Message
 from soak.stores.redis_list import RedisListStore
 
 TALK, TWIN = "talk-chat", "twin-chat"

@@ -12,12 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from verifying import Script, Verifying, found_kinds, scripting, verifying
 
-from soak.model import remembered, second_look
-from soak.model.contract import Contract
-from soak.model.faults import RECOVERY_KINDS
+from soak.checker import remembered
+from soak.checker import session as checking
+from soak.checker.contract import Contract
+from soak.faults.catalogue import RECOVERY_KINDS
 from soak.report.outcome import Outcome
 from soak.report.summary import print_summary
-from soak.verifier import examiner
 from soak.verifier.result import Result
 
 TALK, TWIN = "talk-chat", "twin-chat"
@@ -199,10 +199,11 @@ async def test_contracts_and_how_they_were_obtained_are_told(redis_url: str, led
             status = await verifier.until(lambda now: now["totals"]["verified"] == 1)
             told = status["contracts"]["redis-list"]
             assert told["obtained"] == "the store's own"
-            assert told["promises"]["durability"] == "crash: anything may be lost; power cut: nothing lost"
+            durability = "crash: anything may be lost; power cut: nothing lost; failover: nothing lost"
+            assert told["promises"]["durability"] == durability
             families = text_string_to_metric_families((await verifier.get("/metrics")).decode())
             found = {one.name: one for family in families for one in family.samples if "after" in one.labels}
-            assert found["soak_contract_loss_seconds"].labels == {"store": "redis-list", "after": "power_cut"}
+            assert found["soak_contract_loss_seconds"].labels == {"store": "redis-list", "after": "failover"}
             assert await verifier.metric("soak_contract_loss_seconds", after="crash") == float("inf")
             assert await verifier.metric("soak_contract_loss_seconds", after="power_cut") == 0.0
             assert await verifier.metric("soak_contract_info", store="redis-list", obtained="the store's own") == 1
@@ -214,8 +215,7 @@ async def test_a_contract_of_many_minutes_is_judged_though_not_every_time_is_rem
     redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with saves alone: what is older than the contract allows is lost, what is younger is tolerated."""
-    monkeypatch.setattr(examiner, "EXACT_US", 100_000)
-    monkeypatch.setattr(second_look, "EXACT_SECONDS", 0.1)
+    monkeypatch.setattr(checking, "EXACT_US", 100_000)
     monkeypatch.setattr(remembered, "SLOT_US", 500_000)
     contract = Contract(crash_loss_seconds=4.0)
     async with scripting(redis_url, ledger_url, contract=contract) as script:

@@ -10,9 +10,10 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from verifying import Script, Verifying, now_us, scripting, verifying
 
+from soak.checker.faults import Excuse
+from soak.checker.outcome import Outcome
 from soak.faults.catalogue import ALL
 from soak.ledger.records import FaultPhase
-from soak.model.outcome import Outcome
 
 TALK = "talk-chat"
 MESSAGES = 4
@@ -118,7 +119,13 @@ async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and
         reason = "crash of redis could not be injected: nobody home"
         await script.journal.fault(
             FaultPhase(
-                fault="f", kind="crash", target="redis", phase="failed", at=now_us(), telemetry={"reason": reason}
+                fault="f",
+                kind="crash",
+                target="redis",
+                phase="failed",
+                at=now_us(),
+                excuses=Excuse.CRASH,
+                telemetry={"reason": reason},
             )
         )
         await verifier.until(lambda status: status["fault_failures"] == [reason])
@@ -140,7 +147,13 @@ async def test_a_fault_that_began_after_the_last_sign_of_life_of_a_killed_daemon
         await script.fault("pause-1", "injected", "pause")
         await verifier.until(lambda status: len(status["faults_active"]) == 1)
         restart = FaultPhase(
-            fault="restart-1", kind="restart", target="redis", phase="start", at=last_sign, planned=False
+            fault="restart-1",
+            kind="restart",
+            target="redis",
+            phase="start",
+            at=last_sign,
+            excuses=Excuse.CRASH,
+            planned=False,
         )
         await script.journal.fault(restart)
         await script.journal.fault(msgspec.structs.replace(restart, phase="end", at=now_us()))

@@ -24,9 +24,9 @@ from verifying import (
     verifying,
 )
 
+from soak.checker.contract import Contract
+from soak.checker.outcome import Outcome
 from soak.ledger.records import SeenItem
-from soak.model.contract import Contract
-from soak.model.outcome import Outcome
 from soak.verifier import checkpoint, sweeper
 from soak.verifier.follower import Follower
 
@@ -57,6 +57,10 @@ async def test_a_violation_confirmed_since_the_last_checkpoint_is_counted_once(
             assert await verifier.metric("soak_verifier_restarts_total") == 1
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 1, "rolled_back": 1}
+        assert {(one.kind, one.count, one.open) for one in verdict.findings} == {
+            ("corrupted", 1, 1),
+            ("rolled_back", 1, 1),
+        }
         assert len(verifier.journal()) == 2
 
 

@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 from verifying import Script, Verifying, found_kinds, scripting, verifying
 
+from soak.checker.contract import Contract, Order, Reads
+from soak.checker.message import Message, Stored
 from soak.ledger.records import SeenItem
-from soak.model.contract import Contract, Order, Reads
-from soak.model.message import Message, Stored
 from soak.stores.pgvector import PgvectorStore
 
 TALK = "t1-chat"

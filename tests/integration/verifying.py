@@ -19,16 +19,19 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
 
+from soak.checker import case
+from soak.checker.contract import Contract, Order
+from soak.checker.faults import Excuse
+from soak.checker.message import Garbled, Message, Stored
+from soak.checker.outcome import Outcome
+from soak.checker.text import Author
 from soak.errors import ExitCode
+from soak.faults.catalogue import ALL as FAULTS
 from soak.join import JoinInfo
+from soak.ledger.connection import keys_of
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, Observation, RunHeader, SeenItem
 from soak.ledger.run import RunJournal, create_run
 from soak.ledger.writer import LedgerWriter
-from soak.model import case
-from soak.model.contract import Contract, Order
-from soak.model.message import Garbled, Message, Stored
-from soak.model.outcome import Outcome
-from soak.model.text import Author
 from soak.settings import LedgerSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
@@ -139,6 +142,18 @@ class RaisesAtOnce(RedisListStore):
         return await super().history(session, last)
 
 
+class RaisesForOne(RedisListStore):
+    """A list whose reader raises on one session, and answers on all others."""
+
+    layout = "raises-for-one"
+    unreadable = "spoiled-chat"
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        if session == self.unreadable:
+            raise ValueError("Expecting value: line 1 column 1 (char 0)")
+        return await super().history(session, last)
+
+
 class Unordered(RedisListStore):
     """A heap of messages: every read has another order, and the last so many are any so many."""
 
@@ -215,7 +230,16 @@ class Script:
         self.writer.close_session(self.numbers[session])
 
     async def fault(self, name: str, phase: str, kind: str = "crash", *, planned: bool = True) -> None:
-        record = FaultPhase(fault=name, kind=kind, target="redis", phase=phase, at=now_us(), planned=planned)
+        record = FaultPhase(
+            fault=name,
+            kind=kind,
+            target="redis",
+            phase=phase,
+            at=now_us(),
+            excuses=FAULTS[kind].excuses if planned else Excuse.CRASH,
+            serves=FAULTS[kind].serves,
+            planned=planned,
+        )
         await self.journal.fault(record)
 
     def observe(
@@ -313,7 +337,7 @@ async def scripting(
         await memory.close()
         await redis.aclose()
         async with contextlib.aclosing(Redis.from_url(ledger_url)) as ledger:
-            await ledger.delete(f"soak:ledger:{run}:header", f"soak:ledger:{run}:batches")
+            await ledger.delete(*keys_of(run))
 
 
 # -- the verifier --

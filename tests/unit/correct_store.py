@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.contract import Contract
-from soak.model.message import Message
-from soak.model.outcome import Outcome
-from soak.model.read import Read, Rules
-from soak.model.text import Author
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.contract import Contract
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
+from soak.checker.read import Read, Rules
+from soak.checker.text import Author
 
 SESSION = "w1-1-chat"
 RULES = Rules(contract=Contract())

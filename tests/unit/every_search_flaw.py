@@ -8,14 +8,14 @@ import msgspec
 from every_flaw import LENIENT, SLIDING, STALE, Deed, Flaw, drop, forget_now, talk
 from simulated import AUTHOR, SECOND, SESSION, Simulation
 
-from soak.model.contract import Contract, Duplicates, Order, Searches
-from soak.model.intervals import Intervals
-from soak.model.kinds import Kind
-from soak.model.message import Garbled, Stored
-from soak.model.outcome import Outcome
-from soak.model.read import Read
-from soak.model.search import NEAREST, is_missed
-from soak.model.text import Author
+from soak.checker.contract import Contract, Duplicates, Order, Searches
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.message import Garbled, Stored
+from soak.checker.outcome import Outcome
+from soak.checker.read import Read
+from soak.checker.search import NEAREST, is_missed
+from soak.checker.text import Author
 
 APPROXIMATE = Contract(search=Searches.APPROXIMATE)
 
@@ -264,7 +264,7 @@ async def let_a_participant_find_what_was_forgotten(simulation: Simulation) -> N
 async def let_a_participant_not_find_one(simulation: Simulation) -> None:
     """Leave one of many out whose turn would come much later."""
     said = sorted(await talk(simulation, 40))
-    place = said[(simulation.watched.searched + 15) % len(said)]
+    place = said[(simulation.watched.book.searched + 15) % len(said)]
     if place in (said[19], said[39]):  # the newest of a writer is asked for anyway
         place = said[said.index(place) - 1]
     simulation.unindexed = {place}

@@ -17,6 +17,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
+from soak.checker.kinds import Kind
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import Outcome
+from soak.checker.read import Rules
+from soak.checker.search import NEAREST
+from soak.checker.text import Author
+from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.reader import RunRecord, WorkerBatch
 from soak.ledger.records import (
     Attempt,
@@ -31,13 +39,6 @@ from soak.ledger.records import (
     RunHeader,
     SeenItem,
 )
-from soak.model.contract import Contract, Duplicates, Expiry, Order, Reads
-from soak.model.kinds import Kind
-from soak.model.message import Message, Stored
-from soak.model.outcome import Outcome
-from soak.model.read import Rules
-from soak.model.search import NEAREST
-from soak.model.text import Author
 from soak.verifier import examiner as examiner_module
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import Examiner
@@ -173,8 +174,11 @@ class Simulation:
 
     async def examine(self, *, whole: bool) -> None:
         await self.examiner.examine(self.watched, whole=whole)
+        staleness = self.contract.staleness_us or 0
         for window in self.state.faults.values():
-            if window.ended is not None and self.watched.last_whole > window.ended and STORE not in window.swept:
+            window.caught_up = window.ended  # its replica is never behind by more than it promises
+            after = (window.ended or 0) + staleness
+            if window.ended is not None and self.watched.last_whole > after and STORE not in window.swept:
                 window.swept.append(STORE)
 
     def found(self) -> Counter[str]:
@@ -341,7 +345,16 @@ class Simulation:
     def _note_fault(self, phase: str, kind: str) -> None:
         self.write_batch()
         assert self.fault is not None
-        record = FaultPhase(fault=self.fault, kind=kind, target="redis", phase=phase, at=self.tick())
+        record = FaultPhase(
+            fault=self.fault,
+            kind=kind,
+            target="redis",
+            phase=phase,
+            at=self.tick(),
+            excuses=FAULTS[kind].excuses,
+            serves=FAULTS[kind].serves,
+            down=FAULTS[kind].down,
+        )
         self._ledger.append(RunRecord(f"{self._batches}-{self.faults}", record))
         self.tick()
 
@@ -462,7 +475,7 @@ class Simulation:
         assert not watched.tainted
         assert self.state.tally.unverifiable == 0
         assert not watched.book.pending, watched.book.pending
-        assert not watched.is_in_doubt, (watched.suspicions, watched.missed)
+        assert not watched.is_in_doubt, (watched.suspicions, watched.book.missed)
 
 
 class _Reader:

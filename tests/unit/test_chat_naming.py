@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.chat.naming import answer_to, to_item, to_message
-from soak.model.message import Garbled
-from soak.model.text import Author
+from soak.checker.message import Garbled
+from soak.checker.text import Author
 from soak.stores.http_contract import Wire, to_wire
 
 

@@ -65,12 +65,12 @@ def test_any_setting_can_be_assigned_by_its_dotted_key() -> None:
     assignments = ["load.users=7", "stores.names=a,b", 'contract."my.module:Store".order=none', "duration = 1h30m"]
     settings = read(environ={}, assignments=assignments).settings
     assert (settings.load.users, settings.stores.names, settings.duration) == (7, ["a", "b"], 5400.0)
-    assert settings.contract == {"my.module:Store": {"order": "none"}}
+    assert settings.contract.stores == {"my.module:Store": {"order": "none"}}
 
 
 def test_a_contract_can_be_declared_in_the_environment_though_shells_allow_no_dashes() -> None:
     settings = read(environ={"SOAK_CONTRACT__REDIS_LIST__CRASH_LOSS_SECONDS": "2s"}).settings
-    assert settings.contract == {"redis-list": {"crash_loss_seconds": "2s"}}
+    assert settings.contract.stores == {"redis-list": {"crash_loss_seconds": "2s"}}
 
 
 def test_an_empty_variable_means_not_given_and_other_programs_variables_are_left_alone() -> None:

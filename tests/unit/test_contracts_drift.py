@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soak.checker.contract import Contract
+from soak.checker.telemetry import ServerSample
 from soak.contracts.drift import ServerRecord, differences, take_in, unsupported
 from soak.contracts.given import WATCHED_SETTINGS
-from soak.model.contract import Contract
-from soak.model.telemetry import ServerSample
 
 BASE = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory": "0", "role": "primary"}
 

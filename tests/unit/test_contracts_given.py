@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from soak.checker.telemetry import ServerSample
 from soak.contracts.given import (
     Eviction,
     Loss,
@@ -16,7 +17,6 @@ from soak.contracts.given import (
     what_postgres_gives,
     what_redis_gives,
 )
-from soak.model.telemetry import ServerSample
 
 UNKNOWN = "unknown"
 

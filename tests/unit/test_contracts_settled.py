@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+from soak.checker.contract import Contract, Expiry, Order, Reads
+from soak.contracts.floor import refusal_below_floor
 from soak.contracts.given import Given, what_postgres_gives, what_redis_gives
 from soak.contracts.mismatch import find_mismatches
 from soak.contracts.presets import PRESETS
 from soak.daemon.contracts import Settled, check_declared, mismatches, settle_contracts
 from soak.errors import UsageError
-from soak.model.contract import Contract, Order
+from soak.settings import ContractSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 
@@ -34,7 +37,21 @@ class Undeclared:
 class Declared(Undeclared):
     """One that does."""
 
-    contract: ClassVar[Contract] = Contract(order=Order.NONE)
+    contract: ClassVar[Contract] = Contract(order=Order.NONE, crash_loss_seconds=0, power_loss_seconds=0.0)
+
+
+class DeclaredInPart(Undeclared):
+    """One that says something, and nothing of power cuts."""
+
+    contract: ClassVar[Contract] = Contract(order=Order.NONE, crash_loss_seconds=0.0)
+
+
+class DeclaredByContext(Undeclared):
+    """One whose promise depends on the settings, and says nothing of durability."""
+
+    @classmethod
+    def contract_for(cls, _context: StoreContext) -> Contract:
+        return Contract(ttl_seconds=60.0)
 
 
 class Both:
@@ -49,8 +66,12 @@ def spec_of(factory: type) -> StoreSpec:
 
 def settle(spec: StoreSpec, clauses: dict[str, object], given: Given | None) -> Settled:
     known = {} if given is None else {given.server: given}
-    (settled,) = settle_contracts([spec], CONTEXT, {spec.name: clauses}, known)
+    (settled,) = settle_contracts([spec], CONTEXT, ContractSettings(**{spec.name: clauses}), known)
     return settled
+
+
+def raised(settled: Settled) -> dict[str, float | None]:
+    return {clause: loss.seconds for clause, loss in settled.raised.items()}
 
 
 def losses(settled: Settled) -> tuple[float | None, float | None]:
@@ -58,8 +79,8 @@ def losses(settled: Settled) -> tuple[float | None, float | None]:
 
 
 def test_a_store_of_ours_is_held_to_what_its_server_gives() -> None:
-    settled = settle(registry.find("redis-list"), {}, what_redis_gives(RDB))
-    assert (losses(settled), settled.origin) == ((1000.0, 1000.0), "derived from redis")
+    settled = settle(registry.find("redis-list"), {}, what_redis_gives(EVERYSEC))
+    assert (losses(settled), settled.origin, settled.raised) == ((2.0, 2.0), "derived from redis", {})
     settled = settle(registry.find("postgres"), {}, what_postgres_gives({"synchronous_commit": "off", "fsync": "on"}))
     assert (losses(settled), settled.origin) == ((1.0, 1.0), "derived from postgres")
 
@@ -79,8 +100,8 @@ def test_what_the_server_does_not_tell_stays_the_stores_own() -> None:
 
 def test_declared_clauses_stand_and_the_others_are_derived() -> None:
     settled = settle(registry.find("redis-list"), {"crash_loss_seconds": "5s"}, what_redis_gives(RDB))
-    assert losses(settled) == (5.0, 1000.0)
-    assert settled.origin == "declared: crash_loss_seconds, derived from redis"
+    assert losses(settled) == (5.0, 2.0)
+    assert settled.origin == "declared: crash_loss_seconds, derived from redis, raised to contract.floor"
     settled = settle(registry.find("redis-list"), {"crash_loss_seconds": 1, "power_loss_seconds": 1}, None)
     assert settled.origin == "declared"
 
@@ -102,6 +123,47 @@ def test_a_class_that_declares_a_contract_is_taken_at_its_word() -> None:
         "crash",
         "power_cut",
     ]
+
+
+def test_what_a_class_leaves_out_of_its_contract_is_derived_as_usual() -> None:
+    everysec = what_redis_gives(EVERYSEC)
+    settled = settle(spec_of(DeclaredInPart), {}, everysec)
+    assert (losses(settled), settled.contract.order) == ((0.0, 2.0), Order.NONE)
+    assert settled.origin == "derived from redis"
+    settled = settle(spec_of(DeclaredByContext), {}, everysec)
+    assert (losses(settled), settled.contract.ttl_seconds) == ((2.0, 2.0), 60.0)
+    assert losses(settle(spec_of(DeclaredInPart), {}, None)) == (0.0, 0.0)
+
+
+def test_a_choice_may_be_written_as_text() -> None:
+    text: Any = "none"
+    contract = Contract(order=text, reads="eventual", expiry="absolute")  # type: ignore[arg-type]
+    assert (contract.order, contract.reads, contract.expiry) == (Order.NONE, Reads.EVENTUAL, Expiry.ABSOLUTE)
+    assert contract.clauses()["order"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "words"),
+    [
+        ({"order": "nonee"}, "order = 'nonee' is no choice of a contract; choose from realtime, per_writer, none"),
+        ({"duplicates": 5}, "duplicates = 5 is no choice of a contract"),
+        ({"crash_loss_seconds": "2s"}, "crash_loss_seconds = '2s' is not a number"),
+    ],
+)
+def test_a_wrong_clause_in_a_class_is_one_line(
+    clauses: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        Contract(**clauses)
+    source = f"from soak.stores import Contract\n\nclass Mine:\n    contract = Contract(**{clauses!r})\n"
+    name = f"mine_{abs(hash(words))}"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UsageError) as why:
+        registry.find(f"{name}:Mine")
+    assert words in str(why.value)
+    assert "\n" not in str(why.value)
 
 
 def test_a_class_that_declares_none_is_held_to_what_its_only_server_gives() -> None:
@@ -165,7 +227,7 @@ def test_so_does_one_for_postgres(preset: str, configuration: dict[str, str], br
 
 
 def test_what_is_derived_always_fits_except_eviction_which_nobody_asked_for() -> None:
-    for configuration in (EVERYSEC, ALWAYS, RDB, {**RDB, "save": ""}):
+    for configuration in (EVERYSEC, ALWAYS):
         given = what_redis_gives(configuration)
         assert mismatches([settle(registry.find("redis-list"), {}, given)], {"redis": given}) == []
     given = what_redis_gives(EVICTING)
@@ -175,7 +237,9 @@ def test_what_is_derived_always_fits_except_eviction_which_nobody_asked_for() ->
 
 def test_a_volatile_policy_breaks_only_the_promise_of_a_store_with_a_time_to_live() -> None:
     given = what_redis_gives(EVICTING_EXPIRING)
-    settled = settle_contracts([registry.find("redis-list"), registry.find("redis-hash")], CONTEXT, {}, {})
+    settled = settle_contracts(
+        [registry.find("redis-list"), registry.find("redis-hash")], CONTEXT, ContractSettings(), {}
+    )
     assert [one.store for one in mismatches(settled, {"redis": given})] == ["redis-hash"]
 
 
@@ -223,3 +287,85 @@ def test_a_service_that_is_started_is_held_to_what_it_declares_and_else_to_what_
     assert not strict.is_derived, "what it has declared itself holds for its own death, too"
     assert "declared by the service" in strict.origin
     assert losses(settle(service_spec(Contract()), {"crash_loss_seconds": "5s"}, everysec)) == (5.0, 2.0)
+
+
+NOTHING_KEPT = {**RDB, "save": ""}
+UNSYNCED = {**EVERYSEC, "appendfsync": "no"}
+
+
+@pytest.mark.parametrize(
+    ("configuration", "below"),
+    [
+        (NOTHING_KEPT, {"crash_loss_seconds": None, "power_loss_seconds": None}),
+        (RDB, {"crash_loss_seconds": 1000.0, "power_loss_seconds": 1000.0}),
+        (UNSYNCED, {"power_loss_seconds": None}),
+        (EVERYSEC, {}),
+        (ALWAYS, {}),
+    ],
+)
+def test_a_derived_promise_goes_no_lower_than_the_floor(
+    configuration: dict[str, str], below: dict[str, float | None]
+) -> None:
+    settled = settle(registry.find("redis-list"), {}, what_redis_gives(configuration))
+    assert raised(settled) == below
+    assert all(seconds is not None and seconds <= 2.0 for seconds in losses(settled))
+    assert settled.contract.failover_loss_seconds == settled.contract.crash_loss_seconds
+
+
+def test_the_floor_is_a_setting_and_holds_for_postgres_too() -> None:
+    slow = what_postgres_gives({"synchronous_commit": "off", "fsync": "on", "wal_writer_delay": "10s"})
+    (settled,) = settle_contracts([registry.find("postgres")], CONTEXT, ContractSettings(), {"postgres": slow})
+    assert (losses(settled), raised(settled)["crash_loss_seconds"]) == ((2.0, 2.0), 30.4)
+    (settled,) = settle_contracts([registry.find("postgres")], CONTEXT, ContractSettings(floor=60), {"postgres": slow})
+    assert (losses(settled), settled.raised) == ((30.4, 30.4), {})
+    (settled,) = settle_contracts(
+        [registry.find("redis-list")], CONTEXT, ContractSettings(floor=0), {"redis": what_redis_gives(EVERYSEC)}
+    )
+    assert losses(settled) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("preset", ["cache", "redis-rdb"])
+def test_what_is_declared_may_be_weaker_than_the_floor(preset: str) -> None:
+    settled = settle(registry.find("redis-list"), {"preset": preset}, what_redis_gives(RDB))
+    assert (settled.raised, settled.contract.crash_loss_seconds) == ({}, PRESETS[preset].crash_loss_seconds)
+
+
+@pytest.mark.parametrize(
+    ("configuration", "lost", "declare"),
+    [
+        (
+            NOTHING_KEPT,
+            "after a crash or a power cut: anything may be lost (neither AOF nor save)",
+            "--set contract.redis-list.preset=cache",
+        ),
+        (
+            RDB,
+            "after a crash or a power cut: at most 1000s lost (save 900 1 without AOF, all since the last save)",
+            "--set contract.redis-list.preset=redis-rdb",
+        ),
+        (
+            UNSYNCED,
+            "after a power cut: anything may be lost (AOF without sync)",
+            "--set contract.redis-list.power_loss_seconds=none",
+        ),
+    ],
+)
+def test_a_server_below_the_floor_is_refused_with_three_ways_on(
+    configuration: dict[str, str], lost: str, declare: str
+) -> None:
+    given = what_redis_gives(configuration)
+    settled = settle(registry.find("redis-list"), {}, given)
+    told = refusal_below_floor("redis-list", settled.raised, given, 2.0).splitlines()
+    assert told == [
+        f"redis as configured, {lost}; redis-list is held to a tail of 2s at least (contract.floor)",
+        "  fix redis: set appendonly yes and appendfsync everysec",
+        f"  declare the weaker promise: {declare}",
+        "  hold redis-list to a tail of 2s all the same: --allow-weaker-server",
+    ]
+
+
+def test_a_store_with_a_long_name_can_be_copied_from_the_refusal_into_a_shell() -> None:
+    weak = what_postgres_gives({"synchronous_commit": "on", "fsync": "off"})
+    told = refusal_below_floor("my.memory:Store", {"power_loss_seconds": weak.power}, weak, 2.0)
+    assert "fix postgres: set fsync on" in told
+    assert """--set 'contract."my.memory:Store".power_loss_seconds=none'""" in told

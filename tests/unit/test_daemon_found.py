@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from soak.daemon.found import KEPT_OF_A_KIND_MAX, LISTED_MAX, Found, Wanted
+from soak.daemon.found import KEPT_OF_A_FINDING_MAX, LISTED_MAX, Found, Wanted
 from soak.verifier.evidence import JOURNAL_NAME
+from soak.verifier.findings import finding_id
 from soak.verifier.journal import Change, Line, Violation, encode_lines, violation_id
 
 
-def violation(seq: int, kind: str = "lost") -> Violation:
+def violation(seq: int, kind: str = "lost", cause: str = "unknown") -> Violation:
     name = f"s/0/{seq}"
     return Violation(
         id=violation_id("r", "redis-list", "s", kind, name),
@@ -24,6 +25,7 @@ def violation(seq: int, kind: str = "lost") -> Violation:
         seq=seq,
         detail="gone",
         at_wall_seconds=float(seq),
+        cause=cause,
     )
 
 
@@ -86,13 +88,25 @@ def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: Found, tmp_pa
 
 
 def test_a_flood_of_one_kind_leaves_the_others_and_stays_bounded(found: Found, tmp_path: Path) -> None:
-    write(tmp_path, violation(0, "leaked"), *(violation(seq) for seq in range(1, KEPT_OF_A_KIND_MAX + 51)))
+    write(tmp_path, violation(0, "leaked"), *(violation(seq) for seq in range(1, KEPT_OF_A_FINDING_MAX + 51)))
     found.take_in()
     assert listed(found, kind="leaked") == [0]
     lost = listed(found, kind="lost")
-    assert len(lost) == KEPT_OF_A_KIND_MAX
-    assert lost[0] == KEPT_OF_A_KIND_MAX + 50
+    assert len(lost) == KEPT_OF_A_FINDING_MAX
+    assert lost[0] == KEPT_OF_A_FINDING_MAX + 50
     assert len(listed(found)) == LISTED_MAX
+
+
+def test_the_violations_of_one_finding_are_listed_alone_and_survive_a_flood_of_another(
+    found: Found, tmp_path: Path
+) -> None:
+    flood = [violation(seq, cause="eviction") for seq in range(10, KEPT_OF_A_FINDING_MAX + 20)]
+    write(tmp_path, violation(1, cause="retry"), violation(2, cause="retry"), *flood, healed(violation(1)))
+    found.take_in()
+    wanted = finding_id("r", "redis-list", "lost", "retry")
+    assert listed(found, finding=wanted) == [2, 1]
+    assert listed(found, finding=wanted, state="healed") == [1]
+    assert listed(found, finding="0123456789ab") == []
 
 
 def test_a_journal_that_is_taken_in_by_pieces_is_whole_in_the_end(

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from soak import configuration
+from soak.checker.contract import Order
 from soak.daemon.bed import make_testbed
 from soak.daemon.plan import Plan, make_plan
 from soak.errors import UsageError
-from soak.model.contract import Order
 from soak.testbed import LocalTestbed
 from soak.testbed.combined import CombinedTestbed
 from soak.testbed.docker import DockerTestbed

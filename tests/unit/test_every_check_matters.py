@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from every_flaw import FLAWS, RIGHTS
+from every_rule_flaw import RULES_BROKEN, RULES_KEPT
 from every_search_flaw import SEARCHES
 from mutants import MUTANTS, Mutant
 from simulated import CONTRACTS, simulate
 
-from soak.model.kinds import Kind
+from soak.checker.kinds import Kind
 
-BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS, *SEARCHES)}
+BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS, *RULES_BROKEN, *RULES_KEPT, *SEARCHES)}
 SEEDS_MAX = 80
 """Correct stores tried per contract before a change is said to go unnoticed."""
 

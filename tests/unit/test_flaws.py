@@ -16,26 +16,29 @@ from soak.flaws.flaw import Flaw, Setup
 from soak.stores import registry
 
 FOLDER = Path(soak.flaws.__file__).parent
-NIGHTS = [
+INCIDENTS = [
     "whole_history_overwrite", "context_window_merge", "app_clock_order", "same_timestamp_ties", "replica_reads",
     "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "unsynced_tail", "swallowed_error",
-    "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "ack_before_flush",
+    "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "key_case",
+    "ack_before_flush",
     "wiped_volume", "client_retry", "content_dedup", "read_cap", "empty_on_error", "delete_then_late_write",
-    "lossy_text", "index_behind", "forgotten_in_index", "search_across_tenants",
+    "lossy_text", "index_behind", "forgotten_in_index", "search_across_tenants", "dirty_read", "refused_but_visible",
+    "raising_reader", "newest_lost", "edited_in_place", "trimmed", "read_cache", "replica_snapshot", "rare_loss",
+    "rare_corruption",
 ]  # fmt: skip
 LINES_MAX = 90
-MAY_IMPORT = ("soak.flaws", "soak.model", "soak.stores", "soak.errors")
+MAY_IMPORT = ("soak.flaws", "soak.checker", "soak.stores", "soak.errors")
 
 every_flaw = pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL.keys())
 
 
-def test_every_night_has_its_flaw() -> None:
-    assert list(catalogue.ALL) == NIGHTS
+def test_every_incident_has_its_flaw() -> None:
+    assert list(catalogue.ALL) == INCIDENTS
 
 
 @every_flaw
 def test_a_flaw_is_told_as_the_incident_it_was(flaw: Flaw) -> None:
-    for text in (flaw.night, flaw.code, flaw.mocks, flaw.user):
+    for text in (flaw.incident, flaw.code, flaw.mocks, flaw.user):
         assert len(text) > 10
     assert flaw.kinds
     assert flaw.causes
@@ -90,13 +93,13 @@ def test_an_unknown_flaw_is_answered_with_the_nearest_one() -> None:
 def test_the_list_names_every_flaw(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["flaws"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in NIGHTS)
+    assert all(name in shown for name in INCIDENTS)
 
 
 @every_flaw
 def test_the_story_shows_the_source_of_the_wrong_store(flaw: Flaw, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["flaws", "show", flaw.name]) == 0
     shown = capsys.readouterr().out
-    assert flaw.night in shown
+    assert flaw.incident in shown
     name = flaw.wrong.service.title().replace("_", "") if flaw.wrong.service else flaw.wrong.store.rpartition(":")[2]
-    assert f"class {'OnEphemeralStorage' if name == 'WipedVolume' else name}(" in shown
+    assert f"class {'OnEphemeralStorage' if name == 'WipedVolume' else name}" in shown

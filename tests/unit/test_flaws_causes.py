@@ -1,17 +1,17 @@
-"""Facts without which two nights would be taken for each other."""
+"""Facts without which two incidents would be taken for each other."""
 
 from __future__ import annotations
 
 import pytest
 
-from soak.model.attempt import Attempt
-from soak.model.cause import explain
-from soak.model.causes import Cause
-from soak.model.clues import Clues
-from soak.model.faults import FaultWindow
-from soak.model.kinds import Kind
-from soak.model.outcome import Outcome
-from soak.model.telemetry import ServerSample
+from soak.checker.attempt import Attempt
+from soak.checker.cause import explain
+from soak.checker.causes import Cause
+from soak.checker.clues import Clues
+from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.kinds import Kind
+from soak.checker.outcome import Outcome
+from soak.checker.telemetry import ServerSample
 
 SECOND = 1_000_000
 
@@ -24,7 +24,16 @@ def test_a_power_cut_takes_everything_from_a_server_that_leaves_syncing_to_the_k
     clues = Clues(
         kind=Kind.LOST,
         attempt=Attempt(1, 0, 1, int(Outcome.OK), 10 * SECOND, 10 * SECOND + 1),
-        faults=[FaultWindow(fault="f", kind="power_cut", target="redis", started=20 * SECOND, ended=21 * SECOND)],
+        faults=[
+            FaultWindow(
+                fault="f",
+                kind="power_cut",
+                target="redis",
+                excuses=Excuse.POWER,
+                started=20 * SECOND,
+                ended=21 * SECOND,
+            )
+        ],
         samples=[
             ServerSample(server="redis", at=9 * SECOND, configuration={"appendonly": "yes", "appendfsync": appendfsync})
         ],

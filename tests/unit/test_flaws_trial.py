@@ -9,9 +9,11 @@ from soak.cli import main
 from soak.commands.selftest import as_json, report_lines
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, WrongFrom
+from soak.selftest.pace import Pace
 from soak.selftest.result import Trial, not_made
 from soak.selftest.seen import Seen, Told
 from soak.selftest.trial import judge
+from soak.settings import VerifierSettings
 
 SECOND = 1_000_000
 CORRUPTED = catalogue.find("lossy_text")
@@ -103,6 +105,39 @@ def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
     assert judge(flaw, changed(ACCUSED, healed={"corrupted": 10}), SILENT).passed
 
 
+def test_what_must_be_said_of_a_flaw_must_be_said_of_its_own_kind() -> None:
+    flaw = msgspec.structs.replace(CORRUPTED, says=("changed in place",))
+    assert "'changed in place' was not said" in complaints(flaw, ACCUSED, SILENT)
+    of_another = msgspec.structs.replace(ACCUSED.told[0], kind="lost", said=["then changed in place"])
+    assert "'changed in place' was not said" in complaints(
+        flaw, changed(ACCUSED, told=[*ACCUSED.told, of_another]), SILENT
+    )
+    told = [msgspec.structs.replace(ACCUSED.told[0], said=["it was right until 12.0, then changed in place"])]
+    assert judge(flaw, changed(ACCUSED, told=told), SILENT).passed
+    assert judge(flaw, changed(ACCUSED, in_common=["each of the 3 was changed in place later"]), SILENT).passed
+
+
+def test_the_result_names_the_first_message_of_the_expected_kind() -> None:
+    other = msgspec.structs.replace(ACCUSED.told[0], kind="lost", message="s/0/9")
+    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).example == "s/0/1"
+
+
+def test_what_a_replica_of_the_twin_showed_late_is_counted_and_no_failure() -> None:
+    late = changed(SILENT, shadowed_reads=7, shadowed_lag_seconds_max=1.5)
+    trial = judge(CORRUPTED, ACCUSED, late)
+    assert trial.passed
+    assert (trial.twin_shadowed_reads, trial.twin_shadowed_lag_seconds_max) == (7, 1.5)
+
+
+def test_the_settings_as_shipped_are_the_default_ones() -> None:
+    assert Pace.AS_SHIPPED.settings == VerifierSettings()
+    assert Pace.QUICK.settings != VerifierSettings()
+    patient = msgspec.structs.replace(CORRUPTED, patience_seconds=1_000.0)
+    for pace in Pace:
+        assert pace.patience_seconds(patient) == 1_000.0
+    assert Pace.AS_SHIPPED.patience_seconds(CORRUPTED) > VerifierSettings().coverage
+
+
 @pytest.mark.parametrize(
     ("wrong_from", "latent", "seconds"),
     [
@@ -133,6 +168,32 @@ def test_the_json_says_whether_all_passed() -> None:
     trial = judge(CORRUPTED, ACCUSED, SILENT)
     assert as_json([trial], 1.0)["passed"] is True
     assert as_json([trial, not_made(CORRUPTED, "no cc")], 1.0)["passed"] is False
+
+
+def test_median_and_worst_time_to_detect_are_shown_with_the_settings_they_hold_for() -> None:
+    later = [msgspec.structs.replace(ACCUSED.told[0], found=11 * SECOND)]
+    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, changed(ACCUSED, told=later), SILENT)]
+    last = report_lines(trials, 12.0, Pace.AS_SHIPPED)[-1]
+    assert "median time to detect with the settings as shipped 4.0 s, worst 6.0 s" in last
+    assert "as shipped" not in report_lines(trials, 12.0)[-1]
+    result = as_json(trials, 12.0, Pace.AS_SHIPPED)
+    assert (result["settings"], result["median_seconds_to_detect"]) == ("as-shipped", 4.0)
+    assert result["worst_seconds_to_detect"] == 6.0
+
+
+@pytest.mark.parametrize(("words", "pace"), [([], Pace.QUICK), (["--as-shipped"], Pace.AS_SHIPPED)])
+def test_trials_are_made_with_the_settings_that_were_asked_for(
+    words: list[str], pace: Pace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def made(*arguments: object) -> list[Trial]:
+        asked.append(arguments[-1])
+        return [judge(CORRUPTED, ACCUSED, SILENT)]
+
+    monkeypatch.setattr("soak.commands.selftest.make_trials", made)
+    assert main(["selftest", "lossy_text", *words]) == 0
+    assert asked == [pace]
 
 
 def test_the_exit_code_is_0_only_if_every_trial_is_won(monkeypatch: pytest.MonkeyPatch) -> None:

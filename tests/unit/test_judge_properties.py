@@ -8,15 +8,15 @@ from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from soak.model.absence import resolve, suspect
-from soak.model.absorb import absorb
-from soak.model.contract import Contract, Duplicates, Order
-from soak.model.intervals import Intervals
-from soak.model.judge import judge, judge_tail
-from soak.model.kinds import Kind
-from soak.model.message import Garbled
-from soak.model.read import Judgement, Rules
-from soak.model.window import judge_window
+from soak.checker.absence import resolve, suspect
+from soak.checker.absorb import absorb
+from soak.checker.contract import Contract, Duplicates, Order
+from soak.checker.intervals import Intervals
+from soak.checker.judge import judge, judge_tail
+from soak.checker.kinds import Kind
+from soak.checker.message import Garbled
+from soak.checker.read import Judgement, Rules
+from soak.checker.window import judge_window
 
 Plan = list[tuple[str, int]]
 
@@ -29,7 +29,7 @@ def grow(plan: Plan, writers: int) -> CorrectStore:
             read = store.read()
             judgement = judge(store.book, read, RULES, AUTHOR)
             assert judgement.is_clean, judgement
-            absorb(store.book, judgement, read, remember_us=10**9)
+            absorb(store.book, judgement, read, RULES, remember_us=10**9)
         else:
             step(store, what, writer)
     return store
@@ -37,6 +37,11 @@ def grow(plan: Plan, writers: int) -> CorrectStore:
 
 def kinds_of(judgement: Judgement) -> set[Kind]:
     return {finding.kind for finding in judgement.findings}
+
+
+def was_seen(store: CorrectStore, place: tuple[int, int]) -> bool:
+    """Whether a read has shown it, with or without its outcome."""
+    return place[1] in store.book.writers[place[0]].standing or place in store.book.unsettled_names()
 
 
 def acked_places(store: CorrectStore) -> list[tuple[int, int]]:
@@ -56,7 +61,7 @@ def test_a_tail_read_of_a_correct_store_is_believed_or_left_to_a_whole_one(plan:
     judgement = judge_tail(store.book, read, last, RULES, AUTHOR)
     if judgement is not None:
         assert judgement.is_clean
-        absorb(store.book, judgement, read, remember_us=10**9, whole=False)
+        absorb(store.book, judgement, read, RULES, remember_us=10**9, whole=False)
         after = store.read()
         assert judge(store.book, after, RULES, AUTHOR).is_clean
 
@@ -74,10 +79,10 @@ def test_a_dropped_acknowledged_message_is_absent_and_nothing_else(
     judgement = judge(store.book, read, RULES, AUTHOR)
     assert judgement.findings == []
     assert judgement.absent == {victim[0]: Intervals([victim[1], victim[1]])}
-    seen_before = victim[1] in store.book.writers[victim[0]].standing
+    seen_before = was_seen(store, victim)
     suspicion = suspect(store.book, judgement.absent, read, [])
     assert suspicion is not None
-    absorb(store.book, judgement, read, remember_us=10**9)
+    absorb(store.book, judgement, read, RULES, remember_us=10**9)
     resolution = resolve(suspicion, judgement.absent, {}, is_final=True)
     expected = {victim[0]: Intervals([victim[1], victim[1]])}
     assert (resolution.rolled_back if seen_before else resolution.lost) == expected
@@ -92,12 +97,12 @@ def test_what_is_missing_once_and_there_again_is_stale_or_non_monotonic(
     places = acked_places(store)
     assume(places)
     victim = data.draw(st.sampled_from(places))
-    seen_before = victim[1] in store.book.writers[victim[0]].standing
+    seen_before = was_seen(store, victim)
     read = store.read([m for m in store.messages() if (m.writer, m.seq) != victim])  # type: ignore[arg-type]
     judgement = judge(store.book, read, RULES, AUTHOR)
     suspicion = suspect(store.book, judgement.absent, read, [])
     assert suspicion is not None
-    absorb(store.book, judgement, read, remember_us=10**9)
+    absorb(store.book, judgement, read, RULES, remember_us=10**9)
     present = {victim[0]: Intervals([victim[1], victim[1]])}
     resolution = resolve(suspicion, {}, present, is_final=False)
     assert (resolution.non_monotonic if seen_before else resolution.stale) == present

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from soak.checker.outcome import NotApplied
 from soak.errors import UsageError
 from soak.load import performed
 from soak.load.locust_stats import HISTORY_MAX, KEPT_SECONDS, prune
 from soak.load.options import chosen_stores, load_settings, requested_stores
 from soak.load.plan import LENGTH_FACTOR_MAX, LENGTH_MESSAGES_MAX, Plan
-from soak.model.outcome import NotApplied
 
 
 def test_sessions_are_mostly_short_and_sometimes_very_long_and_never_endless() -> None:
@@ -50,6 +50,7 @@ def options(**changes: object) -> Namespace:
         "forget_share": 0.1,
         "reread_share": 0.1,
         "search_share": 0.2,
+        "similar_share": 0.125,
         "think_time": "500ms",
         "mix": "chat",
         "browser_users": 0,

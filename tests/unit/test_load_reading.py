@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
+from soak.checker.message import Garbled, Message
+from soak.checker.outcome import Outcome
+from soak.checker.text import Author
 from soak.load.conversation import Conversation
 from soak.load.reading import Expectation, Read, Suspicion, observation, suspicion, suspicion_after_forget
-from soak.model.contract import Contract, Duplicates, Expiry, Order, Reads
-from soak.model.message import Garbled, Message
-from soak.model.outcome import Outcome
-from soak.model.text import Author
 
 AUTHOR = Author("run", 11)
 STRICT = Expectation.of(Contract())

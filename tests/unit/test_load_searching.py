@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_load_reading import AUTHOR, FOREIGN, OTHER_RUN, STRICT, Talk, altered, talk_of
 
+from soak.checker.contract import Contract, Duplicates, Reads
+from soak.checker.message import Garbled, Message
+from soak.checker.outcome import Outcome
 from soak.load.reading import Expectation, Suspicion, observation, suspicion_of_search
-from soak.model.contract import Contract, Duplicates, Reads
-from soak.model.message import Garbled, Message
-from soak.model.outcome import Outcome
 
 LIMIT = 5
 

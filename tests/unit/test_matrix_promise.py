@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from soak.checker.contract import Contract, Order
+from soak.checker.telemetry import ServerSample
 from soak.errors import SoakError
 from soak.matrix.promise import promise_of
-from soak.model.contract import Contract, Order
-from soak.model.telemetry import ServerSample
 
 OWN = Contract(order=Order.PER_WRITER, crash_loss_seconds=77.0, power_loss_seconds=77.0)
 

@@ -12,7 +12,7 @@ from soak import cli
 from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
 from soak.matrix import configurations
-from soak.matrix.judging import Measured
+from soak.matrix.measured import Measured
 from soak.matrix.plan import FAULTS, CellPlan, plan_cells
 from soak.matrix.result import CellResult, not_made
 from soak.matrix.table import HEADS, as_json, markdown_lines, report_lines

@@ -71,6 +71,12 @@ def test_a_violation_is_told_by_kind_and_outlives_the_verifier_that_found_it() -
     assert resumed.word == VIOLATION
 
 
+def test_findings_are_told_in_their_own_words_and_are_bounded() -> None:
+    findings = [{"headline": f"bug {number}"} for number in range(9)]
+    standing = stands("running", status(totals={"violations": 90}, findings=findings), [], MEASURE)
+    assert standing.reasons == [*(f"bug {number}" for number in range(6)), "and 3 more findings"]
+
+
 def test_where_the_alarm_is_not_to_be_tested_its_silence_is_no_doubt() -> None:
     measure = Measure(minimum_verified=10, unverified_seconds_max=60.0, tests_alarm=False)
     assert stands("running", status(canaries=[]), [], measure).word == CLEAN

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from soak.model.contract import Contract, Expiry
-from soak.model.text import Author
+from soak.checker.contract import Contract, Expiry
+from soak.checker.text import Author
 from soak.pytest_plugin.checks import expiry
 from soak.pytest_plugin.checks.expiry import REQUIRE_VARIABLE, TTL_SECONDS_MAX, Expiring
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from soak.checker.book import SessionBook
+from soak.checker.contract import Contract
+from soak.checker.message import Garbled
+from soak.checker.read import Read
+from soak.checker.text import Author
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import FORMAT_VERSION, Batch, Open, RunHeader
-from soak.model.book import SessionBook
-from soak.model.contract import Contract
-from soak.model.message import Garbled
-from soak.model.read import Read
-from soak.model.text import Author
 from soak.verifier import recording
 from soak.verifier.recording import Recorder, read_recording
 from soak.verifier.watched import Watched

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -17,8 +19,11 @@ from soak.errors import ExitCode
 from soak.report.page import Page
 from soak.report.recorded import Recorded, verifier_folders
 from soak.report.telling import next_steps, tell
+from soak.verifier import result as results
 from soak.verifier.evidence_file import EvidenceFile
+from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
 from soak.verifier.journal import Violation, encode_lines, violation_id
+from soak.verifier.result import Result, StoreResult, Totals
 
 CLEAR_SCREEN = "\x1b[2J"
 
@@ -67,11 +72,87 @@ def test_an_empty_moment_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "--since '' is no moment" in capsys.readouterr().err
 
 
+def test_many_violations_of_one_bug_are_listed_as_one_finding_and_each_behind_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = data_folder(tmp_path / "run", 161)
+    words = ["violations", "--data-dir", str(folder)]
+    assert cli.main(words) == ExitCode.PASS
+    listed = capsys.readouterr().out
+    assert "161 messages lost on redis-list in 1 session, cause unknown" in listed
+    assert listed.count("\n") == 4
+    assert cli.main([*words, "--json"]) == ExitCode.PASS
+    (finding,) = msgspec.json.decode(capsys.readouterr().out, type=list[FindingResult])
+    assert (finding.count, finding.open, finding.acknowledged) == (161, 161, None)
+    for flags in (["--each"], ["--finding", finding.id]):
+        assert cli.main([*words, *flags, "--json"]) == ExitCode.PASS
+        assert len(json.loads(capsys.readouterr().out)) == 161
+    assert cli.main([*words, "--finding", "0123456789ab"]) == ExitCode.PASS
+    assert "none of the 161 violations on record fits" in capsys.readouterr().out
+
+
+def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = data_folder(tmp_path / "run", 3)
+    finding = finding_id("r1", "redis-list", "lost", "unknown")
+    assert cli.main(["explain", finding, "--data-dir", str(folder)]) == ExitCode.PASS
+    told = capsys.readouterr().out
+    assert told.startswith("3 messages lost on redis-list in 1 session, cause unknown (first ")
+    assert violation(1).id in told
+    assert cli.main(["explain", finding[:8], "--json", "--data-dir", str(folder)]) == ExitCode.PASS
+    document = json.loads(capsys.readouterr().out)
+    assert (document["id"], document["finding"]["id"]) == (violation(1).id, finding)
+    assert cli.main(["explain", violation(2).id, "--json", "--data-dir", str(folder)]) == ExitCode.PASS
+    assert "finding" not in json.loads(capsys.readouterr().out)
+
+
+def test_numbers_of_the_verifier_count_where_its_journal_was_thinned_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = data_folder(tmp_path / "run", 3)
+    groups = ViolationGroups.of((violation(seq), True) for seq in range(1, 5001))
+    results.write(folder / "verifier", an_empty_result(groups.listed({"redis-list": 10_000})))
+    words = ["violations", "--data-dir", str(folder)]
+    assert cli.main(words) == ExitCode.PASS
+    assert "5,000 of 10,000 messages (50 %) lost" in capsys.readouterr().out
+    assert cli.main([*words, "--until", "2027-01-15T08:00:02+00:00"]) == ExitCode.PASS
+    assert "2 of 10,000 messages (0.02 %) lost" in capsys.readouterr().out, "a filter counts what it lets through"
+
+
+def an_empty_result(findings: list[FindingResult]) -> Result:
+    totals = Totals(
+        attempts={},
+        acknowledged=10_000,
+        verified=0,
+        released=0,
+        violations=5_000,
+        tolerated=0,
+        unverifiable=0,
+        indeterminate=0,
+        reads=0,
+        messages_read=0,
+        sessions=1,
+    )
+    store = StoreResult(store="redis-list", acknowledged=10_000, verified=0, released=0, violations=5_000, tolerated=0)
+    return Result(
+        run="r1",
+        verdict="violation",
+        reasons=[],
+        started_wall_seconds=0.0,
+        ended_wall_seconds=1.0,
+        totals=totals,
+        violations_by=[],
+        by_store=[store],
+        oldest_unverified_seconds=0.0,
+        evidence=[],
+        findings=findings,
+    )
+
+
 def test_a_reader_who_leaves_is_no_violation(tmp_path: Path) -> None:
     folder = data_folder(tmp_path, 500)
     reads, writes = os.pipe()
     os.close(reads)
-    command = [sys.executable, "-m", "soak", "violations", "--limit", "500", "--data-dir", str(folder)]
+    command = [sys.executable, "-m", "soak", "violations", "--each", "--limit", "500", "--data-dir", str(folder)]
     try:
         ended = subprocess.run(command, stdout=writes, stderr=subprocess.PIPE, check=False)
     finally:

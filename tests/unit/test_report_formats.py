@@ -14,17 +14,18 @@ import msgspec
 import pytest
 
 from soak import cli
+from soak.checker.kinds import Kind
 from soak.errors import ExitCode
-from soak.model.kinds import Kind
 from soak.report import gathered, markdown, outcome, schema
 from soak.report.chart import Band, Frame, Line, Mark, draw, nice_step
 from soak.report.escaping import markdown as escaped
 from soak.report.formats import FORMATS
-from soak.report.gathered import Report, Story, gather, pick
+from soak.report.gathered import FindingStory, Report, gather
 from soak.report.outcome import Outcome, Setting, Setup
-from soak.report.recorded import Recorded
 from soak.report.series import Point, series_of
+from soak.store_errors import ErrorNature
 from soak.verifier import result as results
+from soak.verifier.findings import Example, FindingResult, ViolationGroups
 from soak.verifier.journal import Violation, encode_lines, violation_id
 from soak.verifier.result import (
     CanaryResult,
@@ -32,6 +33,7 @@ from soak.verifier.result import (
     KindCount,
     RecoveryResult,
     Result,
+    StoreErrorResult,
     StoreResult,
     Totals,
 )
@@ -45,7 +47,9 @@ HOSTILE = (
 )
 
 
-def violation(seq: int, *, store: str = "redis-list", kind: str = "lost", text: str = "it is gone") -> Violation:
+def violation(
+    seq: int, *, store: str = "redis-list", kind: str = "lost", text: str = "it is gone", cause: str = "unknown"
+) -> Violation:
     return Violation(
         id=violation_id("r1", store.encode("ascii", "backslashreplace").decode(), "s1", kind, f"s1/0/{seq}"),
         run="r1",
@@ -57,6 +61,7 @@ def violation(seq: int, *, store: str = "redis-list", kind: str = "lost", text: 
         seq=seq,
         detail=text,
         at_wall_seconds=1_800_000_000.0 + seq,
+        cause=cause,
     )
 
 
@@ -134,7 +139,7 @@ def result(*, violations: int = 0, finished: bool = True, store: str = "redis-li
 
 
 def report(
-    found: Result | None, *, state: str = "finished", stories: list[Story] | None = None, **values: Any
+    found: Result | None, *, state: str = "finished", findings: list[FindingStory] | None = None, **values: Any
 ) -> Report:
     told = Outcome(
         run="r1",
@@ -174,14 +179,48 @@ def report(
     return Report(
         outcome=msgspec.structs.replace(told, **values),
         state=state,
-        stories=stories or [],
+        findings=findings or [],
         series={one.store: series_of(points) for one in found.by_store} if found is not None else {},
         written_wall_seconds=1_800_000_100.0,
     )
 
 
-def story(record: Violation, text: str = "the story") -> Story:
-    return Story(record=Recorded(violation=record, folder=None, state="open"), text=text)  # type: ignore[arg-type]
+def story(*members: Violation, text: str = "the story", acknowledged: int = 4321) -> FindingStory:
+    """Return violations of one bug as a report tells them."""
+    groups = ViolationGroups.of((one, True) for one in members)
+    (finding,) = groups.listed({members[0].store: acknowledged})
+    return FindingStory(finding=finding, text=text)
+
+
+def hostile_story(cause: str) -> FindingStory:
+    example = Example(
+        id="0" * 12,
+        session=HOSTILE,
+        message=HOSTILE,
+        detail=HOSTILE,
+        at_wall_seconds=1_800_000_000.0,
+        rank=0,
+        has_evidence=True,
+    )
+    finding = FindingResult(
+        id="1" * 12,
+        run="r1",
+        store=HOSTILE,
+        kind="lost",
+        cause=cause,
+        headline=HOSTILE,
+        count=3,
+        acknowledged=4321,
+        share=0.001,
+        open=3,
+        healed=0,
+        sessions=1,
+        sessions_at_least=False,
+        first_wall_seconds=1_800_000_000.0,
+        last_wall_seconds=1_800_000_001.0,
+        example=example,
+    )
+    return FindingStory(finding=finding, text=f"{HOSTILE}\n{HOSTILE}")
 
 
 def hostile() -> Report:
@@ -193,8 +232,22 @@ def hostile() -> Report:
         configurations={HOSTILE: {HOSTILE: HOSTILE}},
         promises={HOSTILE: {HOSTILE: HOSTILE}},
     )
-    stories = [story(violation(seq, store=HOSTILE, text=HOSTILE), text=f"{HOSTILE}\n{HOSTILE}") for seq in (1, 2)]
-    return report(found, stories=stories, notes=[HOSTILE])
+    errors = [
+        StoreErrorResult(
+            store=HOSTILE,
+            operation="append",
+            type="TypeError",
+            text=HOSTILE,
+            place=HOSTILE,
+            nature=ErrorNature.DEFECT,
+            count=1,
+            first_wall_seconds=1.0,
+            last_wall_seconds=1.0,
+            line=HOSTILE,
+        )
+    ]
+    found = msgspec.structs.replace(found, store_errors=errors)
+    return report(found, findings=[hostile_story("retry"), hostile_story(HOSTILE)], notes=[HOSTILE])
 
 
 class Elements(HTMLParser):
@@ -294,7 +347,7 @@ def numbers_in(text: str) -> set[int]:
 
 
 def test_all_formats_tell_the_same_numbers() -> None:
-    made = report(result(violations=160), stories=[story(violation(1))])
+    made = report(result(violations=160), findings=[story(*(violation(seq) for seq in range(160)))])
     told = {name: render(made) for name, render in FORMATS.items()}
     assert json.loads(told["json"])["result"]["totals"]["acknowledged"] == 4321
     for name, text in told.items():
@@ -346,18 +399,25 @@ def check_junit(text: str) -> ET.Element:
     return root
 
 
-def test_junit_has_a_case_for_each_kind_on_each_store_and_only_what_was_found_fails() -> None:
-    made = report(result(violations=160), stories=[story(violation(1), "a story of its own")])
-    root = check_junit(FORMATS["junit"](made))
+def test_junit_has_a_case_for_each_kind_on_each_store_and_one_failure_for_each_finding() -> None:
+    many = story(*(violation(seq) for seq in range(150)), text="a story of its own")
+    few = story(*(violation(seq, cause="concurrent overwrite") for seq in range(150, 160)))
+    root = check_junit(FORMATS["junit"](report(result(violations=160), findings=[many, few])))
     cases = root.findall("testsuite[@name='redis-list']/testcase")
-    assert [case.get("name") for case in cases] == [kind.value for kind in Kind]
-    assert [case.get("name") for case in cases if case.find("failure") is not None] == ["lost"]
-    failure = root.find(".//failure")
+    assert [case.get("name") for case in cases if "(" not in str(case.get("name"))] == [kind.value for kind in Kind]
+    failing = {str(case.get("name")): case.find("failure") for case in cases if case.find("failure") is not None}
+    assert list(failing) == ["lost", "lost (concurrent overwrite)"]
+    failure = failing["lost"]
     assert failure is not None
-    assert "160 times lost" in failure.attrib["message"]
+    assert failure.attrib["message"].startswith("150 of 4,321 messages (3.5 %) lost on redis-list in 1 session")
     assert "a story of its own" in (failure.text or "")
     assert root.find(".//property[@name='seed']").attrib["value"] == "77"  # type: ignore[union-attr]
     assert root.attrib["errors"] == "0"
+
+
+def test_junit_of_a_result_without_findings_still_fails() -> None:
+    root = check_junit(FORMATS["junit"](report(result(violations=160))))
+    assert root.find(".//failure").attrib["message"].startswith("160 times lost")  # type: ignore[union-attr]
 
 
 def test_junit_of_a_pass_is_green_and_of_an_inconclusive_run_is_not() -> None:
@@ -372,21 +432,35 @@ def test_junit_of_a_pass_is_green_and_of_an_inconclusive_run_is_not() -> None:
 
 
 def test_markdown_stays_within_what_github_takes() -> None:
-    stories = [story(violation(seq), "x" * 100_000) for seq in range(40)]
-    text = markdown.render(report(result(violations=40), stories=stories))
+    findings = [story(violation(seq, cause=f"cause {seq}"), text="x" * 100_000) for seq in range(40)]
+    text = markdown.render(report(result(violations=40), findings=findings))
     assert len(text.encode()) < 1024 * 1024
     assert text.count("<details>") == text.count("</details>") > 3
     assert "There is more than fits here" in text
 
 
-def test_of_many_violations_each_kind_on_each_store_is_told_of() -> None:
-    many = [violation(seq) for seq in range(1000)]
-    rare = violation(2000, store="postgres", kind="stale")
-    records = [Recorded(violation=one, folder=None, state="open") for one in (*many, rare)]  # type: ignore[arg-type]
-    chosen = pick(records, 5)
-    assert len(chosen) == 5
-    assert chosen[-1].violation == rare
-    assert [one.violation.seq for one in chosen[:4]] == [0, 1, 2, 3]
+def test_many_losses_of_one_bug_are_told_once_in_every_format() -> None:
+    """The longest story that is kept, and still a summary that people read."""
+    bug = story(*(violation(seq) for seq in range(161)), text="x" * gathered.STORY_CHARACTERS_MAX, acknowledged=4142)
+    made = report(result(violations=161), findings=[bug])
+    for name in ("junit", "markdown", "html"):
+        text = FORMATS[name](made)
+        assert text.count("161 of 4,142 messages (3.9 %) lost on redis-list in 1 session, cause unknown") >= 1, name
+        assert text.count("x" * gathered.STORY_CHARACTERS_MAX) == 1, name
+    assert len(FORMATS["markdown"](made).encode()) < 12_000
+
+
+def test_an_exception_of_a_store_is_in_every_format() -> None:
+    (error,) = hostile().result.store_errors  # type: ignore[union-attr]
+    told = msgspec.structs.replace(error, store="mine", line="mine: append raised TypeError: no (mine.py:4)", count=17)
+    away = msgspec.structs.replace(told, line="mine: append raised OSError: away", nature=ErrorNature.UNAVAILABLE)
+    made = report(result(store_errors=[told, away]))
+    for name in ("junit", "markdown", "html"):
+        text = html.unescape(FORMATS[name](made))
+        assert "mine: append raised TypeError: no (mine.py:4), 17x" in text, name
+        assert "away" not in text, f"{name}: a server that was away is no news in a run that passed"
+    doubtful = report(result(verdict="inconclusive", store_errors=[told, away]))
+    assert "mine: append raised OSError: away" in html.unescape(FORMATS["markdown"](doubtful))
 
 
 # -- charts --
@@ -482,7 +556,8 @@ def test_a_verifier_alone_can_be_reported(tmp_path: Path, capsys: pytest.Capture
     (folder / "verifier" / "journal.jsonl").write_bytes(encode_lines([violation(1)]))
     assert cli.main(["report", str(folder), "--exit-code"]) == ExitCode.VIOLATION
     assert "violation  run r1" in capsys.readouterr().out
-    assert len(gather(folder).stories) == 1
+    (found,) = gather(folder).findings
+    assert (found.finding.count, found.finding.example.id) == (1, violation(1).id)
 
 
 def test_a_run_that_was_put_aside_is_found_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
@@ -9,21 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from list_append import anomalies, operations, read_edn
 
-from soak.model.absence import Suspicion
-from soak.model.absorb import absorb
-from soak.model.attempt import Attempt
-from soak.model.book import SessionBook
-from soak.model.case import Basis, Case, Search, SecondLook, SecondSearch, Study, found_of
-from soak.model.contract import Contract
-from soak.model.judge import judge
-from soak.model.kinds import Kind
-from soak.model.outcome import Outcome
-from soak.model.saved import SavedRead, save
-from soak.model.search import Missed
+from soak.checker.absorb import absorb
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.case import Basis, Case, FullRead, Search, SecondSearch, TailRead, found_of
+from soak.checker.contract import Contract, Duplicates, Order, Reads
+from soak.checker.judge import judge
+from soak.checker.kinds import Kind
+from soak.checker.outcome import Outcome
+from soak.checker.saved import SavedItem, SavedRead, save
+from soak.checker.search import Missed
+from soak.checker.suspicion import Suspicion
+from soak.checker.text import Author
 from soak.report.edn import jepsen_lines, quoted
+from soak.report.exporting import Chosen, choose
 from soak.report.history import NotExpressibleError, SessionHistory, check_expressible, of_cases, of_recording
 from soak.report.timeline import timeline
-from soak.verifier.recording import Recording
+from soak.verifier import evidence_file
+from soak.verifier.evidence import FILES_NAME
+from soak.verifier.recording import FOLDER_NAME, Recording
 
 Plan = list[tuple[str, int]]
 
@@ -59,9 +65,9 @@ def test_the_evidence_of_any_moment_of_a_correct_store_accuses_nobody(
             invoked=before.invoked, returned=before.returned, items=0, absent={}, seen={}, shown=shown, before=order
         )
         kept = save(read, SESSION, AUTHOR)
-        cases.append(case_of(store.book, Study(read=kept)))
-        cases.append(case_of(store.book, SecondLook(suspicion=suspicion, read=kept)))
-        absorb(store.book, judge(store.book, read, RULES, AUTHOR), read, remember_us=remember_us)
+        cases.append(case_of(store.book, FullRead(read=kept)))
+        cases.append(msgspec.structs.replace(cases[-1], suspicion=suspicion))
+        absorb(store.book, judge(store.book, read, RULES, AUTHOR), read, RULES, remember_us=remember_us)
     for case in cases:
         assert checked(of_cases(SESSION, [case])) == set()
     some = [case for case in cases if data.draw(st.booleans())]
@@ -155,6 +161,102 @@ def test_sessions_whose_messages_may_rightly_vanish_have_no_such_history(contrac
         check_expressible(SESSION, contract, is_forgotten=False)
 
 
+@pytest.mark.parametrize(
+    ("contract", "reason"),
+    [
+        (Contract(order=Order.NONE), "order none"),
+        (Contract(order=Order.PER_WRITER), "order per_writer"),
+        (Contract(duplicates=Duplicates.AT_LEAST_ONCE), "at_least_once"),
+        (Contract(reads=Reads.EVENTUAL), "eventual"),
+    ],
+)
+def test_sessions_that_are_promised_less_than_a_list_are_left_out_with_the_reason(
+    contract: Contract, reason: str
+) -> None:
+    with pytest.raises(NotExpressibleError, match=reason) as why:
+        of_recording(three(contract=contract))
+    assert SESSION in str(why.value)
+
+
+def behind(staleness_seconds: float) -> Contract:
+    return Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=staleness_seconds)
+
+
+def test_a_read_that_may_be_behind_begins_earlier_by_the_bound() -> None:
+    late = SavedRead(invoked=100, returned=105, count=2, items=[(0, 1, 2)])
+    allowed = of_recording(three(reads={100: late}, contract=behind(70e-6)))
+    assert checked(allowed) == set()
+    assert checked(of_recording(three(reads={100: late}, contract=behind(60e-6)))) == {"missing"}
+    case = case_of(CorrectStore(1).book, FullRead(read=late))
+    weaker = msgspec.structs.replace(case, rules=msgspec.structs.replace(RULES, contract=behind(70e-6)))
+    assert [read.invoked for read in of_cases(SESSION, [weaker]).reads] == [30]
+
+
+def test_what_nobody_of_the_session_appended_is_a_dirty_read_to_another_checker() -> None:
+    leaked = SavedItem(message=AUTHOR.write("another", 0, 1).to_bytes())
+    of_another_run = SavedItem(message=Author("r0", 7).write(SESSION, 0, 1).to_bytes())
+    for item in (leaked, of_another_run, SavedItem(raw=b"no message", reason="no message")):
+        read = SavedRead(invoked=100, returned=105, count=4, items=[(0, 1, 3), item])
+        history = of_recording(three(reads={100: read}))
+        assert checked(history) == {"garbage"}
+        (foreign,) = [append for append in history.appends if append.foreign]
+        assert (foreign.outcome, foreign.element) == (Outcome.FAILED, history.reads[0].elements[-1])
+        case = case_of(SessionBook(SESSION, "redis-list"), FullRead(read=read))
+        assert {append.element for append in of_cases(SESSION, [case]).appends} >= {foreign.element}
+
+
+def test_two_things_that_begin_alike_have_different_names() -> None:
+    items = [SavedItem(raw=b"the same beginning, " + end, reason="no message") for end in (b"one", b"two")]
+    read = SavedRead(invoked=100, returned=105, count=5, items=[(0, 1, 3), *items])
+    assert len(set(of_recording(three(reads={100: read})).reads[0].elements)) == 5
+    assert checked(of_recording(three(reads={100: read}))) == {"garbage"}
+
+
+def written(folder: Path, *cases: Case, recording: Recording | None = None) -> None:
+    """Write cases as evidence, and a recording, the way the verifier does."""
+    verifier = folder / "verifier"
+    (verifier / FILES_NAME).mkdir(parents=True)
+    for number, case in enumerate(cases):
+        path = verifier / FILES_NAME / f"{case.found.kind.value}.{number}.json"
+        path.write_bytes(evidence_file.encode({"kind": case.found.kind.value}, case))
+    if recording is not None:
+        (verifier / FOLDER_NAME).mkdir()
+        head = {name: getattr(recording, name) for name in ("run", "store", "session", "contract", "clock_epsilon_us")}
+        lines = [head, *({"attempt": attempt} for attempt in recording.attempts.values())]
+        lines += [{"lease": lease} for lease in recording.leased.items()]
+        lines += [{"read": read} for read in recording.reads.values()]
+        lines += [{"tolerated": place} for place in recording.tolerated]
+        (verifier / FOLDER_NAME / "w1-1.jsonl").write_bytes(
+            b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        )
+
+
+def choose_all(folder: Path) -> Chosen:
+    return choose(folder, run=None, sessions=None, stores=None)
+
+
+def test_what_is_named_as_left_out_is_not_in_the_file(tmp_path: Path) -> None:
+    whole = SavedRead(invoked=100, returned=105, count=3, items=[(0, 1, 3)])
+    case = case_of(CorrectStore(1).book, FullRead(read=whole))
+    recording = three(tolerated={(0, 3)}, store="redis-list")
+    written(tmp_path, case, recording=recording)
+    chosen = choose_all(tmp_path)
+    assert chosen.histories == []
+    assert [SESSION in line for line in chosen.left_out] == [True]
+
+
+@pytest.mark.parametrize("kind", [Kind.WINDOW, Kind.CORRUPTED, Kind.UNFINDABLE])
+def test_what_such_a_history_has_no_word_for_is_named(tmp_path: Path, kind: Kind) -> None:
+    whole = SavedRead(invoked=100, returned=105, count=0, items=[])
+    case = case_of(CorrectStore(1).book, FullRead(read=whole))
+    odd = msgspec.structs.replace(case, found=found_of(kind, [(f"{SESSION}/0/1", (0, 1), "odd")]))
+    few = case_of(CorrectStore(1).book, TailRead(read=whole, last=5))
+    written(tmp_path, case, odd, few)
+    chosen = choose_all(tmp_path)
+    assert len(chosen.histories) == 1
+    assert chosen.not_told == [f"{SESSION}: {', '.join(sorted({kind.value, Kind.LOST.value}))}"]
+
+
 def test_a_loss_that_the_contract_tolerates_is_an_append_of_unknown_outcome() -> None:
     short = SavedRead(invoked=100, returned=105, count=2, items=[(0, 1, 2)])
     assert checked(of_recording(three(reads={100: short}))) == {"missing"}
@@ -174,7 +276,7 @@ def test_a_search_is_no_read_of_the_whole_session_and_the_story_tells_each() -> 
     for what, writer in [*TALK[:2], *TALK[:2]]:
         step(store, what, writer)
     first = store.read()
-    absorb(store.book, judge(store.book, first, RULES, AUTHOR), first, remember_us=10**9)
+    absorb(store.book, judge(store.book, first, RULES, AUTHOR), first, RULES, remember_us=10**9)
     lacking = save(store.read([AUTHOR.write(SESSION, 0, 1)]), SESSION, AUTHOR)
     missed = Missed(place=(0, 2), invoked=lacking.invoked, returned=lacking.returned, limit=9, answer=lacking)
     again, whole = save(store.read([]), SESSION, AUTHOR), save(store.read(), SESSION, AUTHOR)

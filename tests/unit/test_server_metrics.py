@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.model.telemetry import ServerSample
+from soak.checker.telemetry import ServerSample
 from soak.server_metrics import server_metrics
 
 Told = dict[str, dict[str, float]]

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from every_flaw import FLAWS, RIGHTS, Flaw
+from every_rule_flaw import RULES_BROKEN, RULES_KEPT
 from every_search_flaw import SEARCHES
 from simulated import CONTRACTS, simulate
 
@@ -24,7 +25,7 @@ def test_a_store_that_keeps_its_contract_is_never_accused(contract: str, is_sear
             raise AssertionError(f"seed {contract}/{seed}") from error
 
 
-@pytest.mark.parametrize("flaw", [*FLAWS, *RIGHTS, *SEARCHES], ids=lambda flaw: flaw.name)
+@pytest.mark.parametrize("flaw", [*FLAWS, *RIGHTS, *RULES_BROKEN, *RULES_KEPT, *SEARCHES], ids=lambda flaw: flaw.name)
 def test_one_wrong_thing_is_found_and_named_and_what_only_looks_wrong_is_not(flaw: Flaw) -> None:
     for seed in range(2):
         found = flaw.found(random.Random(f"{flaw.name}/{seed}"))

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from soak.model.outcome import NotApplied
+from soak.checker.outcome import NotApplied
 from soak.stores.postgres_errors import is_certainly_not_applied
 from soak.stores.redis_errors import ReplyError, judged
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from soak.checker.contract import Contract
 from soak.errors import ServerUnreachableError, UsageError
-from soak.model.contract import Contract
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import find, open_store, specs
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.model.text import Author
+from soak.checker.text import Author
 from soak.stores.embedding import DIMENSIONS, embed
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from soak.checker.contract import Order
 from soak.errors import UsageError
-from soak.model.contract import Order
 from soak.subjects import catalogue
 from soak.subjects.description import read_script, version_of
 from soak.subjects.environment import _NOT_PINNED, server_module_of

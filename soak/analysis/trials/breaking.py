@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from soak.analysis.rig import Rig
-from soak.analysis.talk import Talk, now_us
-from soak.model.faults import FaultWindow
-from soak.model.outcome import Outcome
+from soak.analysis.talk import STORE, Talk, now_us
+from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.outcome import Outcome
 from soak.tasks import end_tasks
 
 SESSIONS = 8
@@ -21,11 +21,13 @@ ROUNDS_MAX = 3
 ROUNDS_SECONDS_MAX = 45.0
 """After this no other round begins: some libraries wait for long when their server is away."""
 """A server has to go down between two steps of a library to show anything; another round may show what one did not."""
+KINDS = {Excuse.NOTHING: "process_kill", Excuse.CRASH: "crash", Excuse.POWER: "power_cut"}
+"""What is broken, by what it excuses: the death of the process that the library is in excuses nothing."""
 _POLL_SECONDS = 0.05
 
 
 async def server_broken(
-    rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]
+    rig: Rig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]]
 ) -> tuple[list[Talk], list[str]]:
     """Break the server under the writers and bring it back, until something is found, and read everything to the end.
 
@@ -35,7 +37,7 @@ async def server_broken(
     notes: list[str] = []
     begun = asyncio.get_running_loop().time()
     for number in range(ROUNDS_MAX):
-        broken = await written_and_broken(rig, f"{name}{number}-", kind, break_it)
+        broken = await written_and_broken(rig, f"{name}{number}-", excuses, break_it)
         await rig.server.start_again()
         notes += await rig.settle(broken)
         talks += broken
@@ -45,22 +47,27 @@ async def server_broken(
     return talks, notes
 
 
-async def written_and_broken(rig: Rig, name: str, kind: str, break_it: Callable[[], Awaitable[object]]) -> list[Talk]:
+async def written_and_broken(
+    rig: Rig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]]
+) -> list[Talk]:
     """Write to several sessions, break something, and return when every writer has heard of its last message."""
     talks = [rig.talk(f"{name}{number}") for number in range(SESSIONS)]
     is_over = asyncio.Event()
     writing = [asyncio.create_task(_write(rig, talk, number, is_over)) for number, talk in enumerate(talks)]
     try:
         await _until_enough(talks, writing)
-        window = FaultWindow(fault=name, kind=kind, target=rig.subject.server or "subject", started=now_us())
-        rig.faults.append(window)
+        target = rig.subject.server or STORE
+        window = FaultWindow(
+            fault=name, kind=KINDS[excuses], target=target, excuses=excuses, started=now_us(), down=True
+        )
+        rig.faults.begin(window)
         await break_it()
         is_over.set()
         await asyncio.wait(writing, timeout=LAST_REPLY_SECONDS_MAX)
     finally:
         await end_tasks(writing)
     # Whatever is acknowledged from here on cannot have been by what is down.
-    window.ended = now_us()
+    window.injected = window.ended = now_us()
     # In sessions of their own: a library may still be at what it was told before, also where it has raised an error,
     # and whoever spoke on there would be a second writer.
     down = [rig.talk(f"{name}down{number}") for number in range(SESSIONS)]

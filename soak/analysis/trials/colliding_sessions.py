@@ -6,7 +6,7 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.talk import Talk
 from soak.analysis.trial import Trial
-from soak.model.hard_text import LOOKALIKES
+from soak.checker.hard_text import LOOKALIKES
 
 TURNS = 2
 

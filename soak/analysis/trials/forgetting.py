@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.trial import Trial
-from soak.model.outcome import Outcome
+from soak.checker.outcome import Outcome
 
 TURNS = 10
 TURNS_ANEW = 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.trial import Trial
-from soak.model.hard_text import HARD_TEXTS
-from soak.model.outcome import Outcome
+from soak.checker.hard_text import HARD_TEXTS
+from soak.checker.outcome import Outcome
 
 
 async def run(rig: Rig) -> Tried:

@@ -7,7 +7,7 @@ import time
 from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.trial import Trial
-from soak.model.outcome import Outcome
+from soak.checker.outcome import Outcome
 
 TURNS = 1_050
 SAYING_SECONDS_MAX = 1_200.0

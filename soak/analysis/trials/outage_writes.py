@@ -8,7 +8,7 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.trial import Trial, without_server
 from soak.analysis.trials.breaking import speak_alone
-from soak.model.outcome import Outcome
+from soak.checker.outcome import Outcome
 
 SESSIONS = 4
 TURNS_BEFORE = 4

@@ -6,10 +6,11 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.trial import Trial
 from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, written_and_broken
+from soak.checker.faults import Excuse
 
 
 async def run(rig: Rig) -> Tried:
-    talks = await written_and_broken(rig, "killed", "process_kill", rig.deployment.kill)
+    talks = await written_and_broken(rig, "killed", Excuse.NOTHING, rig.deployment.kill)
     await rig.deployment.restart()
     notes = await rig.settle(talks)
     return seen_in(talks, notes=notes)

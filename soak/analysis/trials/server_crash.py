@@ -7,10 +7,11 @@ from soak.analysis.rig import Rig
 from soak.analysis.stage import Stage
 from soak.analysis.trial import Trial, without_server
 from soak.analysis.trials.breaking import ACKNOWLEDGED_MIN, server_broken
+from soak.checker.faults import Excuse
 
 
 async def run(rig: Rig) -> Tried:
-    talks, notes = await server_broken(rig, "crash", "crash", rig.server.kill)
+    talks, notes = await server_broken(rig, "crash", Excuse.CRASH, rig.server.kill)
     durability = rig.contract.clauses()["durability"]
     return seen_in(talks, notes=[f"the server as shipped promises: {durability}", *notes])
 

@@ -34,7 +34,8 @@ function stateOf(fault) {
 }
 
 function point(one) {
-  const lost = one.point_seconds > 0 ? `${one.is_at_least ? "at least " : ""}${lasting(one.point_seconds)}` : "nothing";
+  const least = one.is_at_least || one.is_unread ? "at least " : "";
+  const lost = one.point_seconds > 0 ? `${least}${lasting(one.point_seconds)}` : one.is_unread ? "not known" : "nothing";
   const promised = one.promised_seconds === null ? "anything may be lost" : one.promised_seconds === 0 ? "nothing may be lost" : `${lasting(one.promised_seconds)} allowed`;
   return [h("strong", {}, lost), h("span", { class: "note" }, promised)];
 }
@@ -53,7 +54,7 @@ function rowsOf(fault) {
     { cell: lasting(one.read_seconds), class: "number" },
     { cell: lasting(one.write_seconds), class: "number" },
     { cell: one.unknown ? `${one.unknown} (${one.surfaced} seen later)` : "0", class: "number" },
-    { cell: one.kept ? badge("good", "kept") : badge("bad", `${plural(one.lost, "message")} lost`) },
+    { cell: one.kept && one.is_unread ? badge("fault", "not all read") : one.kept ? badge("good", "kept") : badge("bad", `${plural(one.lost, "message")} lost`) },
   ] }));
 }
 

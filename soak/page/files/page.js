@@ -3,6 +3,7 @@
 import { endActions, refreshSession, showActions, startActions } from "/page/actions.js";
 import { forgetSeries, startCharts, takePoints } from "/page/charts.js";
 import { Connection } from "/page/connection.js";
+import { showErrors } from "/page/errors.js";
 import { showFaults } from "/page/faults.js";
 import { showProcesses, showStores, showWatch } from "/page/rooms.js";
 import { startStories } from "/page/story.js";
@@ -21,6 +22,7 @@ function show(state) {
   showNumbers(state, takePoints(state));
   showWarnings(state);
   showViolations(state);
+  showErrors(state);
   showFaults(state);
   showStores(state);
   showWatch(state);

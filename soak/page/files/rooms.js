@@ -25,7 +25,7 @@ export function showStores(state) {
       contract.unmet.map((fact) => h("p", { class: "line bad" }, fact)))),
     h("h3", {}, "Drift of configuration"),
     drifts.length ? h("ul", {}, drifts.map((line) => h("li", { class: "bad" }, line))) : h("p", { class: "quiet" }, "The servers are configured as when the run began."),
-    events.length ? h("details", { "data-key": "drift-events" }, h("summary", { "data-key": "summary-drift" }, plural(events.length, "change")),
+    events.length ? h("details", { "data-key": "drift-events" }, h("summary", { "data-key": "summary-drift" }, plural(events.length, "event")),
       h("ul", {}, [...events].reverse().map((one) => h("li", {}, `${clock(one.at_wall_seconds)} ${one.text}`)))) : null,
   ]);
 }

@@ -46,7 +46,7 @@ const ENDS = { pass: ["clean", "Pass"], violation: ["violation", "Violation"], i
 export function showEnd(end) {
   const [word, name] = ENDS[end.verdict] || ["unsaid", capital(end.verdict)];
   const ended = end.finished ? "the run has ended" : "the soak was left before everything was verified";
-  const reasons = [...end.reasons.map(capital), ...end.notes.map(capital),
+  const reasons = [...end.reasons.map(capital), ...(end.tried ? [capital(end.tried)] : []), ...end.notes.map(capital),
     `Exit code ${end.exit_code}. The daemon has ended, and this page with it; what it found is in ${end.data_dir}.`];
   hideSilence();
   say(word, `${name}: ${ended}`, reasons);

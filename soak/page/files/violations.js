@@ -1,25 +1,31 @@
-// The list of violations: the newest first, as the daemon keeps them, asked for again whenever it has changed.
+// Findings: one card for each bug, with its numbers and its clearest example. Its single violations are behind a click,
+// asked for only while they are shown.
 
 import { get } from "/page/asking.js";
-import { badge, byId, draw, forget, h, table } from "/page/dom.js";
-import { clock, count, plural, spaced } from "/page/words.js";
+import { badge, byId, draw, h, table } from "/page/dom.js";
+import { clock, count, percent, plural, spaced } from "/page/words.js";
 import { openStory } from "/page/story.js";
 
 const ASK_MS_MIN = 900;
 const SHOWN_STEP = 15;
 const filters = { store: byId("filter-store"), kind: byId("filter-kind"), state: byId("filter-state") };
-let shownVersion = null;
-let askedAt = 0;
-let isAsking = false;
-let most = SHOWN_STEP;
+/** By finding: its card, and its single violations as far as they were asked for. */
+const cards = new Map();
+let findings = [];
+let foundVersion = null;
 
 export function startViolations() {
-  for (const select of Object.values(filters)) select.addEventListener("change", () => { shownVersion = null; askedAt = 0; most = SHOWN_STEP; fill(); });
+  for (const select of Object.values(filters)) {
+    select.addEventListener("change", () => {
+      for (const card of cards.values()) Object.assign(card, { version: null, askedAt: 0, most: SHOWN_STEP });
+      list();
+    });
+  }
 }
 
 /** After another daemon has answered, its numbers mean something else. */
 export function forgetViolations() {
-  shownVersion = null;
+  for (const card of cards.values()) card.version = null;
 }
 
 function offer(select, values) {
@@ -30,70 +36,101 @@ function offer(select, values) {
   select.value = values.includes(chosen) ? chosen : "";
 }
 
-let last = null;
-
 export function showViolations(state) {
-  last = state;
-  const found = state.soak.verifier?.violations_by ?? [];
+  foundVersion = state.found_version;
+  // A verifier that does not answer takes nothing back of what it has found.
+  if (state.soak.verifier) findings = state.soak.verifier.findings ?? [];
   offer(filters.store, state.soak.stores);
-  if (state.soak.verifier) offer(filters.kind, [...new Set(found.map((one) => one.kind))].sort());
-  if (state.found_version !== shownVersion) fill();
+  offer(filters.kind, [...new Set(findings.map((one) => one.kind))].sort());
+  list();
 }
 
-const chosen = () => new URLSearchParams(Object.entries(filters).map(([name, select]) => [name, select.value])).toString();
+function isWanted(one) {
+  const { store, kind, state } = filters;
+  return [one.store, ""].includes(store.value) && [one.kind, ""].includes(kind.value) && (!state.value || one[state.value] > 0);
+}
 
-async function fill() {
-  if (isAsking || Date.now() - askedAt < ASK_MS_MIN) return;
-  isAsking = true;
-  askedAt = Date.now();
-  const wanted = chosen();
-  try {
-    const told = await get(`/violations?${wanted}`);
-    if (wanted !== chosen()) return; // something else was chosen meanwhile; the next state asks for it
-    shownVersion = told.version;
-    list(told.violations);
-  } catch {
-    // The connection says by itself that it is lost; the list is asked for again when it is back.
-  } finally {
-    isAsking = false;
+function list() {
+  const container = byId("violations-list");
+  const wanted = findings.filter(isWanted);
+  draw(container, wanted.map((one) => one.id), () => {
+    if (wanted.length === 0) return h("p", { class: "quiet" }, findings.length ? "None that fits." : "None found so far.");
+    return wanted.map((one) => cardOf(one.id).node);
+  });
+  for (const one of wanted) {
+    const card = cardOf(one.id);
+    card.finding = one;
+    draw(card.head, one, head);
+    draw(card.summary, one.count, (many) => (many === 1 ? "The single violation" : `All ${count(many)} violations`));
+    if (card.details.open) fill(card);
   }
 }
 
-function total() {
-  return (last?.soak.verifier?.violations_by ?? [])
-    .filter((one) => [one.store, ""].includes(filters.store.value) && [one.kind, ""].includes(filters.kind.value))
-    .reduce((sum, one) => sum + one.count, 0);
+function cardOf(id) {
+  if (cards.has(id)) return cards.get(id);
+  const card = { id, head: h("div", {}), summary: h("summary", { "data-key": `singles-${id}` }), listing: h("div", { class: "singles" }), most: SHOWN_STEP, version: null, askedAt: 0 };
+  card.details = h("details", { "data-key": `all-${id}`, toggle: () => { if (card.details.open) fill(card); } }, card.summary, card.listing);
+  card.node = h("article", { class: "finding", "data-finding": id }, card.head, card.details);
+  cards.set(id, card);
+  return card;
 }
 
-function row(one) {
-  const open = h("button", { type: "button", class: "link", "data-key": one.id, "data-violation": one.id, click: () => openStory(one.id) },
-    h("span", { class: "mono" }, one.message), h("span", { class: "unseen" }, `, ${spaced(one.kind)} on ${one.store}: explain`));
-  return { attributes: { "data-id": one.id }, cells: [
-    { cell: [open, h("span", { class: "note" }, one.detail)] },
-    { cell: badge("bad", spaced(one.kind)) },
-    one.store,
-    one.cause,
-    { cell: one.state === "open" ? badge("bad", "open") : badge("good", "healed") },
-    { cell: clock(one.found_at_wall_seconds), class: "number" },
-  ] };
+function head(one) {
+  const facts = [
+    ["count", count(one.count)],
+    ["share", one.share === null ? "–" : percent(one.share)],
+    ["sessions", `${one.sessions_at_least ? "at least " : ""}${count(one.sessions)}`],
+    ["open", count(one.open)],
+    ["healed", count(one.healed)],
+    ["first", clock(one.first_wall_seconds)],
+    ["last", clock(one.last_wall_seconds)],
+  ];
+  return [
+    h("h3", {}, badge("bad", spaced(one.kind)), h("span", {}, one.headline)),
+    h("dl", { class: "tally" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("p", {}, "Clearest example: ", link(one.example.id, one.example.message, `, ${spaced(one.kind)} on ${one.store}: explain`, "example")),
+  ];
 }
 
-function list(violations) {
-  const container = byId("violations-list");
-  if (violations.length === 0) forget(container);
-  draw(container, violations, () => {
-    if (violations.length === 0) {
-      const isFiltered = Object.values(filters).some((select) => select.value);
-      return h("p", { class: "quiet" }, isFiltered ? "None that fits." : "None found so far.");
-    }
-    const shown = violations.slice(0, most);
+function link(id, message, unseen, place) {
+  return h("button", { type: "button", class: "link", "data-key": `${place}-${id}`, "data-violation": id, click: () => openStory(id) },
+    h("span", { class: "mono" }, message), h("span", { class: "unseen" }, unseen));
+}
+
+async function fill(card) {
+  if (card.version === foundVersion || card.isAsking || Date.now() - card.askedAt < ASK_MS_MIN) return;
+  const state = filters.state.value;
+  Object.assign(card, { isAsking: true, askedAt: Date.now() });
+  try {
+    const told = await get(`/violations?${new URLSearchParams({ finding: card.id, state })}`);
+    if (state !== filters.state.value) return; // another state was chosen meanwhile; the next look asks for it
+    Object.assign(card, { version: told.version, violations: told.violations });
+    singles(card);
+  } catch {
+    // The connection says by itself that it is lost; the list is asked for again when it is back.
+  } finally {
+    card.isAsking = false;
+  }
+}
+
+const row = (one) => ({ attributes: { "data-id": one.id }, cells: [
+  { cell: [link(one.id, one.message, ": explain", "single"), h("span", { class: "note" }, one.detail)] },
+  { cell: one.state === "open" ? badge("bad", "open") : badge("good", "healed") },
+  { cell: clock(one.found_at_wall_seconds), class: "number" },
+] });
+
+function singles(card) {
+  const { violations, finding } = card;
+  draw(card.listing, { violations, most: card.most }, () => {
+    if (violations.length === 0) return h("p", { class: "quiet" }, "None that fits.");
+    const shown = violations.slice(0, card.most);
     const left = violations.length - shown.length;
-    const all = filters.state.value ? 0 : total();
-    const more = all > violations.length ? `The newest ${count(violations.length)} of ${count(all)} (soak violations lists all of them)` : plural(violations.length, "violation");
+    const isCut = !filters.state.value && finding.count > violations.length;
+    const more = () => { card.most += SHOWN_STEP; singles(card); };
     return [
-      h("p", { class: "quiet" }, `${more}. Choose one for its story.`),
-      table("Violations, the newest first", ["message", "kind", "store", "probable cause", "state", { cell: "found", class: "number" }], shown.map(row), { stacks: true }),
-      left > 0 ? h("p", {}, h("button", { type: "button", "data-key": "more", click: () => { most += SHOWN_STEP; forget(container); list(violations); } }, `Show ${Math.min(left, SHOWN_STEP)} more`)) : null,
+      h("p", { class: "quiet" }, isCut ? `The newest ${count(violations.length)} of ${count(finding.count)}; soak violations --finding ${card.id} lists all.` : `${plural(violations.length, "violation")}, the newest first.`),
+      table(`Violations of finding ${card.id}, the newest first`, ["message", "state", { cell: "found", class: "number" }], shown.map(row), { stacks: true }),
+      left > 0 ? h("p", {}, h("button", { type: "button", "data-key": `more-${card.id}`, click: more }, `Show ${Math.min(left, SHOWN_STEP)} more`)) : null,
     ];
   });
 }

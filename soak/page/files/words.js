@@ -11,6 +11,12 @@ export function rate(value) {
   return `${value >= 10 ? whole.format(Math.round(value)) : Number(value.toFixed(1))}/s`;
 }
 
+/** A share from 0 to 1, with as many digits as it takes to tell it from nothing. */
+export function percent(share) {
+  if (share > 0 && share < 0.0001) return "< 0.01 %";
+  return `${share >= 0.1 ? Math.round(share * 100) : Number((share * 100).toPrecision(2))} %`;
+}
+
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 
 /** A duration in the two largest units that fit, the way soak's settings are written. */

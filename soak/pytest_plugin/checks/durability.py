@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from soak.model.message import Message
+from soak.checker.message import Message
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.checks.outage import TIMEOUT_SECONDS, breakable, during, expect_kept, recovered
 from soak.pytest_plugin.comparison import broken, shown

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from soak.model.contract import Contract, Expiry
+from soak.checker.contract import Contract, Expiry
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, compare

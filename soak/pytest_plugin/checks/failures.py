@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.model.contract import Duplicates
+from soak.checker.contract import Duplicates
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.checks.outage import (
     PATIENCE_SECONDS,

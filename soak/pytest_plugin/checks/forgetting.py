@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.model.message import Message
+from soak.checker.message import Message
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, shown
 from soak.pytest_plugin.memory import Memory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.model.contract import Order
-from soak.model.message import Message
+from soak.checker.contract import Order
+from soak.checker.message import Message
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, compare, shown
 from soak.pytest_plugin.memory import Memory

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from soak.model.message import Message
+from soak.checker.message import Message
 from soak.pytest_plugin.comparison import broken, shown
 from soak.pytest_plugin.memory import Memory, described
 from soak.pytest_plugin.server import SoakServer

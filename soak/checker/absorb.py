@@ -1,0 +1,226 @@
+"""Taking a judged read into the book: what it showed is verified, and becomes the base of the next one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from soak.checker.attempt import Attempt
+from soak.checker.book import NO_ATTEMPTS, NOTHING, SessionBook, Unsettled, digest_of, names_in, united
+from soak.checker.intervals import Intervals
+from soak.checker.outcome import Outcome
+from soak.checker.read import Judgement, Place, Read, Rules, Run, names_of
+from soak.checker.remembered import thinned
+from soak.checker.retention import has_run_out
+
+RECENT_MAX = 8_192
+"""Verified messages of a session whose times are all remembered, at most."""
+
+
+VEILED_MAX = 10_000
+
+
+class Absorbed(NamedTuple):
+    """What a read settled of the acknowledgements that nobody had looked at yet."""
+
+    verified: int
+    spoiled: int
+    released: int
+    """Rightly gone."""
+
+
+def absorb(
+    book: SessionBook,
+    judgement: Judgement,
+    read: Read,
+    rules: Rules,
+    *,
+    remember_us: int,
+    exact_us: int | None = None,
+    whole: bool = True,
+) -> Absorbed:
+    """Take a judged read into the book.
+
+    Times of verified messages are remembered for `remember_us`, because a crash may still take those; beyond
+    `exact_us` only some of them. A read that is not `whole` adds to what is verified, but only a whole one can be
+    digested.
+    """
+    _note_late_arrivals(book, judgement.fresh, read, rules)
+    if judgement.absent:
+        _count_missed_as_seen(book, judgement)
+    # In a history without an order what was verified before may stand behind what waits for an outcome now.
+    shown = set(book.names_in_order()) if judgement.replaces and judgement.unsettled else set()
+    if judgement.replaces:
+        _veil(book, judgement)
+        book.restand_runs(judgement.fresh)
+    else:
+        book.stand_runs(judgement.fresh)
+    for number, seqs in judgement.excused.items():
+        book.writers[number].excuse(seqs)
+    _end_excuses(book, judgement, read, rules)
+    for number, seq in judgement.spoiled:
+        if seq not in book.writers[number].standing:
+            book.writers[number].excuse(Intervals([seq, seq]))
+            book.explained += 1
+    absorbed = _settle_pending(book, judgement.spoiled, read.returned - remember_us)
+    if book.recent and exact_us is not None and book.recent[0].ended < read.returned - exact_us:
+        book.recent = thinned(book.recent, read.returned - exact_us)
+    if len(book.recent) > RECENT_MAX:
+        # Thinned out, and never cut: whose times are gone would count as too old for a crash to take.
+        book.recent = thinned(book.recent, book.recent[-RECENT_MAX // 2].ended)
+    _remember_unsettled(book, judgement, read, rules.contract.staleness_us, shown)
+    book.dirty = book.shown_late = book.revived = None
+    book.last_read, book.last_returned, book.last_items = read.invoked, read.returned, len(read.items)
+    book.overlooked = _told_meanwhile(book, read) if book.pending else None
+    if whole:
+        book.last_whole = read.invoked
+    if whole and book.hashed != book.length:
+        _digest(book, judgement, read)
+    return absorbed
+
+
+def _veil(book: SessionBook, judgement: Judgement) -> None:
+    """Keep in mind what earlier reads had shown and this one lacks, until it is decided whether it may."""
+    if not judgement.is_undecided:
+        book.veiled = None
+        return
+    if book.veiled is None:
+        book.veiled_since = book.last_read
+    here = {*names_in(judgement.fresh), *judgement.unsettled}
+    seen = (*(book.veiled or ()), *book.names_in_order(), *book.unsettled_names())
+    book.veiled = [one for one in dict.fromkeys(seen) if one not in here][:VEILED_MAX] or None
+
+
+def _note_late_arrivals(book: SessionBook, fresh: list[Run], read: Read, rules: Rules) -> None:
+    """Count an unknown write that is seen as acknowledged from now on.
+
+    What a read shows as it was before a forget had ended may be erased by it: that need not be there again.
+    """
+    may_be_erased = _may_show_the_forgotten(book, read, rules.contract.staleness_us)
+    for number, first, last in fresh:
+        writer = book.writers[number]
+        if writer.acked.covers(first, last):
+            continue
+        late = Intervals([first, last]).minus(writer.acked)
+        writer.unknown = united(writer.unknown, late)
+        writer.acked.update(late)
+        if may_be_erased:
+            writer.excuse(late)
+        if book.span is not None:
+            _prolong(book, number, late, read, rules)
+
+
+def _prolong(book: SessionBook, writer: int, seqs: Intervals, read: Read, rules: Rules) -> None:
+    """Note that unknown writes were applied: each when it was sent at the earliest, and by now."""
+    if book.span is None:
+        return
+    # If the life of the session may have run out before, one of them may have begun another.
+    is_one_life = not has_run_out(book, read.returned, rules)
+    sent = [one.sent for one in book.recent if one.writer == writer and one.seq in seqs] if is_one_life else []
+    book.span = book.span._replace(
+        last_sent=max([book.span.last_sent, *sent]), last_ended=max(book.span.last_ended, read.returned)
+    )
+
+
+def _may_show_the_forgotten(book: SessionBook, read: Read, staleness_us: int | None) -> bool:
+    """Whether a read may show the session as it was before a forget."""
+    forgetting = book.forgetting
+    if forgetting is None:
+        return False
+    return not forgetting.ended or staleness_us is None or read.invoked - staleness_us <= forgetting.ended
+
+
+def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) -> Absorbed:
+    """Take what is settled out of what waits."""
+    waiting: list[Attempt] = []
+    seen: list[Attempt] = []
+    bad = 0
+    latest, latest_sent = None, book.latest_sent
+    low = [min(writer.standing.bounds[-2:], default=1) for writer in book.writers]
+    high = [writer.standing.largest for writer in book.writers]
+    for attempt in book.pending:
+        number, seq = attempt.writer, attempt.seq
+        # What waits is the end of what is there, so the last run is looked at first.
+        if low[number] <= seq <= high[number] or seq in book.writers[number].standing:
+            seen.append(attempt)
+            if attempt.sent > latest_sent:
+                latest, latest_sent = attempt, attempt.sent
+        elif seq not in book.writers[number].excused:
+            waiting.append(attempt)
+    if latest is not None:
+        book.latest_sent, book.latest_writer, book.latest_seq = latest.sent, latest.writer, latest.seq
+    if spoiled:
+        bad = sum(1 for attempt in book.pending if (attempt.writer, attempt.seq) in spoiled)
+    verified = sum(1 for attempt in seen if (attempt.writer, attempt.seq) not in spoiled) if spoiled else len(seen)
+    released = len(book.pending) - len(waiting) - verified - bad
+    if book.is_being_forgotten:
+        # What has gone with it is told from what raced with it by its times, once the forget has ended.
+        seen = [attempt for attempt in book.pending if attempt not in waiting]
+    book.pending = waiting or NO_ATTEMPTS
+    if seen or (book.recent and book.recent[0].ended < forget_before):
+        book.recent = [one for one in (*book.recent, *seen) if one.ended >= forget_before] or NO_ATTEMPTS
+    return Absorbed(verified, bad, released)
+
+
+def _remember_unsettled(
+    book: SessionBook, judgement: Judgement, read: Read, staleness_us: int | None, shown: set[Place]
+) -> None:
+    """Remember what is seen and not settled, in its order, each since when a read has shown it."""
+    was_blind, book.is_blind = book.is_blind, _may_show_the_forgotten(book, read, staleness_us)
+    if not judgement.unsettled or book.is_blind:
+        book.unsettled = None
+        return
+    lacked = (0, 0) if was_blind else (book.last_read, book.last_returned)
+    known = {(one.writer, one.seq): one for one in book.unsettled or ()}
+    book.unsettled = [
+        known.get(place) or Unsettled(*place, read.invoked, *((0, 0) if place in shown else lacked))
+        for place in judgement.unsettled
+    ]
+
+
+def _told_meanwhile(book: SessionBook, read: Read) -> list[Attempt] | None:
+    """Return what was acknowledged before a read that lacks it, where the outcome came while the read was under way."""
+    return [
+        one
+        for one in book.pending
+        if one.ended <= read.invoked and one.seq not in read.acked.get(one.writer, NOTHING) and book.was_overlooked(one)
+    ] or None
+
+
+def _count_missed_as_seen(book: SessionBook, judgement: Judgement) -> None:
+    """Count as acknowledged what was seen before its outcome is known, and is missing now: it must not be forgotten."""
+    for number, seqs in judgement.absent.items():
+        writer = book.writers[number]
+        late = seqs.minus(writer.acked)
+        if late:
+            writer.unknown = united(writer.unknown, late)
+            writer.acked.update(late)
+
+
+def _end_excuses(book: SessionBook, judgement: Judgement, read: Read, rules: Rules) -> None:
+    """Expect again what raced with a forget that has happened, and is shown behind it: it was not erased."""
+    forgetting, staleness = book.forgetting, rules.contract.staleness_us
+    if (
+        forgetting is None
+        or forgetting.outcome is not Outcome.OK
+        or staleness is None
+        or rules.contract.drops_by_itself
+    ):
+        return
+    if read.invoked <= forgetting.ended + staleness + rules.clock_epsilon_us:
+        return
+    for number, first, last in judgement.fresh:
+        writer = book.writers[number]
+        if writer.excused:
+            writer.excused = writer.excused.minus(Intervals([first, last]))
+
+
+def _digest(book: SessionBook, judgement: Judgement, read: Read) -> None:
+    book.hashed, book.digest = 0, b""
+    items = read.items[: book.length]
+    if judgement.findings or len(items) < book.length:
+        return
+    # With permitted repeats among them, the first so many items are not the so many verified messages.
+    if judgement.replaces and names_of(items) != list(book.names_in_order()):
+        return
+    is_made = judgement.digest and len(items) == len(read.items)
+    book.hashed, book.digest = book.length, judgement.digest if is_made else digest_of(items)

@@ -1,0 +1,660 @@
+"""What is expected of one session: a book kept from the ledger, and from what has been verified so far.
+
+The life of a message in the book: `leased` (it may be sent at any time), then `acked`, `failed` or `unknown` as
+its outcome arrives, or for ever in flight if its worker dies. Once a read shows it, it is `standing`; an unknown
+one that is seen counts as acknowledged from then on, but bears no order promise against what was sent later.
+What a read shows before its outcome is known, and all that stands behind it, is `unsettled`: it is remembered as seen,
+in its order, and becomes `standing` with the outcome. If that is a refusal, the read was dirty (`dirty`).
+What is acknowledged and no longer expected (forgotten, expired, tolerated, or already counted as lost) is `excused`.
+
+Memory is per session and per gap, never per message: the verified history is its length, a digest, and its order
+as runs of (writer, first, last). Times are kept only for what is not yet verified and for the tail that a crash
+could take.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+from xxhash import xxh3_128_digest
+
+from soak.checker.attempt import Attempt
+from soak.checker.counted import Counted
+from soak.checker.intervals import Intervals
+from soak.checker.message import Stored
+from soak.checker.outcome import Outcome
+from soak.checker.suspicion import Failing, Missed, Suspicion
+
+NOTHING = Intervals()
+"""Stands for an empty set that was never needed; it is only ever read."""
+
+NO_ATTEMPTS: list[Attempt] = []
+"""Stands for an empty list in the many sessions that wait for nothing; it is only ever read."""
+
+_NEVER = 2**62
+
+FORGET_SECONDS_MAX = 10.0
+FORGET_US_MAX = int(FORGET_SECONDS_MAX * 1e6)
+"""A forget without an outcome for so long is one whose worker died: it may happen at any time."""
+
+
+class WriterBook(msgspec.Struct, gc=False, array_like=True):
+    """What is expected of one writer's messages."""
+
+    leased: int
+    acked: Intervals
+    standing: Intervals
+    failed: Intervals
+    unknown: Intervals
+    excused: Intervals
+    gone: Intervals
+    """Acknowledged as forgotten: it must not be seen again."""
+
+    @classmethod
+    def new(cls) -> WriterBook:
+        return cls(0, Intervals(), Intervals(), NOTHING, NOTHING, NOTHING, NOTHING)
+
+    def is_in_flight(self, seq: int) -> bool:
+        return seq not in self.acked and seq not in self.unknown and seq not in self.failed
+
+    def bears_order(self, seq: int) -> bool:
+        """Whether it was acknowledged before the same writer's next message was sent."""
+        return seq in self.acked and seq not in self.unknown
+
+    def excuse(self, seqs: Intervals) -> None:
+        self.excused = united(self.excused, seqs)
+
+
+class Forgetting(NamedTuple):
+    """An attempt to erase the session; `outcome` is None while it is under way."""
+
+    sent: int
+    ended: int
+    outcome: Outcome | None
+
+
+class Span(NamedTuple):
+    """When a session's first and last append were sent and acknowledged; kept only where sessions expire."""
+
+    first_sent: int
+    first_ended: int
+    last_sent: int
+    last_ended: int
+    reborn: int = 0
+    """An earlier life may have ended; what was sent up to this time may have gone with it."""
+
+
+class Unsettled(NamedTuple):
+    """A message that a read has shown before its outcome was known, or behind such a one."""
+
+    writer: int
+    seq: int
+    since: int
+    """When the first read that showed it was invoked."""
+    lacked: int
+    """When the read before that was invoked, and returned; 0: there was none."""
+    lacked_returned: int
+
+
+class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
+    """What is known only of a session to which something out of the ordinary happened."""
+
+    suspicions: list[Suspicion] | None = None
+    """What reads lacked, waiting to be confirmed."""
+    missed: list[Missed] | None = None
+    """What a search for its own words did not show, waiting for another look."""
+    dirty: list[tuple[int, int, int]] | None = None
+    """Shown by a read, and refused as it turned out: (writer, seq, when). To be reported by the next judgement."""
+    overlooked: list[Attempt] | None = None
+    """Acknowledged before the last read was invoked, and not shown by it; the outcome came only afterwards."""
+    shown_late: list[tuple[Attempt, int, int]] | None = None
+    """What one read lacked and the next showed, although it had been acknowledged before the first; the outcome came
+    after both. With when the first one was invoked, and returned."""
+    revived: list[tuple[int, int]] | None = None
+    """What a read showed that was invoked after it had been forgotten; the outcome of the forget came afterwards."""
+    veiled: list[tuple[int, int]] | None = None
+    """Shown by an earlier read, and missing since a forget was sent whose outcome is still to come."""
+    veiled_since: int = 0
+    """When the last read that showed some of it was invoked."""
+    failing: Failing | None = None
+    """Reads of this session that raise, one after the other."""
+    counted: Counted | None = None
+    """Which violations were reported already."""
+    explained: int = 0
+    """Messages that are missing because something unreadable stands in their place: one row explains one, once."""
+    forgotten_before: Forgetting | None = None
+    """The last forget that has happened for certain, while another one is under way."""
+    searched: int = 0
+    """How many searches for messages of it have been chosen, so that in time each has its turn."""
+
+
+class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
+    """What is expected of one session."""
+
+    session: str
+    store: str
+    writers: list[WriterBook] = []
+    """By number."""
+    pending: list[Attempt] = msgspec.field(default_factory=lambda: NO_ATTEMPTS)
+    """Acknowledged and not yet seen, oldest first."""
+    recent: list[Attempt] = msgspec.field(default_factory=lambda: NO_ATTEMPTS)
+    """Seen, but young enough to be taken by a crash."""
+    order: bytes = b""
+    """The verified order, as packed runs of (writer, first, last)."""
+    length: int = 0
+    hashed: int = 0
+    digest: bytes = b""
+    latest_sent: int = 0
+    """The latest time at which something that stands was sent; what was acknowledged before belongs before it."""
+    latest_writer: int = 0
+    latest_seq: int = 0
+    unsettled: list[Unsettled] | None = None
+    """What the last read showed behind the verified part, from the first message without an outcome on, in order."""
+    is_blind: bool = False
+    """What the last read showed without an outcome is not remembered: it may have been of before a forget, or of an
+    earlier life."""
+    closed: bool = False
+    """Every outcome there will ever be has arrived."""
+    forgetting: Forgetting | None = None
+    span: Span | None = None
+    last_whole: int = 0
+    """When the last whole read that was judged had been invoked; 0: there was none yet."""
+    last_read: int = 0
+    """The same for a whole read or one of the end of the session."""
+    last_returned: int = 0
+    last_items: int = 0
+    incidents: Incidents | None = None
+    """None in the many sessions that nothing ever happens to."""
+
+    # -- what the ledger says --
+
+    def writer(self, number: int) -> WriterBook:
+        missing = number + 1 - len(self.writers)
+        if missing > 0:
+            # Two lists added up take no more memory than they need.
+            self.writers = self.writers + [WriterBook.new() for _ in range(missing)]
+        return self.writers[number]
+
+    def find_writer(self, number: int) -> WriterBook | None:
+        return self.writers[number] if 0 <= number < len(self.writers) else None
+
+    def lease(self, writer: int, upto: int) -> None:
+        book = self.writer(writer)
+        book.leased = max(book.leased, upto)
+
+    def acknowledge(self, attempt: Attempt) -> bool:
+        """Take in an acknowledgement; returns whether the message still has to be verified."""
+        seq = attempt.seq
+        book = self.writers[attempt.writer] if attempt.writer < len(self.writers) else self.writer(attempt.writer)
+        # This runs for every message, so the usual case, the next one in a row, comes first.
+        bounds = book.acked.bounds
+        if bounds and bounds[-1] == seq - 1:
+            bounds[-1] = seq
+        else:
+            book.acked.add(seq)
+        if book.unknown.bounds and seq in book.unknown:
+            # It was seen so long before its outcome came that none was expected any more. It bears its order again.
+            book.unknown = book.unknown.minus(Intervals([seq, seq]))
+            self.recent = [*self.recent, attempt]
+        if self.forgetting is not None:
+            self._place_around_forget(attempt)
+        standing = book.standing.bounds
+        if standing and seq <= standing[-1] and seq in book.standing:
+            return False
+        if attempt.ended <= self.last_read:
+            self._note_lateness(attempt)
+        if book.excused.bounds and seq in book.excused:
+            if self.is_being_forgotten:
+                self.recent = [*self.recent, attempt]
+            return False
+        if self.pending:
+            self.pending.append(attempt)
+        else:
+            self.pending = [attempt]
+        return True
+
+    def is_before_forget(self, attempt: Attempt) -> bool:
+        """Whether an append was answered before a forget was sent that has happened."""
+        known = (self.forgetting, self.forgotten_before)
+        return any(one is not None and one.outcome is Outcome.OK and attempt.ended < one.sent for one in known)
+
+    def extend_span(self, attempt: Attempt) -> None:
+        """Note when the session was last appended to, where its life depends on it."""
+        known = (self.forgetting, self.forgotten_before)
+        may_be_erased = any(one is not None and attempt.sent <= one.ended for one in known)
+        begun = _NEVER if may_be_erased else attempt.ended
+        span = self.span or Span(attempt.sent, begun, attempt.sent, attempt.ended)
+        # Of several appends under way at once any may have been applied first, but none after the first answer. One
+        # that raced with a forget may have been erased by it, and begun nothing.
+        self.span = Span(
+            min(span.first_sent, attempt.sent),
+            span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
+            max(span.last_sent, attempt.sent),
+            max(span.last_ended, attempt.ended),
+            span.reborn,
+        )
+
+    def restart_span(self, attempt: Attempt, begun: Span | None) -> None:
+        """Begin a new life with this append; if the old one may go on, it may also end when that would have."""
+        first_sent = attempt.sent if begun is None else begun.first_sent
+        self.span = Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+
+    def begin_span_no_later(self, attempt: Attempt) -> None:
+        """Note that the life of the session may have begun with an append whose outcome is unknown."""
+        if self.span is not None:
+            self.span = self.span._replace(first_sent=min(self.span.first_sent, attempt.sent))
+        else:
+            # It may not have happened at all: it promises nothing about until when the session lives.
+            self.span = Span(attempt.sent, attempt.ended, 0, attempt.ended)
+
+    def _note_lateness(self, attempt: Attempt) -> None:
+        """Take in that a read should have shown a message, as it turns out."""
+        if self.was_overlooked(attempt):
+            self.overlooked = [*(self.overlooked or ()), attempt]
+            return
+        for one in self.unsettled or ():
+            is_it = (one.writer, one.seq) == (attempt.writer, attempt.seq)
+            if is_it and attempt.ended < one.lacked and self.forgetting is None:
+                self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned)]
+
+    def was_overlooked(self, attempt: Attempt) -> bool:
+        """Whether the last read did not show a message, as far as is known, although it should have."""
+        if self.is_blind or self.forgetting is not None or attempt.seq in self.writers[attempt.writer].excused:
+            return False
+        if (attempt.writer, attempt.seq) in (self.veiled or ()):
+            return False
+        if any(_is_in(one.absent, attempt.writer, attempt.seq) for one in self.suspicions or ()):
+            return False  # it is missed already
+        return (attempt.writer, attempt.seq) not in self.unsettled_names()
+
+    def fail(self, writer: int, seq: int) -> None:
+        book = self.writer(writer)
+        book.failed = united(book.failed, Intervals([seq, seq]))
+        seen = [one.since for one in self.unsettled or () if (one.writer, one.seq) == (writer, seq)]
+        if seq in book.standing:
+            # A read has shown it, before its refusal was known: the next one has to look at it again.
+            self.restand([place for place in self.names_in_order() if place != (writer, seq)])
+            seen = [self.last_read]
+        elif seq in book.acked:
+            # It was seen, and is missed since: it had counted as acknowledged from then on.
+            seen = [one.last_seen for one in self.suspicions or () if _is_in(one.seen, writer, seq)]
+            book.acked = book.acked.minus(Intervals([seq, seq]))
+            book.unknown = book.unknown.minus(Intervals([seq, seq])) if book.unknown else NOTHING
+        if seen:
+            self.dirty = [*(self.dirty or ()), (writer, seq, seen[0])]
+            self.unsettled = [one for one in self.unsettled or () if (one.writer, one.seq) != (writer, seq)] or None
+            for suspicion in self.suspicions or ():
+                left = Intervals(suspicion.absent.get(writer, [])).minus(Intervals([seq, seq]))
+                suspicion.absent[writer] = left.bounds
+            self.suspicions = [one for one in self.suspicions or () if not one.is_over] or None
+
+    def doubt(self, attempt: Attempt) -> None:
+        """Take in an unknown outcome."""
+        book = self.writer(attempt.writer)
+        book.unknown = united(book.unknown, Intervals([attempt.seq, attempt.seq]))
+        self.recent = [*self.recent, attempt]
+
+    def intend_forget(self, sent: int) -> None:
+        """Take in that the session is about to be erased: until the outcome is known nothing need be there."""
+        if self.is_being_forgotten and self.forgetting is not None:
+            # Of two at once, which is answered first says nothing about the other: the earlier one stays in doubt.
+            self.forgetting = self.forgetting._replace(outcome=Outcome.UNKNOWN)
+        elif self.forgetting is None or self.forgetting.outcome is not Outcome.UNKNOWN:
+            if self.forgetting is not None:
+                self.forgotten_before = self.forgetting
+            self.forgetting = Forgetting(sent, 0, None)
+
+    def end_forget(self, outcome: Outcome, sent: int, ended: int) -> None:
+        certain = self.last_certain_forget
+        if certain is not None and certain.sent > sent:
+            return  # a later one has happened, and this one with it, or before it, or not at all
+        if self.forgetting is not None and self.forgetting.outcome is Outcome.UNKNOWN:
+            return  # an earlier one may still happen at any time, whatever became of this one
+        later = self.forgetting if self.forgetting is not None and self.forgetting.sent > sent else None
+        if later is not None and outcome is not Outcome.OK:
+            return  # a later one is under way
+        if outcome is Outcome.FAILED:
+            self.forgetting = self.forgotten_before
+            return
+        self.veiled = None
+        self._forget(outcome, sent, ended)
+        if later is not None:
+            self.forgetting, self.forgotten_before = later, self.forgetting
+
+    def _forget(self, outcome: Outcome, sent: int, ended: int) -> None:
+        """Expect no longer what a forget has erased, or may have."""
+        self.forgetting = Forgetting(sent, ended, outcome)
+        raced = {(attempt.writer, attempt.seq) for attempt in (*self.recent, *self.pending) if attempt.ended >= sent}
+        for number, book in enumerate(self.writers):
+            if outcome is Outcome.OK:
+                racing = Intervals.of(sorted(seq for writer, seq in raced if writer == number))
+                book.gone = united(book.gone, book.acked.minus(racing).minus(book.unknown))
+            later = Intervals.of(
+                sorted(a.seq for a in self.pending if a.writer == number and a.sent > ended and outcome is Outcome.OK)
+            )
+            book.excuse(book.acked.minus(later))
+            book.gone = book.gone.minus(later) if later else book.gone
+        if self.span is not None:
+            # The next append that is answered begins a new life, unless one that raced with the forget has, or one
+            # that came after it and is known already.
+            behind = [one.ended for one in (*self.recent, *self.pending) if one.sent > ended]
+            self.span = self.span._replace(first_ended=min(behind, default=_NEVER))
+        if outcome is Outcome.OK:
+            if ended < self.last_whole:
+                names = self.names_in_order()
+                self.revived = [(number, seq) for number, seq in names if seq in self.writers[number].gone] or None
+            for number, seq in self.unsettled_names():
+                self.writers[number].excuse(Intervals([seq, seq]))
+            self.unsettled = self.overlooked = self.shown_late = None
+            self.is_blind = True
+            self.restand([])
+            self.recent = [one for one in self.recent if one.sent > ended] or NO_ATTEMPTS
+        self.drop_excused()
+
+    def _place_around_forget(self, attempt: Attempt) -> None:
+        """Decide what an acknowledgement that comes after a forget means for it."""
+        for forgetting in (self.forgetting, self.forgotten_before):
+            if forgetting is None or forgetting.outcome is None:
+                continue
+            if forgetting.outcome is not Outcome.OK or attempt.sent <= forgetting.ended:
+                # It may have been erased with the rest, or by a forget that is still on its way.
+                writer, seqs = self.writer(attempt.writer), Intervals([attempt.seq, attempt.seq])
+                writer.excuse(seqs)
+                if forgetting.outcome is Outcome.OK and attempt.ended < forgetting.sent:
+                    writer.gone = united(writer.gone, seqs)
+
+    def doubt_since(self, since: int, until: int) -> None:
+        """Take in that a fault may have undone what was done in this time: a forget, or that a life was prolonged."""
+        for forgetting in (self.forgetting, self.forgotten_before):
+            if forgetting is not None and forgetting.outcome is Outcome.OK and since <= forgetting.ended <= until:
+                self.forgetting = forgetting._replace(outcome=Outcome.UNKNOWN)
+                for writer in self.writers:
+                    writer.gone = NOTHING
+        if self.span is not None and since <= self.span.last_ended and self.span.last_sent <= until:
+            self.span = self.span._replace(last_sent=self.span.first_sent)
+
+    @property
+    def is_being_forgotten(self) -> bool:
+        """Whether a forget is under way: when it ends, the times of all that raced with it are needed."""
+        return self.forgetting is not None and self.forgetting.outcome is None
+
+    def is_forget_open(self, at: int) -> bool:
+        """Whether a forget is under way whose outcome is still to come: what is missing meanwhile proves nothing."""
+        forgetting = self.forgetting
+        return forgetting is not None and forgetting.outcome is None and at <= forgetting.sent + FORGET_US_MAX
+
+    @property
+    def last_certain_forget(self) -> Forgetting | None:
+        """The last forget that has happened, also while another one is under way or in doubt."""
+        known = (self.forgetting, self.forgotten_before)
+        return next((one for one in known if one is not None and one.outcome is Outcome.OK), None)
+
+    @property
+    def forget_in_doubt(self) -> bool:
+        """Whether a forget was sent that may or may not have happened, now or later."""
+        return self.forgetting is not None and self.forgetting.outcome is not Outcome.OK
+
+    def drop_excused(self) -> None:
+        """Stop waiting for what is no longer expected."""
+        waiting = [attempt for attempt in self.pending if attempt.seq not in self.writers[attempt.writer].excused]
+        if self.is_being_forgotten and len(waiting) < len(self.pending):
+            self.recent = [*self.recent, *(attempt for attempt in self.pending if attempt not in waiting)]
+        self.pending = waiting or NO_ATTEMPTS
+
+    # -- what happened to it, if anything did --
+
+    @property
+    def suspicions(self) -> list[Suspicion] | None:
+        return None if self.incidents is None else self.incidents.suspicions
+
+    @suspicions.setter
+    def suspicions(self, value: list[Suspicion] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().suspicions = value
+
+    @property
+    def missed(self) -> list[Missed] | None:
+        return None if self.incidents is None else self.incidents.missed
+
+    @missed.setter
+    def missed(self, value: list[Missed] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().missed = value
+
+    @property
+    def dirty(self) -> list[tuple[int, int, int]] | None:
+        return None if self.incidents is None else self.incidents.dirty
+
+    @dirty.setter
+    def dirty(self, value: list[tuple[int, int, int]] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().dirty = value
+
+    @property
+    def overlooked(self) -> list[Attempt] | None:
+        return None if self.incidents is None else self.incidents.overlooked
+
+    @overlooked.setter
+    def overlooked(self, value: list[Attempt] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().overlooked = value
+
+    @property
+    def shown_late(self) -> list[tuple[Attempt, int, int]] | None:
+        return None if self.incidents is None else self.incidents.shown_late
+
+    @shown_late.setter
+    def shown_late(self, value: list[tuple[Attempt, int, int]] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().shown_late = value
+
+    @property
+    def revived(self) -> list[tuple[int, int]] | None:
+        return None if self.incidents is None else self.incidents.revived
+
+    @revived.setter
+    def revived(self, value: list[tuple[int, int]] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().revived = value
+
+    @property
+    def veiled(self) -> list[tuple[int, int]] | None:
+        return None if self.incidents is None else self.incidents.veiled
+
+    @veiled.setter
+    def veiled(self, value: list[tuple[int, int]] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().veiled = value
+
+    @property
+    def veiled_since(self) -> int:
+        return 0 if self.incidents is None else self.incidents.veiled_since
+
+    @veiled_since.setter
+    def veiled_since(self, value: int) -> None:
+        self._noted().veiled_since = value
+
+    @property
+    def failing(self) -> Failing | None:
+        return None if self.incidents is None else self.incidents.failing
+
+    @failing.setter
+    def failing(self, value: Failing | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().failing = value
+
+    @property
+    def counted(self) -> Counted | None:
+        return None if self.incidents is None else self.incidents.counted
+
+    @counted.setter
+    def counted(self, value: Counted | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().counted = value
+
+    @property
+    def explained(self) -> int:
+        return 0 if self.incidents is None else self.incidents.explained
+
+    @explained.setter
+    def explained(self, value: int) -> None:
+        if value or self.incidents is not None:
+            self._noted().explained = value
+
+    @property
+    def forgotten_before(self) -> Forgetting | None:
+        return None if self.incidents is None else self.incidents.forgotten_before
+
+    @forgotten_before.setter
+    def forgotten_before(self, value: Forgetting | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().forgotten_before = value
+
+    @property
+    def searched(self) -> int:
+        return 0 if self.incidents is None else self.incidents.searched
+
+    @searched.setter
+    def searched(self, value: int) -> None:
+        if value or self.incidents is not None:
+            self._noted().searched = value
+
+    def _noted(self) -> Incidents:
+        if self.incidents is None:
+            self.incidents = Incidents()
+        return self.incidents
+
+    # -- what is known of it --
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether something is missing, from a read or from a search, or a read raised, that is not confirmed yet."""
+        known = self.incidents
+        if known is None:
+            return False
+        return bool(known.suspicions or known.missed or known.failing or self.is_news_pending)
+
+    @property
+    def is_news_pending(self) -> bool:
+        """Whether an outcome that came late says something about reads that were judged before."""
+        known = self.incidents
+        return known is not None and bool(known.overlooked or known.dirty or known.shown_late or known.revived)
+
+    @property
+    def may_have_begun_untold(self) -> bool:
+        """Whether an append of which no outcome ever came may have begun the life of the session."""
+        is_one_life = self.forgetting is None and (self.span is None or not self.span.reborn)
+        for writer in self.writers:
+            applied = writer.acked.copy()
+            applied.update(writer.unknown)
+            until = applied.bounds[0] - 1 if applied and is_one_life else applied.largest
+            if until and Intervals([1, until]).minus(applied).minus(writer.failed):
+                return True
+        return False
+
+    def unsettled_names(self) -> list[tuple[int, int]]:
+        return [(one.writer, one.seq) for one in self.unsettled or ()]
+
+    @property
+    def oldest_pending(self) -> int | None:
+        """When the oldest acknowledgement that nobody has verified yet came in."""
+        return self.pending[0].ended if self.pending else None
+
+    def acked_now(self) -> dict[int, Intervals]:
+        """Copy what is known as acknowledged, as the base of a read that is about to be invoked."""
+        return {number: book.acked.copy() for number, book in enumerate(self.writers)}
+
+    def names_in_order(self) -> Iterator[tuple[int, int]]:
+        order = array("I", self.order)
+        return names_in(zip(order[::3], order[1::3], order[2::3], strict=True))
+
+    def last_names(self, count: int) -> list[tuple[int, int]]:
+        """Return the end of the verified order, newest last."""
+        order = array("I", self.order)
+        names: list[tuple[int, int]] = []
+        at = len(order) - 3
+        while at >= 0 and len(names) < count:
+            writer, first, last = order[at : at + 3]
+            low = max(first, last - (count - len(names)) + 1)
+            names.extend((writer, seq) for seq in range(last, low - 1, -1))
+            at -= 3
+        names.reverse()
+        return names
+
+    def stand(self, names: Iterable[tuple[int, int]]) -> None:
+        """Append to the verified order."""
+        self.stand_runs(runs_of(names))
+
+    def stand_runs(self, runs: Iterable[tuple[int, int, int]]) -> None:
+        order = array("I", self.order)
+        for writer, first, last in runs:
+            if len(order) and order[-3] == writer and order[-1] == first - 1:
+                order[-1] = last
+            else:
+                order.extend((writer, first, last))
+            self.writers[writer].standing.add_run(first, last)
+            self.length += last - first + 1
+        self.order = order.tobytes()
+
+    def restand(self, names: list[tuple[int, int]]) -> None:
+        """Replace the verified order, after a read that differs from it."""
+        self.restand_runs(runs_of(names))
+
+    def restand_runs(self, runs: list[tuple[int, int, int]]) -> None:
+        for book in self.writers:
+            book.standing = Intervals()
+        self.order = b""
+        self.length = self.hashed = 0
+        self.digest = b""
+        self.stand_runs(runs)
+
+
+def _is_in(bounds: dict[int, list[int]], writer: int, seq: int) -> bool:
+    return seq in Intervals(bounds.get(writer, []))
+
+
+def runs_of(names: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Fold names into runs of (writer, first, last); most histories are very few of them."""
+    runs: list[tuple[int, int, int]] = []
+    current = first = last = -1
+    for writer, seq in names:
+        if writer == current and seq == last + 1:
+            last = seq
+            continue
+        if current >= 0:
+            runs.append((current, first, last))
+        current, first, last = writer, seq, seq
+    if current >= 0:
+        runs.append((current, first, last))
+    return runs
+
+
+def names_in(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Unfold what `runs_of` folded."""
+    for writer, first, last in runs:
+        for seq in range(first, last + 1):
+            yield writer, seq
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def digest_of(items: Iterable[Stored]) -> bytes:
+    """Return a digest that only the same items have; empty, like no other, if one of them cannot be a message."""
+    try:
+        return xxh3_128_digest(_encoder.encode(items))
+    except (TypeError, ValueError, OverflowError):
+        return b""
+
+
+def united(one: Intervals, other: Intervals) -> Intervals:
+    """Return the union; the first set is changed in place unless it is the shared empty one."""
+    if not other:
+        return one
+    if one is NOTHING:
+        return other.copy()
+    one.update(other)
+    return one

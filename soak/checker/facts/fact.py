@@ -1,0 +1,67 @@
+"""What a fact is, and the words that many of them share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from soak.checker.attempt import Attempt
+from soak.checker.clues import Clues
+from soak.checker.faults import FaultWindow
+from soak.checker.read import Place
+
+When = Callable[[int], str]
+"""Writes a moment of the run as people read it."""
+
+During = Literal["append", "read"]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+class FaultRef(msgspec.Struct, frozen=True):
+    """Which fault: no server has two that begin at once."""
+
+    server: str
+    kind: str
+    started: int
+
+    def window(self, clues: Clues) -> FaultWindow | None:
+        return next((window for window in clues.faults if ref_of(window) == self), None)
+
+    def said(self, when: When, ended: int | None = None) -> str:
+        until = "" if ended is None else f", until {when(ended)}"
+        return f"{self.server} had a fault ({self.kind}) at {when(self.started)}{until}"
+
+
+def ref_of(window: FaultWindow) -> FaultRef:
+    return FaultRef(window.target, window.kind, window.started)
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, tag_field="fact", tag=_snake):
+    """Something that is so, by the evidence. Times are microseconds of CLOCK_MONOTONIC."""
+
+    def holds(self, clues: Clues) -> bool:
+        """Whether the evidence says so."""
+        raise NotImplementedError
+
+    def sentence(self, when: When) -> str:
+        """Say it in one short sentence."""
+        raise NotImplementedError
+
+
+def overlap(since: int, until: int | None, start: int, end: int) -> bool:
+    """Whether two times have a moment in common; an end of None is still to come."""
+    return since <= end and (until is None or until >= start)
+
+
+def seconds(us: int, digits: int = 1) -> str:
+    return f"{us / 1e6:.{digits}f} s"
+
+
+def attempt_of(clues: Clues, place: Place) -> Attempt | None:
+    return next((other for other in clues.others if (other.writer, other.seq) == place), None)

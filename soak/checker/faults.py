@@ -1,0 +1,295 @@
+"""What faults may take: which acknowledged loss each excuses, and who survived it, over all sessions of a server.
+
+Only a contiguous tail can be excused, no longer than the contract allows. A message that was sent after another had
+been applied, and is still there, proves that the other is a hole. Survivors are collected over all sessions and all
+stores of a server, so a fault is not judged before everything has been read once since.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from soak.checker.contract import Contract
+
+DEATHS_MAX = 64
+WINDOWS_MAX = 256
+_NEVER = 2**62
+
+
+class Excuse(enum.Enum):
+    """What a fault excuses: how it ends the server, and so which promise of the contract it is measured by."""
+
+    NOTHING = "nothing"
+    """The server keeps all it acknowledged: a pause, a slow link, a full disk. What it throws away, by eviction or
+    expiry, is for the contract's clauses on those. Where it dies of it, that is a crash with a window of its own."""
+    CLEAN = "clean"
+    """The process ends in good order, or its data is spoiled or taken away: only what keeps nothing anyway may lose
+    anything."""
+    CRASH = "crash"
+    """The process dies; what it had handed to the kernel survives."""
+    POWER = "power"
+    """The machine dies; only what was synced survives."""
+    FAILOVER = "failover"
+    """A replica takes over too soon; only what it had received survives."""
+
+
+class FaultWindow(msgspec.Struct, kw_only=True):
+    """One fault on one server, from its ledger records."""
+
+    fault: str
+    kind: str
+    target: str
+    excuses: Excuse
+    serves: bool = False
+    """The server goes on serving during it, so it takes nothing by itself: what the server had is lost when it dies,
+    or at the end of the fault."""
+    down: bool = False
+    """The server does not answer from `injected` until it is healed: what was applied by then was applied before."""
+    started: int
+    injected: int | None = None
+    """When it had taken effect, if that was told: what is asked of the server later shows how it copes."""
+    ended: int | None = None
+    caught_up: int | None = None
+    """When the replica was seen to have caught up again, by position in the log; None: that was not seen yet."""
+    planned: bool = True
+    keeps_data: bool = True
+    """False: the server it happened to rests on another one, which keeps the data. Whatever that one may lose, the
+    death of this one excuses nothing."""
+    telemetry: dict[str, str] = {}
+    telemetry_after: dict[str, str] = {}
+    deaths: list[tuple[int, int]] = []
+    """When the server died by itself meanwhile, and when it was back; the first of them, if there were many."""
+    survivor_sent: int = 0
+    """The latest time at which something that was applied before it took effect, and survived it, had been sent."""
+    known: dict[str, int] = {}
+    """The last session each worker had opened when it ended: later ones it cannot have touched."""
+    swept: list[str] = []
+    """The stores whose every session has been read since it ended."""
+
+    @property
+    def in_effect(self) -> int | None:
+        """Since when it has certainly been in effect; None while nobody can tell."""
+        if self.injected is not None:
+            return self.injected
+        if not self.planned and self.kind == "crash":
+            return self.started  # it was found dead
+        return self.ended
+
+    @property
+    def is_active(self) -> bool:
+        return self.ended is None
+
+    @property
+    def moments(self) -> list[tuple[int, int]]:
+        """The times at which it can have taken something: since when the server was gone, and until when."""
+        if self.ended is None:
+            return []
+        if self.serves and len(self.deaths) < DEATHS_MAX:
+            return [*self.deaths, (self.ended, self.ended)]
+        return [(self.started, self.ended)]
+
+    @property
+    def survivors_until(self) -> int:
+        """What was applied by then, and is still there, has survived it; later it may have been written anew."""
+        if self.serves:
+            return self.deaths[0][0] if self.deaths else self.ended or self.started
+        if self.down and self.injected is not None:
+            return self.injected
+        return self.started
+
+    def note_death(self, died: int, back: int) -> None:
+        """Note that the server died by itself while this fault was under way."""
+        if len(self.deaths) < DEATHS_MAX:
+            self.deaths.append((died, back))
+
+    def undoes(self, contract: Contract) -> tuple[int, int] | None:
+        """Return since when and until when the contract lets this fault undo what was done; None: it may not."""
+        allowed = allowed_loss_seconds(self, contract)
+        if allowed == 0.0:
+            return None
+        since = 0 if allowed is None else self.started - int(allowed * 1e6)
+        return since, _NEVER if self.ended is None else self.ended
+
+
+class Survivor(NamedTuple):
+    """A message that is there after a fault."""
+
+    sent: int
+    applied: int
+    """By when it had been applied: when it was acknowledged, or, if it never was, when a read showed it."""
+    place: tuple[int, int]
+
+
+def allowed_loss_seconds(window: FaultWindow, contract: Contract) -> float | None:
+    """Return how much acknowledged tail the contract lets this fault take; None: anything."""
+    if not window.keeps_data:
+        return 0.0
+    if window.excuses is Excuse.CLEAN:
+        return None if contract.crash_loss_seconds is None else 0.0
+    return {
+        Excuse.NOTHING: 0.0,
+        Excuse.CRASH: contract.crash_loss_seconds,
+        Excuse.POWER: contract.power_loss_seconds,
+        Excuse.FAILOVER: contract.failover_loss_seconds,
+    }[window.excuses]
+
+
+def is_excused(applied: int, window: FaultWindow, contract: Contract, *, clock_epsilon_us: int = 0) -> bool:
+    """Whether the contract lets this fault take a message that had been applied by this time.
+
+    Not if it was acknowledged after recovery, not if it lies further back than the allowed tail, and not if
+    something that was sent later survived: that is a hole, and no tail. What a server acknowledges through a fault has
+    to be there, too, but for the tail before it died. An acknowledgement dates a message; a write whose outcome is
+    unknown is dated by the last read that showed it. The times of the fault and of the message may come from hosts
+    whose clocks are apart by epsilon.
+    """
+    allowed = allowed_loss_seconds(window, contract)
+    if allowed == 0.0 or window.ended is None or applied > window.ended + clock_epsilon_us:
+        return False
+    if allowed is None:
+        return True
+    reach = int(allowed * 1e6) + clock_epsilon_us
+    if not any(gone - reach <= applied <= back + clock_epsilon_us for gone, back in window.moments):
+        return False
+    return window.survivor_sent <= applied + clock_epsilon_us
+
+
+class FaultHistory:
+    """All faults of a run, and what is known of each: one object for all sessions, which several can merge."""
+
+    def __init__(self, targets: Mapping[str, Sequence[str]], *, catch_up_us: int = 60_000_000) -> None:
+        """Take the servers that each store depends on; a replica has so long to catch up after a fault."""
+        self.windows: dict[str, FaultWindow] = {}
+        self._targets = {store: tuple(needs) for store, needs in targets.items()}
+        self._catch_up_us = catch_up_us
+        self._sampled: dict[str, int] = {}
+
+    def targets_of(self, store: str) -> tuple[str, ...]:
+        return self._targets[store]
+
+    # -- what the ledger says --
+
+    def begin(self, window: FaultWindow) -> None:
+        if len(self.windows) >= WINDOWS_MAX:
+            self.windows.pop(next(iter(self.windows)))
+        self.windows[window.fault] = window
+
+    def end(self, fault: str, at: int, telemetry: dict[str, str], known: dict[str, int]) -> list[FaultWindow]:
+        """Take in that a fault is over; returns the windows that end with it."""
+        ended = self.windows[fault]
+        ended.telemetry_after = telemetry
+        # A server that went down with its daemon did so some time after that one's last sign of life, and with it
+        # went every fault that was under way, also one that had begun since.
+        latest = at if ended.kind == "restart" and not ended.planned else ended.started
+        # A server that died by itself in the middle of a fault, of a full disk say, is back in the same fault.
+        is_within = ended.kind == "crash" and not ended.planned
+        over: list[FaultWindow] = []
+        for window in self.windows.values():
+            # A daemon killed in between could not note the end of an earlier one; the server is up again now.
+            is_over = window is ended or not (is_within and window.planned)
+            if window.target == ended.target and window.is_active and window.planned and not ended.planned:
+                window.note_death(ended.started, at)
+            if window.target == ended.target and window.is_active and window.started <= latest and is_over:
+                window.ended, window.known = at, known
+                over.append(window)
+        return over
+
+    # -- what is asked of it --
+
+    def values(self) -> list[FaultWindow]:
+        """Return all faults, in the order of their beginning."""
+        return list(self.windows.values())
+
+    def get(self, fault: str) -> FaultWindow | None:
+        return self.windows.get(fault)
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __contains__(self, fault: object) -> bool:
+        return fault in self.windows
+
+    def of(self, targets: Sequence[str]) -> list[FaultWindow]:
+        return [window for window in self.windows.values() if window.target in targets]
+
+    def is_active(self, targets: Sequence[str]) -> bool:
+        return any(window.is_active for window in self.windows.values() if window.target in targets)
+
+    def is_calm(self, targets: Sequence[str]) -> bool:
+        """Whether no fault is active, and what one may have taken has been looked for in every store on that server."""
+        return all(not window.is_active and self.is_swept(window) for window in self.of(targets))
+
+    def is_swept(self, window: FaultWindow) -> bool:
+        """Whether every session that a fault may have touched has been read since it ended."""
+        return all(store in window.swept for store, needs in self._targets.items() if window.target in needs)
+
+    def casts_shadow(self, targets: Sequence[str], since: int, until: int) -> bool:
+        """Whether a fault of the replica, its primary or the link between them may keep back a read of that time."""
+        return any(window.started <= until and since <= self._shadow_end(window) for window in self.of(targets))
+
+    def _shadow_end(self, window: FaultWindow) -> int:
+        if window.ended is None:
+            return _NEVER
+        latest = window.ended + self._catch_up_us
+        return latest if window.caught_up is None else min(window.caught_up, latest)
+
+    def not_caught_up(self, targets: Sequence[str], now: int) -> list[FaultWindow]:
+        """Return the faults that are over, and after which the replica was not seen to have caught up yet."""
+        over = [window for window in self.of(targets) if window.ended is not None and window.caught_up is None]
+        return [window for window in over if now <= self._shadow_end(window)]
+
+    def mark_swept(self, store: str) -> None:
+        """Note that every session of a store has been read since each fault that is over."""
+        for window in self.windows.values():
+            if window.ended is not None and store not in window.swept:
+                window.swept.append(store)
+
+    # -- who survived --
+
+    def collects_survivors(self, targets: Sequence[str]) -> bool:
+        """Whether there is a fault after which not everything has been read yet."""
+        return any(window.ended is not None and not self.is_swept(window) for window in self.of(targets))
+
+    def note_survivors(self, targets: Sequence[str], seen: int, survivors: Iterable[Survivor]) -> None:
+        """Remember how late something was sent that survived a fault, shown by a read of what was there at `seen`."""
+        standing = list(survivors)
+        for window in self.of(targets):
+            if window.ended is None or seen < window.ended:
+                continue
+            until = window.survivors_until
+            sent = (one.sent for one in standing if one.applied <= until)
+            window.survivor_sent = max((window.survivor_sent, *sent))
+
+    # -- servers that are asked who they are --
+
+    def note_sample(self, target: str, asked: int) -> None:
+        """Note that a server was asked who it is, and that a window is there if it is another one than before."""
+        self._sampled[target] = max(asked, self._sampled.get(target, 0))
+
+    def sampled_since(self, targets: Sequence[str]) -> int | None:
+        """Return since when each of these servers is known to be the same; None: none of them can be asked."""
+        asked = [self._sampled[target] for target in targets if target in self._sampled]
+        return min(asked, default=None)
+
+    def samples(self, targets: Sequence[str]) -> dict[str, int]:
+        return {target: self._sampled[target] for target in targets if target in self._sampled}
+
+    # -- several verifiers --
+
+    def merge(self, other: FaultHistory) -> None:
+        """Take in what another verifier knows of the same faults: nothing is excused before all have looked."""
+        for fault, theirs in other.windows.items():
+            mine = self.windows.get(fault)
+            if mine is None:
+                self.begin(theirs)
+                continue
+            mine.survivor_sent = max(mine.survivor_sent, theirs.survivor_sent)
+            mine.swept = [store for store in mine.swept if store in theirs.swept]
+            mine.injected = mine.injected if mine.injected is not None else theirs.injected
+            mine.ended = mine.ended if mine.ended is not None else theirs.ended
+            mine.caught_up = mine.caught_up if mine.caught_up is not None else theirs.caught_up
+            mine.known = {**theirs.known, **mine.known}

@@ -1,0 +1,336 @@
+"""Judging one read of a whole session against what the book says. Values in, values out.
+
+`judge` answers in two steps. The fast one: the verified part has the same digest as last time, so only what is new
+is looked at. The explaining one runs when that disagrees, and compares name by name.
+
+Absence is only a suspicion here: it becomes `lost`, `rolled_back`, `stale` or `non_monotonic` by a second read
+(`soak.checker.absence`). Everything else can be told from the one read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+
+from soak.checker.book import SessionBook, digest_of, names_in, runs_of
+from soak.checker.contract import Duplicates, Order
+from soak.checker.identity import identify
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.message import Message, Stored
+from soak.checker.order import is_in_time_order, order_findings
+from soak.checker.read import Finding, Judgement, Place, Read, Rules, Run, name_of, names_of
+from soak.checker.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
+from soak.checker.text import Author
+
+IN_FLIGHT_GRACE_US = 5_000_000
+"""How long the verified part waits for the outcome of a message that is already seen."""
+
+FINDINGS_MAX = 1_000
+"""Findings of one read, at most; a session that is wrong all over needs no more."""
+
+
+def judge(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+    """Compare one whole read with the book."""
+    try:
+        if _is_unchanged(book, read.items, author):
+            # The digest comes first: on its way each text is encoded once, for all who ask for its bytes afterwards.
+            digest = b"" if book.length else digest_of(read.items)
+            judgement = _judge_growth(book, read, read.items[book.length :], rules, author, digest)
+            if judgement is not None:
+                return judgement
+    except TypeError:
+        # A store of the user's made a message of things no message is made of; the slow way tells which.
+        pass
+    return _explain(book, read, rules, author)
+
+
+# -- the fast way: the verified part is as it was --
+
+
+def judge_tail(book: SessionBook, read: Read, last: int, rules: Rules, author: Author) -> Judgement | None:
+    """Judge a read of the last so many messages; None as soon as anything looks odd, and a whole read is due.
+
+    It is believed only when it joins on to the verified part without a seam. Where it overlaps, names are enough: the
+    contents were compared before, and are again by every whole read.
+    """
+    items = read.items
+    try:
+        overlap = _overlap(book, items)
+        if not overlap or len(items) > last or (len(items) < last and len(items) < book.length):
+            return None
+        return _judge_growth(book, read, items[overlap:], rules, author)
+    except TypeError:
+        return None
+
+
+def _overlap(book: SessionBook, items: Sequence[Stored]) -> int:
+    """Return how many items, from the first on, are the end of the verified part; 0 if they do not join on."""
+    if not book.length:
+        return 0
+    (end,) = book.last_names(1)
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if type(item) is Message and (item.writer, item.seq) == end and item.session == book.session:
+            names = book.last_names(index + 1)
+            if len(names) != index + 1:
+                return 0
+            return index + 1 if names_of(items[: index + 1]) == names else 0
+    return 0
+
+
+def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) -> bool:
+    """Whether the verified part is as it was: by its digest, and by name and content where there is none yet."""
+    if book.length > len(items):
+        return False
+    if book.hashed and digest_of(items[: book.hashed]) != book.digest:
+        return False
+    behind = items[book.hashed : book.length]
+    if not behind:
+        return True
+    return names_of(behind) == book.last_names(len(behind)) and author.are_mine(behind, book.session)
+
+
+def _judge_growth(
+    book: SessionBook, read: Read, items: Sequence[Stored], rules: Rules, author: Author, digest: bytes = b""
+) -> Judgement | None:
+    """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
+    if book.forgetting is not None or rules.contract.retained_messages is not None or book.is_news_pending:
+        return None
+    if book.veiled is not None:
+        return None
+    if may_have_expired(book, read.returned, rules):
+        return None
+    fresh = _clean_growth(book, items, rules, author)
+    if fresh is None or _lacks_any(book, read, fresh) or not _begins_as_seen(book, fresh):
+        return None
+    settled, unsettled = _settle(book, fresh, read)
+    return Judgement([], {}, {}, settled, replaces=False, unsettled=unsettled, spoiled=set(), digest=digest)
+
+
+def _begins_as_seen(book: SessionBook, fresh: list[Run]) -> bool:
+    """Whether what the last read showed behind the verified part, outcome or not, stands there as it did."""
+    if book.unsettled is None:
+        return True
+    seen = book.unsettled_names()
+    return list(islice(names_in(fresh), len(seen))) == seen
+
+
+def _lacks_any(book: SessionBook, read: Read, fresh: list[Run]) -> bool:
+    new: dict[int, Intervals] = {}
+    for number, first, last in fresh:
+        new.setdefault(number, Intervals()).add_run(first, last)
+    for number, acked in read.acked.items():
+        writer = book.writers[number]
+        if acked.bounds == writer.standing.bounds:
+            continue
+        missing = acked.minus(writer.standing).minus(writer.excused)
+        if number in new:
+            missing = missing.minus(new[number])
+        if missing:
+            return True
+    return False
+
+
+def _clean_growth(book: SessionBook, items: Sequence[Stored], rules: Rules, author: Author) -> list[Run] | None:
+    """Return the names if each item is a message as it was written, in an order that may be; else None."""
+    if rules.contract.order is Order.NONE:
+        return None
+    if not author.are_mine(items, book.session):
+        return None
+    writers = book.writers
+    fresh = _runs_in(items)
+    largest = {number: writer.standing.largest for number, writer in enumerate(writers)}
+    for number, first, last in fresh:
+        # A smaller number is a duplicate, or out of order, or a late unknown one: all worth a closer look.
+        if first <= largest.get(number, first):
+            return None
+        writer = writers[number]
+        if last > writer.leased or (writer.failed and writer.failed.touches(first, last)):
+            return None
+        largest[number] = last
+    if fresh and rules.contract.order is Order.REALTIME and not is_in_time_order(book, fresh, rules):
+        return None
+    return fresh
+
+
+def _runs_in(items: Sequence[Message]) -> list[Run]:
+    """Fold the names of messages into runs, as `runs_of` does, without a name for each."""
+    runs: list[Run] = []
+    current: int | None = None
+    first = last = 0
+    for item in items:
+        seq = item.seq
+        if seq == last + 1 and item.writer == current:
+            last = seq
+            continue
+        if current is not None:
+            runs.append((current, first, last))
+        current, first, last = item.writer, seq, seq
+    if current is not None:
+        runs.append((current, first, last))
+    return runs
+
+
+def _settle(book: SessionBook, fresh: list[Run], read: Read) -> tuple[list[Run], list[Place]]:
+    """Part the new names into those to be taken as verified, and the rest, which waits for an outcome on its way.
+
+    The verified part ends before the first message without an outcome: where that belongs is known only with its times.
+    """
+    for at, (number, first, last) in enumerate(fresh):
+        writer = book.writers[number]
+        if not writer.acked.covers(first, last):
+            for seq in range(first, last + 1):
+                if writer.is_in_flight(seq) and not _waited_enough(book, (number, seq), read):
+                    return _parted(fresh, at, seq)
+    return fresh, []
+
+
+def _parted(runs: list[Run], at: int, seq: int) -> tuple[list[Run], list[Place]]:
+    """Part what stands before a message of one of the runs from the message and all behind it."""
+    number, first, last = runs[at]
+    before = [*runs[:at], (number, first, seq - 1)] if seq > first else runs[:at]
+    return before, list(names_in([(number, seq, last), *runs[at + 1 :]]))
+
+
+def _waited_enough(book: SessionBook, place: Place, read: Read) -> bool:
+    """Whether this one has been seen for so long that its outcome will never come: its worker is dead."""
+    since = next((one.since for one in book.unsettled or () if (one.writer, one.seq) == place), None)
+    return since is not None and read.invoked - since > IN_FLIGHT_GRACE_US
+
+
+# -- the explaining way: name by name --
+
+
+def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+    findings: list[Finding] = []
+    places = _identify(book, read, author, findings)
+    counts = Counter(place for place in places if place is not None)
+    names = list(counts)
+    find_duplicates(book, places, counts, rules, findings)
+    find_resurrected(book, names, places, read, rules, findings)
+    find_dirty(book, findings)
+    unique = [place for place in names if counts[place] == 1]
+    if rules.contract.order is not Order.NONE:
+        findings.extend(order_findings(book, unique, places, rules))
+    foreign = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
+    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - foreign)
+    spoiled = {finding.place for finding in findings if finding.kind is Kind.CORRUPTED and finding.place is not None}
+    spoiled |= _garbled_in_place(book, findings, places, absent)
+    known = [place for place in names if _is_expected(book, place)]
+    settled, unsettled = _settle(book, runs_of(known), read)
+    return Judgement(
+        findings[:FINDINGS_MAX],
+        absent,
+        excused,
+        settled,
+        replaces=True,
+        unsettled=unsettled,
+        spoiled=spoiled,
+        is_undecided=is_undecided,
+    )
+
+
+def _garbled_in_place(
+    book: SessionBook, findings: list[Finding], places: list[Place | None], absent: dict[int, Intervals]
+) -> set[Place]:
+    """Take out of what is absent what has something unreadable in its place: that is one wrong, not two."""
+    explained: set[Place] = set()
+    # A late unknown write may stand anywhere, so it says nothing about what belongs next to it.
+    places = [place if place is not None and book.writers[place[0]].bears_order(place[1]) else None for place in places]
+    rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
+    for finding in rows:
+        if len(explained) < len(rows) - book.explained:
+            place = _missing_at(finding.at, places, absent) or _missing_anywhere(book, absent)
+            if place is not None:
+                explained.add(place)
+                rest = absent[place[0]].minus(Intervals([place[1], place[1]]))
+                absent[place[0]] = rest
+                if not rest:
+                    del absent[place[0]]
+    return explained
+
+
+def _missing_at(at: int, places: list[Place | None], absent: dict[int, Intervals]) -> Place | None:
+    """Return the missing message that belongs between the neighbours of this position, if there is one."""
+    for number, seqs in absent.items():
+        before = next((p[1] for p in reversed(places[:at]) if p is not None and p[0] == number), 0)
+        after = next((p[1] for p in places[at + 1 :] if p is not None and p[0] == number), seqs.largest + 1)
+        for first, last in seqs.runs():
+            seq = max(first, before + 1)
+            if seq <= last and seq < after:
+                return number, seq
+    return None
+
+
+def _missing_anywhere(book: SessionBook, absent: dict[int, Intervals]) -> Place | None:
+    """Return a missing message that may have stood at any position: a late unknown write."""
+    for number, seqs in absent.items():
+        for seq in seqs.both(book.writers[number].unknown):
+            return number, seq
+    return None
+
+
+def _is_expected(book: SessionBook, place: Place) -> bool:
+    writer = book.writers[place[0]]
+    return place[1] not in writer.failed and place[1] not in writer.gone
+
+
+def _identify(book: SessionBook, read: Read, author: Author, findings: list[Finding]) -> list[Place | None]:
+    """Say for each item which message of this session it is; None, and a finding, where it is none."""
+    places: list[Place | None] = []
+    for index, item in enumerate(read.items):
+        place, finding = identify(book, item, author, index)
+        places.append(place)
+        if finding is not None:
+            findings.append(finding)
+    return places
+
+
+def find_duplicates(
+    book: SessionBook, places: list[Place | None], counts: Counter[Place], rules: Rules, findings: list[Finding]
+) -> None:
+    """Find what stands more than once where that is not allowed."""
+    if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
+        return
+    for place, count in counts.items():
+        if count > 1:
+            where = [index for index, other in enumerate(places) if other == place]
+            detail = f"stands {count} times, at {', '.join(map(str, where[:8]))}"
+            findings.append(Finding(Kind.DUPLICATED, name_of(book, place), place, detail, where[1]))
+
+
+def find_dirty(book: SessionBook, findings: list[Finding]) -> None:
+    """Find what an earlier read had shown and its store has refused since, whether it still stands there or not."""
+    shown = {finding.place for finding in findings if finding.kind is Kind.PHANTOM}
+    for number, seq, at in book.dirty or ():
+        if (number, seq) not in shown:
+            detail = f"a read at {at / 1e6:.3f} s showed it, and its store refused it"
+            findings.append(Finding(Kind.PHANTOM, name_of(book, (number, seq)), (number, seq), detail, -1))
+
+
+def find_resurrected(
+    book: SessionBook,
+    names: list[Place],
+    places: list[Place | None],
+    read: Read,
+    rules: Rules,
+    findings: list[Finding],
+) -> None:
+    """Find what is there although it was forgotten, or its time was over."""
+    index_of = {place: index for index, place in enumerate(places) if place is not None}
+    forgotten = must_be_forgotten(book, read.invoked, rules)
+    overdue = expiry_overdue(book, read, rules)
+    for place in names:
+        if forgotten and place[1] in book.writers[place[0]].gone:
+            detail = "was acknowledged as forgotten before the read"
+        elif overdue and not book.writers[place[0]].is_in_flight(place[1]):
+            detail = f"should have expired {overdue / 1e6:.1f} s before the read"
+        else:
+            continue
+        findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
+    if book.revived is not None and must_be_forgotten(book, book.last_whole, rules):
+        detail = "a read showed it that was invoked after it had been acknowledged as forgotten"
+        again = [one for one in book.revived if one not in index_of]
+        findings.extend(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, -1) for place in again)

@@ -1,0 +1,212 @@
+"""What may rightly be gone, and what must be: forgets, times to live, windows, eviction."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook, Span
+from soak.checker.contract import Expiry
+from soak.checker.intervals import Intervals
+from soak.checker.outcome import Outcome
+from soak.checker.read import Place, Read, Rules
+
+OUTCOME_US_MAX = 10_000_000
+"""How long after the last append the outcome of an earlier one may still come."""
+
+
+def must_be_forgotten(book: SessionBook, at: int, rules: Rules) -> bool:
+    """Whether a read at this time may no longer show what was forgotten; a stale one may, for as long as promised."""
+    forgetting, staleness = book.last_certain_forget, rules.contract.staleness_us
+    if forgetting is None or forgetting.outcome is not Outcome.OK or staleness is None:
+        return False
+    return at > forgetting.ended + staleness + rules.clock_epsilon_us
+
+
+def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
+    """Return by how many microseconds the session should have expired before the read, or 0."""
+    ttl = rules.contract.ttl_seconds
+    # An unknown append may have prolonged the life of the session, and so may one that is still under way.
+    if ttl is None or book.span is None or not book.closed or _may_be_prolonged(book, rules):
+        return 0
+    if rules.contract.staleness_us is None:
+        return 0  # a read may show what was, for ever
+    if rules.contract.expiry is Expiry.ABSOLUTE and book.forget_in_doubt:
+        return 0  # it may have ended this life at any time, and the next append may have begun another
+    return max(0, read.invoked - _latest_end(book.span, rules) - rules.contract.staleness_us)
+
+
+def _may_be_prolonged(book: SessionBook, rules: Rules) -> bool:
+    """Whether an unknown append may yet prolong a life, or begin one: until a read has shown it, at any time."""
+    if rules.contract.expiry is Expiry.ABSOLUTE:
+        return any(writer.unknown for writer in book.writers)
+    return any(writer.unknown and writer.unknown.minus(writer.acked) for writer in book.writers)
+
+
+def must_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
+    """Whether a session to which nothing was appended since must be gone at this time."""
+    return rules.contract.ttl_seconds is not None and book.span is not None and at > _latest_end(book.span, rules)
+
+
+def expiry_of(book: SessionBook, rules: Rules) -> tuple[int, int] | None:
+    """Return until when a session must be there, and after when it must be gone; None if it does not expire."""
+    if rules.contract.ttl_seconds is None or book.span is None:
+        return None
+    return _earliest_end(book.span, rules), _latest_end(book.span, rules) + (rules.contract.staleness_us or 0)
+
+
+def _earliest_end(span: Span, rules: Rules) -> int:
+    base = span.last_sent if rules.contract.expiry is Expiry.SLIDING else span.first_sent
+    return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) - rules.ttl_epsilon_us - rules.clock_epsilon_us
+
+
+def _latest_end(span: Span, rules: Rules) -> int:
+    base = span.last_ended if rules.contract.expiry is Expiry.SLIDING else span.first_ended
+    return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
+
+
+def may_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
+    """Whether the contract's time to live allows that the session is gone at this time."""
+    return has_run_out(book, at, rules) or _may_have_begun_untold(book, rules)
+
+
+def has_run_out(book: SessionBook, at: int, rules: Rules) -> bool:
+    """Whether the life of the session, as far as it is known when it began, may be over at this time."""
+    return rules.contract.ttl_seconds is not None and book.span is not None and at >= _earliest_end(book.span, rules)
+
+
+def _may_have_begun_untold(book: SessionBook, rules: Rules) -> bool:
+    is_absolute = rules.contract.ttl_seconds is not None and rules.contract.expiry is Expiry.ABSOLUTE
+    return is_absolute and book.span is not None and book.may_have_begun_untold
+
+
+class Absences(NamedTuple):
+    """What a read lacks although it was acknowledged or seen."""
+
+    absent: dict[int, Intervals]
+    """Suspicious."""
+    excused: dict[int, Intervals]
+    """Rightly gone."""
+    is_undecided: bool = False
+    """An outcome that is on its way decides whether it is rightly gone."""
+
+
+def absences(book: SessionBook, read: Read, names: list[Place], rules: Rules, taken: int) -> Absences:
+    """Tell what is absent, and whether rightly so; `taken` is how many items take up a place of the last so many."""
+    present: dict[int, Intervals] = {}
+    for writer, seq in names:
+        present.setdefault(writer, Intervals()).add(seq)
+    gone = _missing(book, read, present)
+    if not gone:
+        return Absences({}, {})
+    if book.is_forget_open(read.returned) or _is_life_untold(book, read, rules):
+        return Absences({}, {}, is_undecided=True)
+    if book.forget_in_doubt or rules.contract.eviction_allowed or may_have_expired(book, read.returned, rules):
+        return Absences({}, gone)
+    if rules.contract.retained_messages is None:
+        return Absences(gone, {})
+    # Whatever stands there takes up a place, a permitted repeat as well as a message.
+    if taken < rules.contract.retained_messages:
+        return Absences(*_part_superseded(book, gone, present, rules.contract.retained_messages))
+    return Absences(*_part_trimmed(book, gone, names))
+
+
+def _is_life_untold(book: SessionBook, read: Read, rules: Rules) -> bool:
+    """Whether nobody knows yet when the life of a session began that may be over: an outcome may be on its way.
+
+    Where no append was ever recorded (its worker died), what was seen may have been sent at any time.
+    """
+    if rules.contract.ttl_seconds is None or has_run_out(book, read.returned, rules):
+        return False
+    if book.span is None:
+        return True
+    return _may_have_begun_untold(book, rules) and read.returned < book.span.last_ended + OUTCOME_US_MAX
+
+
+def _missing(book: SessionBook, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
+    """Return what this read had to show and does not: acknowledged before it, or shown by the read before."""
+    gone: dict[int, Intervals] = {}
+    for number, acked in read.acked.items():
+        missing = acked.minus(present.get(number) or Intervals()).minus(book.writers[number].excused)
+        if missing:
+            gone[number] = missing
+    for number, seq in (*book.unsettled_names(), *(book.veiled or ())):
+        writer = book.writers[number]
+        if seq not in present.get(number, ()) and seq not in writer.failed and seq not in writer.excused:
+            gone.setdefault(number, Intervals()).add(seq)
+    return gone
+
+
+def _part_superseded(
+    book: SessionBook, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
+) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
+    """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
+    at = {place: index for index, place in enumerate(book.names_in_order())}
+    times = {(one.writer, one.seq): one for one in (*book.recent, *book.pending)}
+    absent: dict[int, Intervals] = {}
+    superseded: dict[int, Intervals] = {}
+    for number, seqs in gone.items():
+        for seq in seqs:
+            newer = _count_newer(book, (number, seq), present, at, times)
+            (superseded if newer >= retained else absent).setdefault(number, Intervals()).add(seq)
+    return absent, superseded
+
+
+def _count_newer(
+    book: SessionBook,
+    place: Place,
+    present: dict[int, Intervals],
+    at: dict[Place, int],
+    times: dict[Place, Attempt],
+) -> int:
+    """Count the messages that may have been applied after this one: acknowledged, or shown."""
+    mine, count = times.get(place), 0
+    for number, writer in enumerate(book.writers):
+        applied = writer.acked.minus(writer.excused)  # what had to go before is older
+        applied.update(present.get(number) or Intervals())
+        if number == place[0]:
+            count += sum(1 for seq in applied if seq > place[1])
+        else:
+            others = ((number, seq) for seq in applied)
+            count += sum(not _is_before(other, place, mine, at, times) for other in others)
+    return count
+
+
+def _is_before(
+    other: Place, place: Place, mine: Attempt | None, at: dict[Place, int], times: dict[Place, Attempt]
+) -> bool:
+    """Whether another message was certainly applied before this one."""
+    if other in at and place in at:
+        return at[other] < at[place]
+    theirs = times.get(other)
+    return mine is not None and theirs is not None and theirs.outcome == Outcome.OK and theirs.ended < mine.sent
+
+
+def _part_trimmed(
+    book: SessionBook, gone: dict[int, Intervals], names: list[Place]
+) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
+    """Part what is missing from the last so many: trimmed if nothing that stands is older, suspicious otherwise.
+
+    The window is one over the whole session. A late unknown write may stand anywhere in it and proves nothing.
+    """
+    window = [place for place in names if book.writers[place[0]].bears_order(place[1])]
+    at = {place: index for index, place in enumerate(book.names_in_order())}
+    times = {(one.writer, one.seq): one for one in (*book.recent, *book.pending)}
+    first_seq: dict[int, int] = {}
+    for number, seq in window:
+        first_seq[number] = min(seq, first_seq.get(number, seq))
+    first_at = min((at[place] for place in window if place in at), default=None)
+    first_ended = min((times[place].ended for place in window if place in times), default=None)
+    absent: dict[int, Intervals] = {}
+    trimmed: dict[int, Intervals] = {}
+    for number, seqs in gone.items():
+        for seq in seqs:
+            sent = times[number, seq].sent if (number, seq) in times else None
+            has_older = number in first_seq and first_seq[number] < seq
+            has_older |= first_at is not None and at.get((number, seq), -1) > first_at
+            if sent is not None and (number, seq) not in at:
+                # What an earlier read had shown is older than all that was sent since.
+                has_older |= first_at is not None and sent > book.last_returned
+                has_older |= first_ended is not None and first_ended < sent
+            (absent if has_older else trimmed).setdefault(number, Intervals()).add(seq)
+    return absent, trimmed

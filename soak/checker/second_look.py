@@ -1,0 +1,222 @@
+"""What a later read says about what an earlier one lacked, by the book, the faults and the contract.
+
+Pure: the verifier decides with this while it runs, and a replay decides with it again from the evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from soak.checker.absence import Seqs, resolve
+from soak.checker.attempt import Attempt
+from soak.checker.book import NOTHING, SessionBook
+from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
+from soak.checker.identity import is_well_made
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.message import Message, Stored
+from soak.checker.outcome import Outcome
+from soak.checker.read import Finding, Judgement, Place, Read, Rules
+from soak.checker.remembered import thinned_out
+from soak.checker.suspicion import Suspicion
+
+
+class Look(NamedTuple):
+    """All that a second look goes by."""
+
+    book: SessionBook
+    """As it stood before this read was taken into it."""
+    read: Read
+    judgement: Judgement
+    primary: Read | None
+    """What the primary says, where the store's reads may be behind it and something is still missing."""
+    run: str
+    rules: Rules
+    faults: Sequence[FaultWindow]
+    """Those of the servers that the store depends on."""
+    is_calm: bool
+    """No fault is active there, and after each that was everything has been read once."""
+    final_us: int | None
+    """How long after a read that lacked something another one is the last word; None: it never is."""
+    asks_primary: bool
+    sampled_since: int | None = None
+    """When the server was last asked whether it is still the one it was; None: nobody can ask it."""
+
+
+class Lost(NamedTuple):
+    """A message that is confirmed as gone."""
+
+    kind: Kind
+    place: Place
+    attempt: Attempt | None
+    excused_by: FaultWindow | None
+    """The fault that may have taken it by the contract; None: a violation."""
+
+
+class Late(NamedTuple):
+    """A message that one read lacked and a later one, or the primary, shows."""
+
+    kind: Kind
+    place: Place
+    lag_seconds: float
+    detail: str
+    is_broken_promise: bool
+
+
+class Looked(NamedTuple):
+    """What a second look has shown."""
+
+    lost: list[Lost]
+    late: list[Late]
+
+
+def look_again(look: Look, suspicion: Suspicion) -> Looked:
+    """Hold a later read against a suspicion, and leave in the suspicion what is still open."""
+    _drop_shown(suspicion)
+    is_final = is_last_word(look, suspicion)
+    absent = look.judgement.absent
+    late: list[Late] = []
+    if is_final and look.primary is not None:
+        there = _shown_places(look.primary.items, look.book.session, look.run)
+        missing_there = {n: Intervals(b).minus(there.get(n, NOTHING)) for n, b in suspicion.absent.items()}
+        overdue = {
+            number: Intervals(bounds).both(absent.get(number, NOTHING)).minus(missing_there.get(number, NOTHING))
+            for number, bounds in suspicion.absent.items()
+        }
+        late += _late(look, overdue, look.read.invoked, Kind.STALE)
+        absent = {number: seqs.both(missing_there.get(number, NOTHING)) for number, seqs in absent.items()}
+    present = _shown_places(look.read.items, look.book.session, look.run)
+    resolution = resolve(suspicion, absent, present, is_final=is_final)
+    missed_at = suspicion.last_lacked or suspicion.invoked
+    late += _late(look, resolution.stale, missed_at, Kind.STALE)
+    late += _late(look, resolution.non_monotonic, missed_at, Kind.NON_MONOTONIC)
+    times = times_of(look.book) if resolution.lost or resolution.rolled_back else {}
+    lost = [
+        _lost(look, suspicion, kind, (number, seq), times.get((number, seq)))
+        for kind, seqs_by in ((Kind.LOST, resolution.lost), (Kind.ROLLED_BACK, resolution.rolled_back))
+        for number, seqs in seqs_by.items()
+        for seq in seqs
+    ]
+    return Looked(lost, late)
+
+
+def is_last_word(look: Look, suspicion: Suspicion) -> bool:
+    """Whether absence may be believed now: late enough, with no fault about, and with the primary's word for it."""
+    if look.final_us is None or not look.is_calm or look.read.invoked - suspicion.returned < look.final_us:
+        return False
+    if look.sampled_since is not None and look.sampled_since < suspicion.returned:
+        return False  # it may have restarted by itself, which nobody has noticed yet
+    return not look.asks_primary or look.primary is not None or not lacks_still(suspicion, look.judgement)
+
+
+def lacks_still(suspicion: Suspicion, judgement: Judgement) -> bool:
+    """Whether this read lacks something that was suspected before."""
+    absent = judgement.absent
+    return any(Intervals(bounds).both(absent.get(number, NOTHING)) for number, bounds in suspicion.absent.items())
+
+
+def breaks_freshness(lag_seconds: float, kind: Kind, rules: Rules) -> bool:
+    """Whether the contract promises that a read shows what was acknowledged so long before it."""
+    allowed = rules.contract.staleness_us
+    if allowed is None:
+        return False
+    return lag_seconds * 1e6 > allowed + rules.clock_epsilon_us or kind is not Kind.STALE or allowed == 0
+
+
+def untold(findings: list[Finding], told: Seqs) -> list[Finding]:
+    """Leave out that something appeared which had been missed before: the suspicion, or the loss, tells that story."""
+    return [
+        finding
+        for finding in findings
+        if finding.kind is not Kind.NON_MONOTONIC
+        or finding.place is None
+        or finding.place[1] not in told.get(finding.place[0], NOTHING)
+    ]
+
+
+def times_of(book: SessionBook) -> dict[Place, Attempt]:
+    """Return the attempts whose times are still known."""
+    return {(attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)}
+
+
+def _drop_shown(suspicion: Suspicion) -> None:
+    """Suspect nothing that the first read does show."""
+    if suspicion.shown is None:
+        return
+    for item in suspicion.shown.items:
+        if isinstance(item, tuple) and item[0] in suspicion.absent:
+            writer, first, last = item
+            left = Intervals(suspicion.absent[writer]).minus(Intervals([first, last]))
+            suspicion.absent[writer] = left.bounds
+
+
+def _shown_places(items: Sequence[Stored], session: str, run: str) -> Seqs:
+    """Return the messages of this session that a read shows, whatever else is wrong with them."""
+    shown: Seqs = {}
+    for item in items:
+        if isinstance(item, Message) and is_well_made(item) and item.session == session and item.run == run:
+            shown.setdefault(item.writer, Intervals()).add(item.seq)
+    return shown
+
+
+def late_detail(lag_seconds: float) -> str:
+    return f"absent from a read {lag_seconds:.3f} s after its acknowledgement, present in a later one"
+
+
+def _late(look: Look, seqs_by: Seqs, missed_at: int, kind: Kind) -> list[Late]:
+    times = times_of(look.book) if any(seqs_by.values()) else {}
+    found = []
+    for number, seqs in seqs_by.items():
+        for seq in seqs:
+            attempt = times.get((number, seq))
+            lag = max(0, missed_at - attempt.ended) / 1e6 if attempt is not None else 0.0
+            is_broken = breaks_freshness(lag, kind, look.rules)
+            found.append(Late(kind, (number, seq), lag, late_detail(lag), is_broken))
+    return found
+
+
+def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: Place, attempt: Attempt | None) -> Lost:
+    # A read that may be behind shows what was: it may have been before the fault, although the read came after it.
+    behind = look.rules.contract.staleness_us
+    last_seen = max(0, suspicion.last_seen - (behind or 0)) if kind is Kind.ROLLED_BACK else 0
+    if behind is None:
+        last_seen = 0
+    applied = _applied_by(look.book, suspicion, kind, place, attempt)
+    for window in look.faults:
+        # It may have taken it if it had begun before it was missed, and was not survived by it.
+        begun = window.started <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
+        survived = window.ended is not None and last_seen > window.ended
+        if begun and not survived and _excuses(window, applied, look):
+            return Lost(kind, place, attempt, window)
+    return Lost(kind, place, attempt, None)
+
+
+def _applied_by(
+    book: SessionBook, suspicion: Suspicion, kind: Kind, place: Place, attempt: Attempt | None
+) -> int | None:
+    """Return by when a message had certainly been applied; None: longer ago than any time that is remembered."""
+    if attempt is not None and attempt.outcome == Outcome.OK:
+        return attempt.ended
+    if place[1] in book.writers[place[0]].unknown or attempt is not None:
+        # Nobody knows when it was applied, but a read has shown it.
+        return suspicion.last_seen if kind is Kind.ROLLED_BACK or attempt is None else attempt.ended
+    # Of what is so old, only some times are remembered.
+    later = thinned_out((*book.recent, *book.pending), place)
+    return None if later is None else later.ended
+
+
+def _was_due(attempt: Attempt | None, suspicion: Suspicion, rules: Rules) -> bool:
+    """Whether the first read that lacked it had to show it, or was only behind, as reads may be."""
+    staleness = rules.contract.staleness_us
+    if staleness is None:
+        return False
+    return attempt is None or attempt.ended + staleness + rules.clock_epsilon_us <= suspicion.invoked
+
+
+def _excuses(window: FaultWindow, applied: int | None, look: Look) -> bool:
+    """Whether this fault may have taken it, by the contract."""
+    contract, epsilon = look.rules.contract, look.rules.clock_epsilon_us
+    if applied is None:
+        return window.ended is not None and allowed_loss_seconds(window, contract) is None
+    return is_excused(applied, window, contract, clock_epsilon_us=epsilon)

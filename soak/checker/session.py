@@ -1,0 +1,784 @@
+"""One session under judgement: what the ledger says goes in, what reads show goes in, what is wrong comes out.
+
+`SessionChecker.apply` takes a record of the ledger, `observe` and its siblings take a read and return events, `wants`
+says which read is needed next. There is no clock here, no socket and no log: the verifier, the analyses, the recovery
+matrix and every replay drive the same object. All that it knows is in the book, so a book that is saved and a read that
+is saved give the same verdict again.
+
+From suspicion to verdict: what a read lacks is suspected; a later read confirms it, after the settle time, from the
+primary, with no fault active and everything read once since the last one; or it shows it, and the first one was stale.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from soak.checker.absence import Seqs, suspect
+from soak.checker.absorb import absorb
+from soak.checker.attempt import Attempt
+from soak.checker.book import SessionBook
+from soak.checker.contract import Contract, Reads, ReplicaReads
+from soak.checker.counted import Counted
+from soak.checker.faults import FaultHistory, FaultWindow, Survivor
+from soak.checker.intervals import Intervals
+from soak.checker.judge import judge, judge_tail
+from soak.checker.kinds import Kind
+from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent
+from soak.checker.message import Message
+from soak.checker.outcome import Outcome
+from soak.checker.partial import AckedTimes, Seen, judge_glance, judge_seen
+from soak.checker.read import Finding, Judgement, Place, Read, Rules, name_of
+from soak.checker.remembered import EXACT_SECONDS, EXACT_US, SLOT_SECONDS
+from soak.checker.retention import expiry_of, has_run_out, may_have_expired, must_have_expired
+from soak.checker.saved import save
+from soak.checker.search import Again, Fate, judge_search, search_again
+from soak.checker.second_look import (
+    Late,
+    Look,
+    Lost,
+    breaks_freshness,
+    is_last_word,
+    lacks_still,
+    late_detail,
+    look_again,
+    times_of,
+    untold,
+)
+from soak.checker.suspicion import Failing, Missed, Suspicion
+from soak.checker.text import Author
+
+TAIL_OVERLAP = 2
+REMEMBER_SECONDS_MIN = 10.0
+REMEMBER_IN_DOUBT_US = 86_400_000_000
+FAILURES_MIN = 3
+"""So many reads of one session have to raise, one after the other, before it is called unreadable."""
+NAME_CHARACTERS_MAX = 500
+LOSSES = (Kind.LOST, Kind.ROLLED_BACK)
+HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
+"""What is over as soon as it is known."""
+
+
+# -- what comes out --
+
+
+class Wrong(NamedTuple):
+    """One thing that is wrong: which message, where it belongs, what is wrong with it, where it stands in the read."""
+
+    message: str
+    place: Place | None
+    detail: str
+    at: int
+
+
+class Verified(NamedTuple):
+    """Acknowledgements that a read settled."""
+
+    messages: int
+    released: int
+    """Rightly gone before anyone had looked."""
+    surfaced: list[Place]
+    """Writes without an acknowledgement that are there."""
+
+
+class Suspected(NamedTuple):
+    """A read lacks something."""
+
+    suspicion: Suspicion
+
+
+class Confirmed(NamedTuple):
+    """Violations of one kind that were not reported before."""
+
+    kind: Kind
+    wrong: list[Wrong]
+    suspicion: Suspicion | None
+
+
+class Gone(NamedTuple):
+    """Messages that are confirmed as gone, each with the fault that excuses it, if one does."""
+
+    losses: list[Lost]
+    """Tolerated ones, and those that were not reported before."""
+    suspicion: Suspicion
+
+
+class Tolerated(NamedTuple):
+    """Reads that were late, and may have been; how late is measured all the same."""
+
+    late: list[Late]
+    is_shadowed: bool
+    """They were reads of a replica in the shadow of a fault."""
+    seconds: float = 0.0
+    """How long after the read that lacked something another one showed it."""
+
+
+class Healed(NamedTuple):
+    """Violations that are over."""
+
+    changes: list[tuple[Kind, str, Place | None]]
+
+
+class Reopened(NamedTuple):
+    """Violations that were over and are there again."""
+
+    changes: list[tuple[Kind, str, Place | None]]
+
+
+Event = Verified | Suspected | Confirmed | Gone | Tolerated | Healed | Reopened
+
+
+class Observed(NamedTuple):
+    """What a read comes to."""
+
+    events: list[Event]
+    before: bytes | None
+    """The book as it was before the read was taken into it, packed; None: nothing is reported of it."""
+
+
+# -- which read is needed next --
+
+
+class Want(enum.Enum):
+    """A read that the judgement of a session waits for."""
+
+    TAIL = "tail"
+    """The end of the session: it was found right so far, and has grown."""
+    FULL = "full"
+    CONFIRM = "confirm"
+    """A full read, and the primary's where reads may be behind it."""
+
+
+class Wanted(NamedTuple):
+    """The next read that a session needs, and when."""
+
+    want: Want
+    at: int
+    last: int | None = None
+    """How many messages to ask for; None: all."""
+
+
+class StoreJudging:
+    """What all sessions of one store are judged by."""
+
+    def __init__(
+        self,
+        *,
+        rules: Rules,
+        author: Author,
+        faults: FaultHistory,
+        targets: Sequence[str],
+        settle_us: int,
+        asks_primary: bool = False,
+        reads_replica: bool = False,
+    ) -> None:
+        self.rules = rules
+        self.author = author
+        self.faults = faults
+        self.targets = tuple(targets)
+        self.settle_us = settle_us
+        self.asks_primary = asks_primary
+        """Reads may be behind, and the primary can be asked."""
+        self.reads_replica = reads_replica
+        contract = rules.contract
+        staleness = contract.staleness_us
+        self.final_us = settle_us if asks_primary else None if staleness is None else settle_us + staleness
+        """How long after a read that lacked something a second one is the last word; None: it never is."""
+        self.search_final_us = None if staleness is None else settle_us + staleness
+        self._shadowed = msgspec.structs.replace(rules, contract=_eventual(contract))
+        loss = max(contract.loss_seconds_max, 0.0)
+        # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
+        slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
+        self.remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
+
+    def windows(self) -> list[FaultWindow]:
+        """Return the faults of the servers that the store depends on."""
+        return self.faults.of(self.targets)
+
+    def is_calm(self) -> bool:
+        """Whether no fault is active, and what each one took has been looked for everywhere."""
+        return self.faults.is_calm(self.targets)
+
+    def is_shadowed(self, invoked: int, returned: int) -> bool:
+        """Whether a read was of a replica in the shadow of a fault, so that it may have been behind for any time."""
+        if not self.reads_replica or self.rules.contract.replica_reads is ReplicaReads.STRICT:
+            return False
+        return self.faults.casts_shadow(self.targets, invoked, returned)
+
+    def rules_at(self, invoked: int, returned: int) -> Rules:
+        """Return what a read of that time is held to."""
+        return self._shadowed if self.is_shadowed(invoked, returned) else self.rules
+
+
+def _eventual(contract: Contract) -> Contract:
+    return msgspec.structs.replace(contract, reads=Reads.EVENTUAL)
+
+
+class SessionChecker:
+    """Judges one session."""
+
+    __slots__ = ("book", "store")
+
+    def __init__(self, store: StoreJudging, book: SessionBook) -> None:
+        self.store = store
+        self.book = book
+
+    # -- what the ledger says --
+
+    def apply(self, event: LedgerEvent) -> None:
+        """Take in a record of the ledger."""
+        book = self.book
+        if isinstance(event, Attempt):
+            self.attempted(event)
+        elif isinstance(event, Leased):
+            book.lease(event.writer, event.upto)
+        elif isinstance(event, ForgetBegun):
+            book.intend_forget(event.sent)
+        elif isinstance(event, ForgetEnded):
+            book.end_forget(event.outcome, event.sent, event.ended)
+            for window in self.store.windows():
+                self.doubt(window)
+        elif isinstance(event, Closed):
+            book.closed = event.is_certain
+
+    def attempted(self, attempt: Attempt) -> bool:
+        """Take in how an append ended; returns whether it has to be verified."""
+        book, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
+        if attempt.outcome == Outcome.OK:
+            if is_expiring:
+                self._prolong(attempt)
+            return book.acknowledge(attempt)
+        if attempt.outcome == Outcome.FAILED:
+            book.fail(attempt.writer, attempt.seq)
+        else:
+            book.doubt(attempt)
+            if is_expiring:
+                book.begin_span_no_later(attempt)
+        return False
+
+    def _prolong(self, attempt: Attempt) -> None:
+        """Excuse what may have expired before this append began a new life of the session."""
+        book, rules = self.book, self.store.rules
+        if book.is_before_forget(attempt):
+            return  # it is told late, and belongs to a life that is over
+        if has_run_out(book, attempt.ended, rules):
+            for writer in book.writers:
+                writer.excuse(writer.acked)
+            for number, seq in (*book.unsettled_names(), *(book.veiled or ())):
+                book.writers[number].excuse(Intervals([seq, seq]))
+            book.unsettled = book.veiled = None
+            book.is_blind = True
+            book.drop_excused()
+            # From here on it may be a new life, whose end is counted from this append.
+            # An unknown append may have begun one at any time since.
+            is_over = must_have_expired(book, attempt.sent, rules) and not any(one.unknown for one in book.writers)
+            begun = None if is_over else book.span
+            book.restart_span(attempt, begun)
+            return
+        if book.span is not None and attempt.sent <= book.span.reborn:
+            # It was under way when the new life began, and may have been the last thing said in the old one.
+            book.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
+            if attempt.ended < book.span.reborn:
+                return  # it is told late, and belongs to the old one
+        book.extend_span(attempt)
+
+    def doubt(self, window: FaultWindow) -> None:
+        """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
+        undone = window.undoes(self.store.rules.contract)
+        if undone is not None:
+            self.book.doubt_since(*undone)
+
+    # -- which read is needed next --
+
+    def wants(self, now: int) -> Wanted | None:
+        """Return the next read that the judgement waits for; None: nothing is open."""
+        book = self.book
+        self._sift_overlooked()
+        if book.is_in_doubt:
+            return Wanted(Want.CONFIRM, now + self.store.settle_us)
+        expiry = expiry_of(book, self.store.rules)
+        if book.pending:
+            if not book.length or book.forgetting is not None:
+                return Wanted(Want.FULL, now)
+            return Wanted(Want.TAIL, now, len(book.pending) + len(book.writers) + TAIL_OVERLAP)
+        if expiry is not None and book.closed and book.last_whole <= expiry[1]:
+            return Wanted(Want.FULL, expiry[1])
+        return None
+
+    def _sift_overlooked(self) -> None:
+        """Forget what a read overlooked where that was allowed to be so late."""
+        book = self.book
+        if book.overlooked is None:
+            return
+        rules = self.store.rules_at(book.last_read, book.last_returned)
+        contract, staleness, epsilon = rules.contract, rules.contract.staleness_us, rules.clock_epsilon_us
+        may_be_gone = contract.eviction_allowed or contract.retained_messages is not None
+        if staleness is None or may_be_gone or may_have_expired(book, book.last_returned, rules):
+            book.overlooked = None
+            return
+        late = [one for one in book.overlooked if one.ended + epsilon + staleness < book.last_read]
+        late = [one for one in late if book.was_overlooked(one)]  # and is not missed in another way since
+        book.overlooked = late or None
+
+    # -- a read of the end --
+
+    def observe_tail(self, read: Read, last: int) -> Observed | None:
+        """Judge a read of the last so many; None: anything is odd, so a full read is due."""
+        rules = self.store.rules_at(read.invoked, read.returned)
+        judgement = judge_tail(self.book, read, last, rules, self.store.author)
+        if judgement is None:
+            return None
+        events: list[Event] = [self._absorb(judgement, read, rules, whole=False)]
+        self._heal(Kind.WINDOW, lambda _: True, events)
+        return Observed(events, None)
+
+    def observe_tail_by_full(self, read: Read, last: int) -> Observed:
+        """Judge an odd read of the last so many by the full read that has been taken in since."""
+        rules = self.store.rules_at(read.invoked, read.returned)
+        return self._report_seen(judge_glance(self.book, read, last, rules), self._packed())
+
+    # -- a full read --
+
+    def judge_clean(self, read: Read) -> Judgement | None:
+        """Judge a full read; None: it shows something odd, and the ledger has to be known up to its return."""
+        judgement = judge(self.book, read, self.store.rules_at(read.invoked, read.returned), self.store.author)
+        return judgement if judgement.is_clean else None
+
+    def needs_primary(self, read: Read) -> bool:
+        """Whether this read would confirm a loss, so that the primary has to say so, too."""
+        if not self.store.asks_primary:
+            return False
+        rules = self.store.rules_at(read.invoked, read.returned)
+        look = self._look(self.book, read, judge(self.book, read, rules, self.store.author), None, rules)
+        look = look._replace(asks_primary=False)
+        suspicions = self.book.suspicions or ()
+        return any(lacks_still(one, look.judgement) and is_last_word(look, one) for one in suspicions)
+
+    def observe(self, read: Read, primary: Read | None = None, judged: Judgement | None = None) -> Observed:
+        """Judge a full read, take it in, and hold it against what earlier ones lacked.
+
+        `judged` is what `judge_clean` said of the same read, if nothing has been taken in since.
+        """
+        book, store = self.book, self.store
+        rules = store.rules_at(read.invoked, read.returned)
+        self._sift_overlooked()
+        if book.revived is not None and store.is_shadowed(book.last_whole, book.last_returned):
+            book.revived = None  # what showed it may have been behind
+        judgement = judge(book, read, rules, store.author) if judged is None else judged
+        if judgement.is_clean and not book.is_in_doubt and book.counted is None:
+            return Observed([self._take_in(judgement, read, rules)], None)
+        before = self._packed()
+        known = self._known_suspicions()
+        opened = self._suspect(read, judgement, known)
+        events: list[Event] = []
+        findings = untold(judgement.findings, self._told(known)) if judgement.findings else []
+        self._confirm(findings, events)
+        self._conclude_late(self._shown_late(), None, events)
+        earlier = unpacked(before) if known else book
+        events.append(self._take_in(judgement, read, rules))
+        if opened is not None:
+            events.append(Suspected(opened))
+        for suspicion in known if not judgement.is_undecided else ():
+            self._resolve(suspicion, self._look(earlier, read, judgement, primary, rules), events)
+        if known:
+            book.drop_excused()
+        book.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
+        self._heal_after(read, events)
+        return Observed(events, before)
+
+    def _known_suspicions(self) -> list[Suspicion]:
+        """Return what is suspected, with what the last read overlooked."""
+        book, known = self.book, self.book.suspicions or []
+        if book.overlooked is None:
+            return known
+        absent: Seqs = {}
+        for attempt in book.overlooked:
+            absent.setdefault(attempt.writer, Intervals()).add(attempt.seq)
+        late = Suspicion(
+            invoked=book.last_read,
+            returned=book.last_returned,
+            items=book.last_items,
+            absent={number: seqs.bounds for number, seqs in absent.items()},
+            seen={},
+        )
+        return [*known, late]
+
+    def _shown_late(self) -> list[Late]:
+        """Return what one read lacked and the next one showed, where the acknowledgement was known only after both."""
+        shown: list[Late] = []
+        for attempt, invoked, returned in self.book.shown_late or ():
+            rules = self.store.rules_at(invoked, returned)
+            lag = (invoked - attempt.ended) / 1e6
+            if not may_have_expired(self.book, returned, rules) and not rules.contract.eviction_allowed:
+                is_broken = breaks_freshness(lag, Kind.STALE, rules)
+                place = (attempt.writer, attempt.seq)
+                shown.append(Late(Kind.STALE, place, lag, late_detail(lag), is_broken))
+        return shown
+
+    def _suspect(self, read: Read, judgement: Judgement, known: list[Suspicion]) -> Suspicion | None:
+        """Open a suspicion for what is missing, with the read that lacked it."""
+        book = self.book
+        opened = suspect(book, judgement.absent, read, known)
+        if opened is not None:
+            opened.shown, opened.before = save(read, book.session, self.store.author), book.order
+            opened.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
+        return opened
+
+    def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
+        book, faults = self.book, self.store.faults
+        earlier = self._seen_unknown() if faults.collects_survivors(self.store.targets) else []
+        verified = self._absorb(judgement, read, rules, whole=True)
+        if faults.collects_survivors(self.store.targets) or book.suspicions:
+            staleness = self.store.rules.contract.staleness_us
+            if staleness is not None and not self.store.is_shadowed(read.invoked, read.returned):
+                # Also after a sweep: an outcome that came late may show that something had survived.
+                faults.note_survivors(self.store.targets, read.invoked - staleness, self._survivors(earlier))
+        if book.failing is not None:
+            book.failing = None
+        return verified
+
+    def _seen_unknown(self) -> list[Survivor]:
+        """Return the unknown writes that a read has shown: each was applied by the time of the last one."""
+        book = self.book
+        return [
+            Survivor(one.sent, book.last_read, (one.writer, one.seq))
+            for one in book.recent
+            if one.outcome == Outcome.UNKNOWN and one.seq in book.writers[one.writer].standing
+        ]
+
+    def _survivors(self, earlier: list[Survivor]) -> list[Survivor]:
+        """Return what stands now, with when each was sent and by when it was applied."""
+        book = self.book
+        unsettled = set(book.unsettled_names())
+        standing = [
+            Survivor(one.sent, one.ended, (one.writer, one.seq))
+            for one in (*book.recent, *book.pending)
+            if one.outcome == Outcome.OK
+            and (one.seq in book.writers[one.writer].standing or (one.writer, one.seq) in unsettled)
+        ]
+        return standing + [one for one in earlier if one.place[1] in book.writers[one.place[0]].standing]
+
+    def _absorb(self, judgement: Judgement, read: Read, rules: Rules, *, whole: bool) -> Verified:
+        book = self.book
+        surfaced = [
+            (number, seq)
+            for number, first, last in judgement.fresh
+            if not book.writers[number].acked.covers(first, last)
+            for seq in range(first, last + 1)
+            if seq not in book.writers[number].acked
+        ]
+        # As long as a fault may have taken something that is not confirmed yet, its times are needed.
+        is_in_doubt = book.is_in_doubt or not self.store.is_calm()
+        absorbed = absorb(
+            book,
+            judgement,
+            read,
+            rules,
+            remember_us=REMEMBER_IN_DOUBT_US if is_in_doubt else self.store.remember_us,
+            exact_us=None if is_in_doubt else EXACT_US,
+            whole=whole,
+        )
+        return Verified(absorbed.verified, absorbed.released, surfaced)
+
+    def _look(self, book: SessionBook, read: Read, judgement: Judgement, primary: Read | None, rules: Rules) -> Look:
+        store = self.store
+        return Look(
+            book=book,
+            read=read,
+            judgement=judgement,
+            primary=primary,
+            run=store.author.run,
+            rules=rules,
+            faults=store.windows(),
+            is_calm=store.is_calm(),
+            final_us=store.final_us,
+            asks_primary=store.asks_primary,
+            sampled_since=store.faults.sampled_since(store.targets),
+        )
+
+    def _resolve(self, suspicion: Suspicion, look: Look, events: list[Event]) -> None:
+        """Hold a later read against what an earlier one lacked."""
+        asked = copied(suspicion)
+        # What a read may lack is decided by when it was made, and not by the one that shows it.
+        is_first = not suspicion.last_lacked
+        rules = self.store.rules_at(suspicion.invoked, suspicion.returned) if is_first else self.store.rules
+        looked = look_again(look._replace(rules=rules), suspicion)
+        self._conclude_losses(looked.lost, asked, events)
+        self._conclude_late(looked.late, asked, events, (look.read.invoked - asked.invoked) / 1e6)
+        if not self.store.is_shadowed(look.read.invoked, look.read.returned):
+            suspicion.last_lacked = look.read.invoked
+
+    def _conclude_losses(self, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
+        book = self.book
+        broken: dict[Kind, list[Place]] = {}
+        again: list[tuple[Kind, str, Place | None]] = []
+        reported: list[Lost] = []
+        for lost in losses:
+            book.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
+            if lost.excused_by is not None:
+                reported.append(lost)
+            elif self._count(lost.kind, "", lost.place):
+                reported.append(lost)
+                broken.setdefault(lost.kind, []).append(lost.place)
+            elif self._counted().reopen(lost.kind, *lost.place):
+                # It was counted before, had come back, and is gone again.
+                again.append((lost.kind, name_of(book, lost.place), lost.place))
+        if reported:
+            events.append(Gone(reported, suspicion))
+        for kind, places in broken.items():
+            wrong = [Wrong(name_of(book, place), place, kind.sentence, -1) for place in places]
+            events.append(Confirmed(kind, wrong, suspicion))
+        if again:
+            events.append(Reopened(again))
+
+    def _conclude_late(
+        self, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
+    ) -> None:
+        """Report what a read lacked and a later one shows, where the contract promises better; the rest is measured."""
+        book = self.book
+        for kind in dict.fromkeys(one.kind for one in late):
+            new = [
+                Wrong(name_of(book, one.place), one.place, one.detail, -1)
+                for one in late
+                if one.kind is kind and one.is_broken_promise and self._count(kind, "", one.place)
+            ]
+            if new:
+                events.append(Confirmed(kind, new, suspicion))
+        if late:
+            is_shadowed = suspicion is not None and suspicion.is_shadowed
+            events.append(Tolerated(late, is_shadowed, seconds))
+
+    # -- what others saw --
+
+    def observe_participant(self, read: Read, last: int | None, acked: AckedTimes) -> Observed:
+        """Judge what a participant saw by the full read that has been taken in since."""
+        rules = self.store.rules_at(read.invoked, read.returned)
+        before = self._packed()
+        seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
+        observed = self._report_seen(seen, before)
+        if seen.vanished:
+            observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
+        return observed
+
+    def _suspect_vanished(self, read: Read, vanished: list[Place]) -> Suspicion:
+        """Suspect what a participant saw before its outcome was known, and the last full read does not show."""
+        book = self.book
+        absent: Seqs = {}
+        for number, seq in vanished:
+            absent.setdefault(number, Intervals()).add(seq)
+            writer = book.writers[number]
+            writer.unknown = _with(writer.unknown, seq)
+            writer.acked.add(seq)
+        bounds = {number: list(seqs.bounds) for number, seqs in absent.items()}
+        opened = Suspicion(
+            invoked=book.last_read,
+            returned=book.last_returned,
+            last_seen=read.invoked,
+            items=book.last_items,
+            absent=bounds,
+            seen={number: list(one) for number, one in bounds.items()},
+        )
+        book.suspicions = [*(book.suspicions or ()), opened]
+        return opened
+
+    def _report_seen(self, seen: Seen, before: bytes) -> Observed:
+        events: list[Event] = []
+        self._confirm(seen.findings, events)
+        self._conclude_late(seen.late, None, events)
+        return Observed(events, before)
+
+    # -- searches --
+
+    def observe_search(self, read: Read, asked: Place, limit: int) -> Observed:
+        """Judge what stands in the answer to a search."""
+        before = self._packed()
+        rules = self.store.rules_at(read.invoked, read.returned)
+        events: list[Event] = []
+        self._confirm(judge_search(self.book, read, asked, limit, rules, self.store.author), events)
+        return Observed(events, before)
+
+    def observe_search_again(self, missed: Missed, search: Read, limit: int, whole: Read) -> tuple[Fate, Observed]:
+        """Hold a later search, and the full read behind it, against what an earlier search missed."""
+        book, before = self.book, self._packed()
+        again = Again(
+            book=book,
+            missed=missed,
+            search=search,
+            limit=limit,
+            whole=whole,
+            rules=self.store.rules_at(missed.invoked, missed.returned),
+            faults=self.store.windows(),
+            is_calm=self.store.is_calm(),
+            final_us=self.store.search_final_us,
+        )
+        fate, result = search_again(again, self.store.author)
+        events: list[Event] = []
+        if fate is not Fate.OPEN:
+            book.missed = [one for one in book.missed or () if one != missed] or None
+        if isinstance(result, Late):
+            self._conclude_late([result], missed.suspicion(), events)
+        elif result is not None:
+            self._confirm([result], events, missed.suspicion())
+        return fate, Observed(events, before)
+
+    def found_by_search(self, is_over: Callable[[Place], bool]) -> Observed:
+        """Notice that what could not be found is found, or is not there any more."""
+        events: list[Event] = []
+        self._heal(Kind.UNFINDABLE, is_over, events)
+        return Observed(events, None)
+
+    # -- reads that raise --
+
+    def observe_failure(self, invoked: int, returned: int, error: str, *, others_answered: int) -> Observed:
+        """Take in that a read of this session raised; `others_answered` is when another session was last answered.
+
+        It is unavailability, and no violation, unless others are answered all the while and no fault is active.
+        """
+        book, faults = self.book, self.store.faults
+        known = book.failing
+        if faults.is_active(self.store.targets):
+            book.failing = None
+            return Observed([], None)
+        if others_answered == 0 or (known is not None and others_answered < known.last):
+            return Observed([], None)  # nobody else was answered since: it is the store
+        before = self._packed()
+        first, count = (invoked, 0) if known is None else (known.first, known.count)
+        failing = book.failing = Failing(first=first, last=returned, count=count + 1, error=error)
+        if failing.count < FAILURES_MIN or returned - first < self.store.settle_us or others_answered < first:
+            return Observed([], None)
+        detail = (
+            f"reading this session raised {failing.count} times in {(returned - first) / 1e6:.1f} s, "
+            f"while other sessions were answered: {error}"
+        )
+        events: list[Event] = []
+        self._confirm([Finding(Kind.UNDECODABLE, unreadable_name(book), None, detail, -1)], events)
+        return Observed(events, before)
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether reading this session has been reported as a violation, and still raises."""
+        counted = self.book.counted
+        return counted is not None and counted.is_open_name(Kind.UNDECODABLE, unreadable_name(self.book))
+
+    # -- counting once --
+
+    def _counted(self) -> Counted:
+        if self.book.counted is None:
+            self.book.counted = Counted()
+        return self.book.counted
+
+    def _count(self, kind: Kind, name: str, place: Place | None) -> bool:
+        """Count a violation once; returns whether it is new."""
+        if place is not None:
+            return self._counted().add_place(kind, *place)
+        return self._counted().add_name(kind, _writable(name))
+
+    def _confirm(self, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None) -> None:
+        for kind in dict.fromkeys(finding.kind for finding in findings):
+            new: list[Wrong] = []
+            again: list[tuple[Kind, str, Place | None]] = []
+            for one in findings:
+                if one.kind is not kind:
+                    continue
+                if self._count(kind, one.message, one.place):
+                    new.append(Wrong(one.message, one.place, one.detail, one.at))
+                elif self._reopen(kind, one.message, one.place):
+                    again.append((kind, one.message, one.place))
+            if new:
+                events.append(Confirmed(kind, new, suspicion))
+            if again:
+                events.append(Reopened(again))
+
+    def _reopen(self, kind: Kind, name: str, place: Place | None) -> bool:
+        counted = self._counted()
+        return counted.reopen(kind, *place) if place is not None else counted.reopen_name(kind, _writable(name))
+
+    def _told(self, known: list[Suspicion]) -> Seqs:
+        """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
+        told: Seqs = {}
+        for suspicion in known:
+            for number, bounds in suspicion.absent.items():
+                told.setdefault(number, Intervals()).update(Intervals(bounds))
+        lost = self.book.counted.places if self.book.counted is not None else {}
+        for kind in LOSSES:
+            for number, seqs in lost.get(kind, {}).items():
+                told.setdefault(number, Intervals()).update(seqs)
+        return told
+
+    # -- what is over --
+
+    def _heal_after(self, read: Read, events: list[Event]) -> None:
+        """Notice what a full read shows to be over."""
+        book, counted = self.book, self.book.counted
+        if counted is None:
+            return
+        changes: list[tuple[Kind, str, Place | None]] = []
+        for kind in LOSSES:
+            for number, places in counted.open_places(kind).items():
+                back = places.both(book.writers[number].standing)
+                if back:
+                    writer = book.writers[number]
+                    writer.excused = writer.excused.minus(back)
+                    counted.heal(kind, number, back)
+                    changes += [(kind, name_of(book, (number, seq)), (number, seq)) for seq in back]
+        if changes:
+            events.append(Healed(changes))
+        shown = {(item.writer, item.seq) for item in read.items if isinstance(item, Message)}
+        self._heal(Kind.RESURRECTED, lambda place: place not in shown, events)
+        name = unreadable_name(book)
+        if counted.is_open_name(Kind.UNDECODABLE, name):
+            counted.heal_name(Kind.UNDECODABLE, name)
+            events.append(Healed([(Kind.UNDECODABLE, name, None)]))
+
+    def _heal(self, kind: Kind, is_over: Callable[[Place], bool], events: list[Event]) -> None:
+        counted = self.book.counted
+        if counted is None:
+            return
+        places = counted.open_places(kind)
+        over = [(number, seq) for number, seqs in places.items() for seq in seqs if is_over((number, seq))]
+        for number, seq in over:
+            counted.heal(kind, number, Intervals([seq, seq]))
+        if over:
+            events.append(Healed([(kind, name_of(self.book, place), place) for place in over]))
+
+    def _packed(self) -> bytes:
+        return packed(self.book)
+
+    # -- what is known of a message --
+
+    def acknowledged_at(self, place: Place) -> int:
+        """Return when a message was acknowledged; 0: nobody knows any more."""
+        attempt = times_of(self.book).get(place)
+        return 0 if attempt is None else attempt.ended
+
+
+def _with(seqs: Intervals, seq: int) -> Intervals:
+    made = seqs.copy()
+    made.add(seq)
+    return made
+
+
+def _writable(name: str) -> str:
+    """Return a name that can be saved: of bounded length, half characters escaped."""
+    return name[:NAME_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
+
+
+def unreadable_name(book: SessionBook) -> str:
+    """Name what is wrong with a session whose reads raise: it is no single message."""
+    return f"{book.session}/*"
+
+
+def packed(book: SessionBook) -> bytes:
+    return msgspec.msgpack.encode(book)
+
+
+def unpacked(blob: bytes) -> SessionBook:
+    return msgspec.msgpack.decode(blob, type=SessionBook)
+
+
+def copied(suspicion: Suspicion) -> Suspicion:
+    """Return a suspicion that can be resolved without touching this one."""
+    return msgspec.structs.replace(suspicion, absent={n: list(bounds) for n, bounds in suspicion.absent.items()})

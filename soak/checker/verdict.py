@@ -1,0 +1,172 @@
+"""The run's verdict: pass, violation or inconclusive, and never a pass by doing nothing."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from soak.errors import ExitCode
+
+RELEASED_SHARE_MAX = 0.02
+"""More of what was acknowledged must not go unread because it was forgotten or had expired."""
+RELEASED_MIN = 50
+"""As few as this say nothing, however short the run was."""
+
+
+class Verdict(enum.Enum):
+    """What a run has shown."""
+
+    PASS = "pass"  # noqa: S105  a verdict
+    VIOLATION = "violation"
+    INCONCLUSIVE = "inconclusive"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return {
+            Verdict.PASS: ExitCode.PASS,
+            Verdict.VIOLATION: ExitCode.VIOLATION,
+            Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+        }[self]
+
+
+TRIES_MIN = 5
+SUCCESS_SHARE_MIN = 0.01
+"""An operation that was tried so often and succeeded less than this share of the time was not tested."""
+_OPERATIONS = {
+    "append": "appends",
+    "history": "context reads (history with last=N)",
+    "recall": "recalls (whole history)",
+    "search": "searches",
+    "forget": "forgets",
+}
+
+
+class OperationCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often participants asked one thing of one store, and were answered."""
+
+    store: str
+    operation: str
+    tries: int
+    successes: int
+
+    @property
+    def nearly_never_succeeds(self) -> bool:
+        return self.tries >= TRIES_MIN and self.successes < SUCCESS_SHARE_MIN * self.tries
+
+    @property
+    def words(self) -> str:
+        return f"{_OPERATIONS.get(self.operation, self.operation)} on {self.store}: {self.successes} of {self.tries}"
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verdict rests on."""
+
+    violations: int
+    verified: int
+    minimum_verified: int
+    unverifiable: int
+    unverified: int
+    """Acknowledged messages nobody has seen or explained by the end."""
+    acknowledged: int = 0
+    released: int = 0
+    """Acknowledged messages that were forgotten or had expired before anyone had looked."""
+    oldest_unverified_seconds: float
+    oldest_unverified_seconds_max: float
+    suspicions_open: int
+    stores_without_verified: list[str]
+    stores_without_search: list[str] = []
+    """Stores that can search, and have found less than a search has to (`soak.checker.search.is_blind`)."""
+    browsers_silent: bool = False
+    """There were to be participants with a browser, and nothing that they said was acknowledged."""
+    operations: list[OperationCount] = []
+    """What participants asked of the stores, and how often they were answered."""
+    observations_dropped: int = 0
+    """Reads that looked odd to a participant and were not recorded, because there were too many of them."""
+    observations_unjudged: int = 0
+    """Those that were recorded and not judged by the end."""
+    reads_failed_at_end: int = 0
+    faults_not_injected: int = 0
+    canaries_missed: dict[str, int] = {}
+    """By store: sessions spoiled on purpose that nobody reported."""
+    canaries_early: dict[str, int] = {}
+    """By store: canaries that were reported before anybody had spoiled them."""
+    stores_without_canary: list[str] = []
+    """Stores on which no canary was ever reported, although the alarm was to be tested."""
+
+
+def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
+    """Return the verdict and, in words, why it is not a pass."""
+    if facts.violations:
+        return Verdict.VIOLATION, [f"{facts.violations} violations of the contract"]
+    doubts = []
+    if facts.verified < max(1, facts.minimum_verified):
+        doubts.append(
+            f"only {facts.verified} messages were verified, at least {max(1, facts.minimum_verified)} are needed"
+        )
+    doubts.extend(f"nothing was verified on {store}" for store in facts.stores_without_verified)
+    doubts.extend(
+        f"searches on {store} found less than half of what is stored there, or nothing was searched for"
+        for store in facts.stores_without_search
+    )
+    if facts.browsers_silent:
+        doubts.append("nothing was acknowledged that a browser user said; the log of the load tells why")
+    if facts.oldest_unverified_seconds > facts.oldest_unverified_seconds_max:
+        doubts.append(
+            f"an acknowledged message has been waiting for {facts.oldest_unverified_seconds:.1f} s to be verified, "
+            f"allowed are {facts.oldest_unverified_seconds_max:g} s"
+        )
+    elif facts.unverified:
+        doubts.append(f"{facts.unverified} acknowledged messages were not verified by the end")
+    doubts += _doubts_of_coverage(facts)
+    if facts.unverifiable:
+        doubts.append(f"the ledger has gaps: {facts.unverifiable} records cannot be verified")
+    if facts.suspicions_open:
+        doubts.append(f"{facts.suspicions_open} suspicions could not be confirmed or dismissed")
+    doubts += _doubts_of_participants(facts)
+    if facts.reads_failed_at_end:
+        doubts.append(f"{facts.reads_failed_at_end} sessions could not be read in the last sweep")
+    if facts.faults_not_injected:
+        doubts.append(f"{facts.faults_not_injected} scheduled faults could not be injected, or not be healed")
+    doubts += _doubts_of_alarm(facts)
+    return (Verdict.INCONCLUSIVE, doubts) if doubts else (Verdict.PASS, [])
+
+
+def _doubts_of_coverage(facts: Facts) -> list[str]:
+    """Say why too little was read of what was there to be read."""
+    if facts.released <= max(RELEASED_MIN, RELEASED_SHARE_MAX * facts.acknowledged):
+        return []
+    unread = f"{facts.released} of {facts.acknowledged} acknowledged messages were forgotten or had expired unread"
+    return [f"{unread}, allowed are {RELEASED_SHARE_MAX:.0%}: the verifier was too far behind"]
+
+
+def _doubts_of_participants(facts: Facts) -> list[str]:
+    """Say what participants asked for and did not get, and what they saw and nobody judged."""
+    doubts = [f"nearly never succeeded: {one.words}" for one in facts.operations if one.nearly_never_succeeds]
+    odd = "reads that looked odd to participants were"
+    if facts.observations_dropped:
+        doubts.append(f"{facts.observations_dropped} {odd} dropped, not judged")
+    if facts.observations_unjudged:
+        doubts.append(f"{facts.observations_unjudged} {odd} not judged by the end")
+    return doubts
+
+
+def _doubts_of_alarm(facts: Facts) -> list[str]:
+    """Say why the alarm itself cannot be trusted: a silence proves nothing if it would not have rung."""
+    doubts = [
+        f"the alarm failed its test on {store}: {count} canaries were spoiled and not reported"
+        for store, count in facts.canaries_missed.items()
+        if count
+    ]
+    doubts += [
+        f"{count} canaries on {store} were reported before they were spoiled: "
+        "the store is wrong where the load did not see it, or the alarm is"
+        for store, count in facts.canaries_early.items()
+        if count
+    ]
+    doubts += [
+        f"the alarm could not be tested on {store}: no canary came to its end"
+        for store in facts.stores_without_canary
+        if not facts.canaries_missed.get(store) and not facts.canaries_early.get(store)
+    ]
+    return doubts

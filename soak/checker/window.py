@@ -1,0 +1,93 @@
+"""Judging a read of the last N by a later whole read: was it the last N at any moment it could have been?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from soak.checker.contract import Contract, Duplicates, Order
+from soak.checker.kinds import Kind
+
+Place = tuple[int, int]
+
+STRICTEST = Contract()
+_OLDEST = "the oldest messages were returned, not the last"
+
+
+class WindowFinding(NamedTuple):
+    """What is wrong with a read of the last N."""
+
+    kind: Kind
+    place: Place
+    detail: str
+
+
+def judge_window(  # noqa: PLR0911  one answer a line reads better than one variable
+    last: int | None,
+    seen: list[Place],
+    acked: set[Place],
+    whole: list[Place],
+    unsure: set[Place],
+    contract: Contract = STRICTEST,
+) -> list[WindowFinding]:
+    """Compare what a read of the last N showed with the order a later whole read shows.
+
+    `acked` is what had been acknowledged when it was invoked; what is not in `whole` at all is left to the search for
+    lost messages. `unsure` may rightly have appeared in between at any place, so it is not missed; but where it was
+    seen it took up a place. If the read is the end of the history as it was at some earlier moment it was `stale`;
+    otherwise it is no window.
+    """
+    if last is not None and len(seen) > last:
+        return [WindowFinding(Kind.WINDOW, seen[0], f"{len(seen)} messages returned, {last} asked for")]
+    counts = Counter(seen)
+    repeated = [place for place, count in counts.items() if count > 1]
+    if repeated and contract.duplicates is Duplicates.EXACTLY_ONCE:
+        return [WindowFinding(Kind.DUPLICATED, place, "stands twice in one read") for place in repeated]
+    if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:
+        # Which the last N are cannot be told where messages may stand twice, or in any order.
+        return []
+    line = [place for place in whole if place not in unsure]
+    shown = [place for place in seen if place not in unsure]
+    at = {place: index for index, place in enumerate(line)}
+    indexes = [at[place] for place in shown if place in at]
+    if indexes != sorted(indexes):
+        wrong = next(i for i in range(1, len(indexes)) if indexes[i] < indexes[i - 1])
+        place = line[indexes[wrong]]
+        return [WindowFinding(Kind.REORDERED, place, "stands in another order than in a later read of all")]
+    if not set(seen) <= set(whole):
+        # It showed something the later read does not have, or has not settled yet: where it ended cannot be told.
+        return []
+    anchored = [place for place in whole if place not in unsure or place in counts]
+    found = _judge_gaps(last, len(seen), _indexes(seen, anchored), acked, anchored)
+    if contract.staleness_us != 0:
+        # Where a read may be behind, the oldest messages may simply have been all there was to see.
+        return [one._replace(kind=Kind.STALE) if one.detail == _OLDEST else one for one in found]
+    return found
+
+
+def _indexes(seen: list[Place], line: list[Place]) -> list[int]:
+    at = {place: index for index, place in enumerate(line)}
+    return sorted(at[place] for place in seen)
+
+
+def _judge_gaps(
+    last: int | None, size: int, indexes: list[int], acked: set[Place], line: list[Place]
+) -> list[WindowFinding]:
+    expected = [index for index, place in enumerate(line) if place in acked]
+    end = indexes[-1] if indexes else -1
+    newer = [line[index] for index in expected if index > end]
+    # Inside the span it covers nothing may be missing, and before it only what no longer fits into N.
+    start = indexes[0] if indexes else 0
+    shown = set(indexes)
+    holes = [line[index] for index in expected if start < index < end and index not in shown]
+    if holes:
+        return [WindowFinding(Kind.WINDOW, place, "missing in the middle of the window") for place in holes]
+    older = [line[index] for index in expected if index < start]
+    if older and (last is None or size < last):
+        detail = f"only {size} messages returned" + ("" if last is None else f", {last} asked for")
+        return [WindowFinding(Kind.WINDOW, place, detail) for place in older[-(last or len(older)) :]]
+    if newer and last is not None and start == 0 and size >= last and len(newer) >= last:
+        return [WindowFinding(Kind.WINDOW, place, _OLDEST) for place in newer]
+    return [
+        WindowFinding(Kind.STALE, place, "acknowledged before the read, shown only by a later one") for place in newer
+    ]

@@ -1,0 +1,345 @@
+"""Kills of everything, in the start, in the run and in the drain; whatever was dropped must be reported by name.
+
+    python tests/e2e/kill_campaign.py --rounds 20 --seed 7
+
+A memory drops one message in so many and keeps an account of them. A follower of the ledger keeps another, of what was
+acknowledged. The daemon, the load, the verifier, the ledger and PostgreSQL are killed or stopped for a while; a daemon
+that was killed is started again. At the end every message that was dropped and acknowledged has to be in the journal
+of violations, and no other. What happens in a round follows from its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import psutil
+from checking import RunningCheck, new_folder, processes_of, wait_until
+from forgetful_stores import ACCOUNT_VARIABLE
+
+from soak.errors import ExitCode, SoakError
+from soak.join import JoinInfo
+from soak.ledger.reader import START, LedgerReader, WorkerBatch
+from soak.verifier.journal import Violation, decode_line
+
+STORE = "forgetful_stores:ForgetfulPostgres"
+WORDS = (
+    *(
+        "--store",
+        STORE,
+        "--duration",
+        "600s",
+        "--users",
+        "16",
+        "--set",
+        "load.think=60ms",
+        "--set",
+        "load.spawn_rate=100",
+    ),
+    *("--set", "load.forget_share=0", "--set", "load.drain=2s", "--set", "verifier.hot_interval=300ms"),
+    *("--set", "verifier.settle=500ms", "--set", "verifier.checkpoint=1s", "--set", "verifier.canary=0s"),
+    *("--set", "supervision.backoff=200ms", "--set", "supervision.restarts_max=20"),
+)
+TARGETS = {
+    "daemon": "soak check",
+    "verifier": "soak verify",
+    "load": "locust",
+    "ledger": "/servers/ledger",
+    "postgres": "/servers/postgres",
+}
+STOPPED_SECONDS_MAX = 4.0
+LEAST_DROPPED = 3
+UP_SECONDS_MAX = 60.0
+END_SECONDS_MAX = 150.0
+
+
+@dataclass(frozen=True)
+class Deed:
+    """One thing that is done to a process."""
+
+    phase: str
+    """`start`, `run` or `drain`."""
+    after_seconds: float
+    target: str
+    stopped_seconds: float | None
+    """None: it is killed."""
+
+    def __str__(self) -> str:
+        how = "killed" if self.stopped_seconds is None else f"stopped {self.stopped_seconds:.1f}s"
+        return f"{self.phase}+{self.after_seconds:.1f}s {self.target} {how}"
+
+
+@dataclass
+class Round:
+    """What happened in one round."""
+
+    seed: int
+    deeds: list[Deed]
+    exit_code: int | None = None
+    dropped: set[str] = field(default_factory=set)
+    acknowledged: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
+    output: str = ""
+    seconds: float = 0.0
+
+    @property
+    def missed(self) -> set[str]:
+        return (self.dropped & self.acknowledged) - self.reported
+
+    @property
+    def false_alarms(self) -> set[str]:
+        return self.reported - self.dropped
+
+    @property
+    def is_right(self) -> bool:
+        code = ExitCode.VIOLATION if self.dropped & self.acknowledged else ExitCode.PASS
+        return not self.missed and not self.false_alarms and self.exit_code == code
+
+    def told(self) -> str:
+        return (
+            f"seed {self.seed}: {'right' if self.is_right else 'WRONG'} exit {self.exit_code} in {self.seconds:.0f} s, "
+            f"dropped {len(self.dropped)}, of them acknowledged {len(self.dropped & self.acknowledged)}, "
+            f"missed {len(self.missed)} {sorted(self.missed)[:3]}, false {len(self.false_alarms)}; "
+            f"{'; '.join(map(str, self.deeds))}"
+        )
+
+
+def draw(seed: int) -> list[Deed]:
+    """Choose what happens in a round."""
+    source = random.Random(seed)
+    deeds = []
+    for _ in range(source.randint(1, 3)):
+        phase = source.choice(["start", "run", "run", "drain", "drain"])
+        target = "daemon" if source.random() < 0.4 else source.choice(list(TARGETS))
+        is_killed = target == "daemon" or source.random() < 0.6
+        stopped = None if is_killed else source.uniform(0.5, STOPPED_SECONDS_MAX)
+        latest = {"start": 3.0, "run": 2.0, "drain": 1.2}[phase]
+        deeds.append(Deed(phase, source.uniform(0.0, latest), target, stopped))
+    return sorted(deeds, key=lambda deed: (("start", "run", "drain").index(deed.phase), deed.after_seconds))
+
+
+class LedgerAccount(threading.Thread):
+    """Follows the ledger of a run beside its verifier, through all restarts, and notes what was acknowledged."""
+
+    def __init__(self, data_dir: Path, acknowledged: set[str]) -> None:
+        super().__init__(daemon=True)
+        self._data_dir = data_dir
+        self._acknowledged = acknowledged
+        self._sessions: dict[tuple[str, int], str] = {}
+        self._position = START
+        self._is_over = threading.Event()
+
+    def run(self) -> None:
+        asyncio.run(self._follow())
+
+    def end(self) -> None:
+        self._is_over.set()
+        self.join()
+
+    async def _follow(self) -> None:
+        while not self._is_over.is_set():
+            with contextlib.suppress(SoakError, OSError, ValueError):
+                info = msgspec.json.decode((self._data_dir / "run.json").read_bytes(), type=JoinInfo)
+                reader = await LedgerReader.connect(info.ledger_url, info.header.run)
+                try:
+                    await self._read(reader)
+                finally:
+                    with contextlib.suppress(SoakError):
+                        await reader.close()
+            await asyncio.sleep(0.05)
+
+    async def _read(self, reader: LedgerReader) -> None:
+        while not self._is_over.is_set():
+            for entry in await reader.read(self._position, block_seconds=0.1):
+                self._position = entry.at
+                if isinstance(entry, WorkerBatch):
+                    self._note(entry)
+
+    def _note(self, entry: WorkerBatch) -> None:
+        for opened in entry.batch.opens:
+            self._sessions[entry.worker, opened.number] = opened.session
+        for attempt in entry.batch.attempts:
+            if attempt.outcome == 0:
+                session = self._sessions[entry.worker, attempt.session]
+                self._acknowledged.add(f"{session}/{attempt.writer}/{attempt.seq}")
+
+
+class Campaign:
+    """Carries out one round."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.round = Round(seed, draw(seed))
+        self._folder = folder
+        self._account = folder / "account.txt"
+        self._account.touch()
+        self._check = self._start()
+        self._outputs: list[str] = []
+        self._stopped: list[threading.Timer] = []
+
+    def _start(self) -> RunningCheck:
+        return RunningCheck(self._folder, *WORDS, **{ACCOUNT_VARIABLE: str(self._account)})
+
+    def carry_out(self) -> Round:
+        began = time.monotonic()
+        ledger = LedgerAccount(self._check.data_dir, self.round.acknowledged)
+        ledger.start()
+        try:
+            self._do("start")
+            self._until_dropped(LEAST_DROPPED)
+            self._do("run")
+            self._until_dropped(len(self._dropped()) + 1)
+            self._end()
+        finally:
+            for timer in self._stopped:
+                timer.join()
+            self._let_go()
+            ledger.end()
+        self.round.seconds = time.monotonic() - began
+        self.round.exit_code = self._check.process.returncode
+        self.round.dropped = self._dropped()
+        self.round.reported = self._reported()
+        self.round.output = "\n".join([*self._outputs, self._check.output])
+        self._check.close()
+        return self.round
+
+    def _let_go(self) -> None:
+        if self._check.process.poll() is None:
+            self._check.process.kill()
+            self._check.process.wait()
+
+    # What is done -------------------------------------------------------------------------------------------
+
+    def _do(self, phase: str) -> None:
+        began = time.monotonic()
+        for deed in self.round.deeds:
+            if deed.phase == phase:
+                time.sleep(max(0.0, began + deed.after_seconds - time.monotonic()))
+                self._do_one(deed)
+
+    def _do_one(self, deed: Deed) -> None:
+        if deed.target == "daemon":
+            self._check.process.kill()
+            self._check.process.wait()
+            self._resume_if_killed()
+            return
+        for process in self._found(deed.target):
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGKILL if deed.stopped_seconds is None else signal.SIGSTOP)
+                if deed.stopped_seconds is not None:
+                    timer = threading.Timer(deed.stopped_seconds, _go_on, [process])
+                    timer.start()
+                    self._stopped.append(timer)
+
+    def _found(self, target: str) -> list[psutil.Process]:
+        found = []
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._check.process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.Error):
+                    if TARGETS[target] in f"{' '.join(process.cmdline())} {process.cwd()}":
+                        found.append(process)
+        return found
+
+    def _resume_if_killed(self) -> None:
+        """Start the daemon again, unless it had ended by itself."""
+        if self._check.process.returncode != -signal.SIGKILL:
+            return
+        for timer in self._stopped:
+            timer.join()
+        wait_until(lambda: not processes_of(self._check.data_dir), UP_SECONDS_MAX)
+        self._outputs.append(self._check.output)
+        self._check.close()
+        self._check = self._start()
+
+    def _end(self) -> None:
+        """Let it drain, with what is to happen meanwhile; a drain that was cut off is gone through again."""
+        self._check.process.send_signal(signal.SIGTERM)
+        before = self._check
+        self._do("drain")
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while self._check.process.poll() is None:
+            assert time.monotonic() < deadline, self._check.output
+            if self._check is not before:
+                # It may have been killed before anybody knew that it was to end: then it runs, and is asked again.
+                with contextlib.suppress(OSError, AssertionError, ValueError, KeyError):
+                    if self._check.status()["phase"] == "running":
+                        self._check.process.send_signal(signal.SIGTERM)
+                        before = self._check
+            time.sleep(0.2)
+
+    # What is known ------------------------------------------------------------------------------------------
+
+    def _dropped(self) -> set[str]:
+        return set(self._account.read_text().split())
+
+    def _until_dropped(self, count: int) -> None:
+        deadline = time.monotonic() + UP_SECONDS_MAX
+        while len(self._dropped()) < count:
+            assert self._check.process.poll() is None, self._check.output
+            assert time.monotonic() < deadline, self._check.output
+            time.sleep(0.05)
+
+    def _reported(self) -> set[str]:
+        journal = self._check.data_dir / "verifier" / "journal.jsonl"
+        lines = journal.read_bytes().splitlines() if journal.exists() else []
+        return {line.message for text in lines if isinstance(line := decode_line(text), Violation)}
+
+
+def _go_on(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.Error):
+        process.send_signal(signal.SIGCONT)
+
+
+def one_round(seed: int, *, kept: bool = False) -> Round:
+    with new_folder() as folder:
+        campaign = Campaign(folder, seed)
+        try:
+            done = campaign.carry_out()
+        except BaseException:
+            print(f"seed {seed}: {'; '.join(map(str, campaign.round.deeds))}", flush=True)
+            raise
+        if kept and not done.is_right:
+            shutil.copytree(
+                folder, Path(tempfile.gettempdir()) / f"campaign-{seed}", ignore=shutil.ignore_patterns("*.s.*")
+            )
+        return done
+
+
+def run_rounds(seeds: list[int], at_once: int = 2, *, kept: bool = False) -> list[Round]:
+    """Carry out rounds side by side and tell how each went."""
+    with ThreadPoolExecutor(at_once) as pool:
+        rounds = []
+        for done in pool.map(lambda seed: one_round(seed, kept=kept), seeds):
+            print(done.told(), flush=True)
+            rounds.append(done)
+    return rounds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that went wrong in /tmp")
+    arguments = parser.parse_args()
+    seeds = [arguments.seed + number for number in range(arguments.rounds)]
+    rounds = run_rounds(seeds, arguments.at_once, kept=arguments.keep)
+    wrong = [one for one in rounds if not one.is_right]
+    print(f"{len(rounds)} rounds, {len(wrong)} wrong", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Whatever is killed, and whenever: each message that was dropped and acknowledged is reported by name."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+from checking import RunningCheck, new_folder, processes_of, total, wait_until
+from forgetful_stores import ACCOUNT_VARIABLE
+from kill_campaign import WORDS, run_rounds
+
+from soak.errors import ExitCode
+from soak.verifier.journal import Violation, decode_line
+
+QUICK_SEEDS = [200, 202, 206, 208]
+"""Kills in the start, the run and the drain; the daemon among them twice in a row."""
+ROUNDS = int(os.environ.get("SOAK_CAMPAIGN_ROUNDS", "30"))
+FIRST_SEED = int(os.environ.get("SOAK_CAMPAIGN_SEED", "0")) or random.SystemRandom().randrange(10**6)
+
+
+@pytest.mark.long
+def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_load_is_started_again() -> None:
+    with new_folder() as folder:
+        account = folder / "account.txt"
+        account.touch()
+        first = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
+        try:
+            status = first.until(lambda status: total(status, "violations") >= 2)
+            verifier = next(child["pid"] for child in status["children"] if child["name"] == "verifier")
+            os.kill(verifier, signal.SIGSTOP)  # so that it does not give its verdict before the kill
+            first.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: "the load has ended" in first.output)
+            first.process.kill()
+            first.process.wait()
+            wait_until(lambda: not processes_of(first.data_dir))
+        finally:
+            first.close()
+        dropped = account.read_text().split()
+        second = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
+        try:
+            told = second.wait()
+        finally:
+            second.close()
+        assert (second.process.returncode, told["run"]) == (ExitCode.VIOLATION, status["run"]), second.output
+        lines = (second.data_dir / "verifier" / "journal.jsonl").read_bytes().splitlines()
+        named = [line.message for text in lines if isinstance(line := decode_line(text), Violation)]
+        assert account.read_text().split() == dropped, "a load was started again"
+        assert sorted(named) == sorted(dropped)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_few_rounds_of_kills_lose_no_report() -> None:
+    rounds = run_rounds(QUICK_SEEDS)
+    assert all(one.is_right for one in rounds), "\n".join(one.told() for one in rounds if not one.is_right)
+
+
+@pytest.mark.extra
+@pytest.mark.timeout(3_600)
+def test_a_campaign_of_kills_loses_no_report() -> None:
+    print(f"SOAK_CAMPAIGN_SEED={FIRST_SEED}")
+    rounds = run_rounds([FIRST_SEED + number for number in range(ROUNDS)])
+    assert all(one.is_right for one in rounds), "\n".join(one.told() for one in rounds if not one.is_right)

@@ -1,0 +1,651 @@
+"""The reference judge: brute force over a complete history, a direct reading of the consistency model.
+
+It answers what any checker that reads the same history must report, may report, and (all the rest) must not report.
+
+The kinds, one function each: `_absences` (lost, rolled_back, stale, non_monotonic), `_order_in_one_read` and
+`_order_between_reads` (reordered), `_elements` (duplicated, corrupted, undecodable, phantom, leaked),
+`_unreadable_session` (undecodable), `_forgotten` and `_expired` (resurrected), `_windows` (window). `unfindable` is
+not covered: histories have no searches. Why an absence is within the contract stands in `excuses.py`.
+
+DECISIONS where the page is silent. What is reported there is neither demanded nor forbidden:
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import combinations
+
+from reference.excuses import absence, gone_after, is_older, is_promised
+from reference.findings import (
+    CORRUPTED,
+    DUPLICATED,
+    LEAKED,
+    LOST,
+    NON_MONOTONIC,
+    PHANTOM,
+    REORDERED,
+    RESURRECTED,
+    ROLLED_BACK,
+    STALE,
+    UNDECIDED,
+    UNDECODABLE,
+    WINDOW,
+    Finding,
+    Judgement,
+    Legit,
+    Obligation,
+    Ruling,
+    found,
+)
+from reference.history import Attempt, Expiry, Forget, History, MessageId, Order, Outcome, Read, Source
+from reference.knowledge import NEVER, Knowledge, View
+
+DECISIONS = {
+    "acknowledged-during-fault": "A loss of what was acknowledged between `injected` and `ended` of a fault whose loss"
+    " is limited: the page excuses a tail before the fault and nothing after recovery, and leaves out what is between.",
+    "during-fault": "A primary that hides a message of the excusable tail during the fault and shows it later.",
+    "during-refused-forget": "The absence of a message from a read that was made before the refusal of a forget had"
+    " reached the verifier.",
+    "eventual-late": "Under an eventual contract, a message that the primary lacks and shows later: for how long a loss"
+    " stays a suspicion.",
+    "eventual-monotonic": "Whether an eventual contract promises monotonic reads from one source.",
+    "expired-in-fault": "A message past its time to live that stands again after a fault which may lose a tail.",
+    "hole-by-order": "A read of the last N without a message that a full read shows between two that it had, where the"
+    " times of the three do not tell their order.",
+    "gone-before-judged": "What a participant's read lacked or showed in another order, of a session that was forgotten"
+    " or may have expired before the next full read: a read of a part is judged by a full one.",
+    "late-forget": "A forget of unknown outcome that takes effect after its caller gave up: said of appends only.",
+    "late-insertion": "A message first shown in front of one that an earlier read had shown without it: not"
+    " prefix-compatible by the letter, and what a serial column does to concurrent transactions.",
+    "late-life": "An absolute time to live begun by an unknown write that was applied long after it was sent.",
+    "begun-untold": "An absolute time to live that may have begun with an append whose outcome has not reached the"
+    " verifier.",
+    "may-be-in-flight": "A last-N retention that one message more of each writer, yet unheard of, would fill.",
+    "order-not-promised": "A last-N retention or window without the newer and with the older message, of two writers"
+    " between whom the contract promises no order.",
+    "other-reader": "Monotonic reads under a staleness bound between two readers of one source.",
+    "pair-of-two-writers": "Two reads that order messages of two writers differently under per_writer order.",
+    "participant-altered": "A message that only a participant's read of the last N shows altered.",
+    "refused-anyway": "What else is said of a message that is a phantom already.",
+    "raced-life": "A message past its time to live that was in flight together with a forget.",
+    "retained-too-many": "A full read that shows more than the retained number.",
+    "retries-fill-the-window": "at_least_once with a last-N retention: copies take places.",
+    "sent-later": "A message of a leased block that a read shows before it was sent, or that never was.",
+    "straddles-lives": "A message past its absolute time to live, where a later append was under way when that ended.",
+    "unknown-in-life": "A message past its absolute time to live, in a session some append of which is unknown.",
+    "wrong-anyway": "What else a participant's read of the last N shows wrong of a session in which a full read shows"
+    " messages twice, in a wrong order or of elsewhere: it is the same wrong once more.",
+    "stale-and-seen": "`stale` beside `non_monotonic`: both rows of the table hold for what was hidden meanwhile.",
+    "swept-first": "A loss that the first full read after a fault would confirm: who survived it is known only after"
+    " every session has been read once.",
+    "under-way": "A message past its time to live, of a session some outcome of which has not reached the verifier.",
+    "unreadable-in-its-place": "The absence of a message in a read that holds something unreadable.",
+    "told-after-forget": "A message that one read hid and a later one showed, of a session that was to be forgotten"
+    " after it was sent.",
+    "two-forgets": "What a read shows behind a forget while another one of the same session is under way.",
+    "undone-by-fault": "A forget within the tail that a fault may take: what it had removed may stand again.",
+}
+__doc__ += "".join(f"\n- {name}: {sentence}" for name, sentence in DECISIONS.items())
+
+Rule = Callable[["_Report", Knowledge], None]
+
+RAISED_READS_MIN = 3
+"""So many reads of a session must raise before it counts as unreadable [R3]."""
+
+
+def judge(history: History) -> Judgement:
+    """Rule on everything that can be reported of a history."""
+    report = _Report()
+    known = Knowledge(history)
+    for rule in _RULES:
+        rule(report, known)
+    return report.judgement()
+
+
+class _Report:
+    """Collects what must and what may be reported."""
+
+    def __init__(self) -> None:
+        self._must: set[Obligation] = set()
+        self._may: dict[Finding, set[str]] = {}
+
+    def must(self, *alternatives: Finding) -> None:
+        self._must.add(frozenset(alternatives))
+
+    def may(self, reason: str, *findings: Finding) -> None:
+        for finding in findings:
+            self._may.setdefault(finding, set()).add(reason)
+
+    def judgement(self) -> Judgement:
+        may = {finding: frozenset(reasons) for finding, reasons in self._may.items()}
+        return Judgement(must=frozenset(self._must), may=may)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Absence: lost, rolled_back, stale, non_monotonic
+
+
+def _absences(report: _Report, known: Knowledge) -> None:
+    """Rule on what is in A, or was seen [R2], and is missing from a full read."""
+    for attempt in known.history.attempts:
+        applied_by = known.applied_by[attempt.id]
+        if applied_by == NEVER:
+            continue
+        for view in known.full[attempt.id.session]:
+            if view.invoked > applied_by and attempt.id not in view.ids:
+                ruling = absence(known, attempt, view)
+                if ruling.legit is not Legit.YES:
+                    _report_absence(report, known, attempt, view, ruling)
+
+
+def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: View, ruling: Ruling) -> None:
+    message = attempt.id
+    if known.is_refused(attempt):
+        report.may("refused-anyway", found(ROLLED_BACK, message), found(NON_MONOTONIC, message))
+        return
+    gone, hidden = _kinds_of_absence(known, attempt, view)
+    back_surely, back_perhaps = _comes_back(known, attempt, view)
+    looked_again = _is_looked_at_again(known, attempt, view)
+    reason = UNDECIDED if ruling.legit is Legit.NO else ruling.reason
+    if looked_again:
+        report.may(reason, *gone)
+    if back_perhaps:
+        report.may(reason, *hidden)
+        if known.is_acknowledged(attempt) and known.contract.staleness is not None:
+            report.may("stale-and-seen" if ruling.legit is Legit.NO else reason, found(STALE, message))
+    if ruling.legit is Legit.NO:
+        confirmed = _is_confirmed(known, attempt, view)
+        if looked_again and not confirmed and _is_confirmed(known, attempt, view, unswept=True):
+            report.may("swept-first", *gone)
+        if back_surely and _is_told_after_forget(known, attempt):
+            report.may("told-after-forget", *hidden)
+        elif back_surely:
+            report.must(*hidden, *(gone if looked_again else ()))
+        elif confirmed:
+            report.must(*gone, *(hidden if back_perhaps else ()))
+
+
+def _is_told_after_forget(known: Knowledge, attempt: Attempt) -> bool:
+    forgets = [forget for forget in known.history.forgets if forget.session == attempt.id.session]
+    return any(forget.sent > attempt.sent for forget in forgets)
+
+
+def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[list[Finding], list[Finding]]:
+    """Return the kinds it may have if it stays away, and if it comes back: was it seen before?"""
+    message = attempt.id
+    shown = known.shown.get(message, ())
+    forgets = [one for one in known.history.forgets if one.session == message.session]
+    surely = any(
+        v.is_full
+        and v.source is view.source
+        and v.returned < view.invoked
+        # What a read shows while nobody knows of a forget's outcome is not counted as seen behind it.
+        and not any(one.sent <= v.returned <= (one.delivered_at or NEVER) for one in forgets)
+        for v in shown
+    )
+    perhaps = any(v.invoked <= view.returned for v in shown)
+    gone = [found(ROLLED_BACK, message)] if perhaps else []
+    hidden = [found(NON_MONOTONIC, message)] if perhaps else []
+    if not surely and known.is_acknowledged(attempt):
+        gone.append(found(LOST, message))
+        if known.contract.staleness is not None:
+            hidden.append(found(STALE, message))
+    return gone, hidden
+
+
+def _comes_back(known: Knowledge, attempt: Attempt, view: View) -> tuple[bool, bool]:
+    """Return whether a later read surely shows it again, and whether one perhaps does."""
+    later = [v for v in known.shown.get(attempt.id, ()) if v.returned > view.returned]
+    surely = any(
+        v.is_full and v.invoked > view.returned and (v.source is view.source or known.is_current(v, view.returned))
+        for v in later
+    )
+    return surely, bool(later)
+
+
+def _is_confirmed(known: Knowledge, attempt: Attempt, view: View, *, unswept: bool = False) -> bool:
+    """Whether a second read confirms it: from the primary, after the settle time, with no fault active."""
+    settle = known.history.settle
+    seen = any(v.returned < view.invoked for v in known.shown.get(attempt.id, ()))
+    if not seen and (attempt.delivered_at is None or attempt.delivered_at > view.invoked):
+        return False  # not in A at that read
+    for second in _absent_from_then_on(known, attempt, view):
+        is_late_enough = second.invoked >= view.returned + settle
+        is_quiet = not known.fault_between(second.invoked - settle, second.returned)
+        is_swept = unswept or _is_swept(known, second)
+        if is_late_enough and is_quiet and is_swept and absence(known, attempt, second).legit is Legit.NO:
+            return True
+    return False
+
+
+def _is_swept(known: Knowledge, second: View) -> bool:
+    """Whether every session was read once between the last fault and this read."""
+    behind = known.contract.staleness or 0
+    ended = max((fault.ended for fault in known.history.faults if fault.ended < second.invoked), default=None)
+    if ended is None:
+        return True
+    return all(
+        any(ended + behind < view.invoked and view.returned <= second.invoked for view in known.full[session])
+        for session in known.history.sessions
+    )
+
+
+def _is_wrong_anyway(known: Knowledge, view: View) -> bool:
+    """Whether a full read shows the session with repeats, in a wrong order, or with what does not belong there."""
+    fulls = known.full[view.session]
+    has_repeats = any(count > 1 for full in fulls for count in full.counts.values())
+    has_others = any(full.foreign or full.has_unreadable for full in fulls)
+    return has_repeats or has_others or any(_may_be_inverted(known, full) for full in fulls)
+
+
+def _is_judged(known: Knowledge, view: View) -> bool:
+    """Whether a full read follows a read of a part, of a session that is still the same."""
+    later = [full for full in known.full[view.session] if full.invoked >= view.returned]
+    if not later:
+        return False
+    is_forgotten = any(one.session == view.session and one.sent <= later[0].returned for one in known.history.forgets)
+    ttl = known.contract.ttl
+    sent = [one.sent for one in known.by_session[view.session]]
+    return not is_forgotten and (ttl is None or later[0].returned < min(sent, default=0) + ttl)
+
+
+def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether some second read may be taken for a confirmation."""
+    settle = known.history.settle
+    shown = [v.invoked for v in known.shown.get(attempt.id, ()) if v.invoked < view.invoked]
+    # The suspicion is as old as the first read without it, also where that was allowed to be behind.
+    lacking = [v.invoked for v in known.full[attempt.id.session] if v.invoked > max(shown, default=attempt.sent)]
+    since = min([view.invoked, *(at for at in lacking)])
+    for second in (view, *_absent_from_then_on(known, attempt, view)):
+        if second.source is not Source.PRIMARY:
+            continue
+        is_late_enough = second.invoked >= since + settle
+        is_quiet = not known.fault_between(second.invoked, second.returned)
+        if is_late_enough and is_quiet and absence(known, attempt, second).legit is not Legit.YES:
+            return True
+    return False
+
+
+def _absent_from_then_on(known: Knowledge, attempt: Attempt, view: View) -> Iterator[View]:
+    """Yield later full reads of the primary until one shows the message."""
+    for second in known.full[attempt.id.session]:
+        if second is view or second.invoked < view.returned or second.source is not Source.PRIMARY:
+            continue
+        if attempt.id in second.ids:
+            return
+        yield second
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Order
+
+
+def _order_in_one_read(report: _Report, known: Knowledge) -> None:
+    """Acknowledged before sent is inverted; of one writer that is seq order. Unknown writes too [R1]."""
+    if known.contract.order is Order.NONE:
+        return
+    for views in known.views.values():
+        for view in views:
+            if _may_be_inverted(known, view):
+                _report_inversions(report, known, view)
+
+
+def _may_be_inverted(known: Knowledge, view: View) -> bool:
+    """Tell quickly that nothing stands in front of what was acknowledged before it was sent."""
+    earliest = NEVER
+    for message in reversed(view.order):
+        attempt = known.attempts.get(message)
+        if attempt is None:
+            continue
+        if earliest < attempt.sent:
+            return True
+        if attempt.ended is not None and known.is_acknowledged(attempt):
+            earliest = min(earliest, attempt.ended)
+    return False
+
+
+def _report_inversions(report: _Report, known: Knowledge, view: View) -> None:
+    surely: set[Finding] = set()
+    attempts = [known.attempts[message] for message in view.order if message in known.attempts]
+    for front, behind in combinations(attempts, 2):
+        if not known.is_acknowledged(behind) or behind.ended is None or behind.ended >= front.sent:
+            continue
+        if not is_promised(known, front.id.writer, behind.id.writer):
+            continue
+        pair = (found(REORDERED, front.id), found(REORDERED, behind.id))
+        if _is_known_inversion(known, view, front, behind):
+            surely.update(pair)
+        report.may("refused-anyway" if known.is_refused(front) else UNDECIDED, *pair)
+    if surely:
+        window = () if view.is_full else (found(WINDOW, _whole(view)),)
+        if not view.is_full and _is_wrong_anyway(known, view):
+            report.may("wrong-anyway", *surely, *window)
+        elif view.is_full or _is_judged(known, view):
+            report.must(*surely, *window)
+        else:
+            report.may("gone-before-judged", *surely, *window)
+
+
+def _is_known_inversion(known: Knowledge, view: View, front: Attempt, behind: Attempt) -> bool:
+    """Whether the verifier knew both times when it read: of one writer, the seq tells."""
+    if known.is_refused(front) or (known.contract.at_least_once and _stands_twice(known, front.id, behind.id)):
+        return False
+    same_writer = front.id.writer == behind.id.writer
+    knows_front = same_writer or (front.delivered_at is not None and front.delivered_at <= view.invoked)
+    return knows_front and behind.delivered_at is not None and behind.delivered_at <= view.invoked
+
+
+def _stands_twice(known: Knowledge, *messages: MessageId) -> bool:
+    return any(view.counts[message] > 1 for message in messages for view in known.shown.get(message, ()))
+
+
+def _order_between_reads(report: _Report, known: Knowledge) -> None:
+    """Two reads order a pair differently, or the later one shows something in front of what was shown without it."""
+    if known.contract.order is Order.NONE:
+        return
+    for views in known.full.values():
+        distinct = list({tuple(view.order): view for view in views}.values())
+        for one, other in combinations(distinct, 2):
+            common = [message for message in one.order if message in other.ids]
+            if common != [message for message in other.order if message in one.ids]:
+                _report_flips(report, known, one, other)
+        for earlier, later in combinations(views, 2):
+            if earlier.order != later.order[: len(earlier.order)]:
+                _report_insertions(report, earlier, later)
+
+
+def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> None:
+    surely: set[Finding] = set()
+    place = {message: index for index, message in enumerate(other.order)}
+    for front, behind in combinations([message for message in one.order if message in place], 2):
+        if place[front] < place[behind]:
+            continue
+        pair = [found(kind, message) for kind in (REORDERED, NON_MONOTONIC) for message in (front, behind)]
+        attempts = [known.attempts.get(message) for message in (front, behind)]
+        if any(attempt is None or known.is_refused(attempt) for attempt in attempts):
+            report.may("refused-anyway", *pair)
+        elif not is_promised(known, front.writer, behind.writer):
+            report.may("pair-of-two-writers", *pair)
+        elif known.contract.at_least_once and (known.forgets[front.session] or _stands_twice(known, front, behind)):
+            report.may("retries-fill-the-window", *pair)
+        else:
+            report.may(UNDECIDED, *pair)
+            surely.update(pair)
+    if surely:
+        report.must(*surely)
+
+
+def _report_insertions(report: _Report, earlier: View, later: View) -> None:
+    new_ones: list[MessageId] = []
+    for message in later.order:
+        if message not in earlier.ids:
+            new_ones.append(message)
+        elif new_ones:
+            report.may("late-insertion", *(found(NON_MONOTONIC, m) for m in (*new_ones, message)))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Elements of a read taken by themselves: duplicated, corrupted, undecodable, phantom, leaked
+
+
+def _elements(report: _Report, known: Knowledge) -> None:
+    for views in known.views.values():
+        for view in views:
+            window = () if view.is_full else (found(WINDOW, _whole(view)),)
+            if not view.is_full and not any(v.invoked >= view.returned for v in known.full[view.session]):
+                continue  # a read of a part is judged by a full one
+            for message in view.foreign:
+                report.must(found(LEAKED, message), *window)
+            if view.has_unreadable:
+                report.must(found(UNDECODABLE, _whole(view)), *window)
+            for message, count in view.counts.items():
+                _element(report, known, view, message, count)
+
+
+def _element(report: _Report, known: Knowledge, view: View, message: MessageId, count: int) -> None:
+    window = () if view.is_full else (found(WINDOW, _whole(view)),)
+    attempt = known.attempts.get(message)
+    is_phantom = attempt is None or known.is_refused(attempt)
+    if attempt is None and message.seq <= known.leased(message):
+        report.may("sent-later", found(PHANTOM, message))
+        behind = view.order[view.order.index(message) + 1 :] if message in view.order else ()
+        # For all the verifier knows it was sent just now, and stands in front of what its writer had said before.
+        report.may("sent-later", found(ROLLED_BACK, message), found(NON_MONOTONIC, message))
+        report.may("sent-later", *(found(REORDERED, m) for m in behind if m[:2] == message[:2] and m.seq < message.seq))
+    elif is_phantom and attempt is not None and _is_told_after_forget(known, attempt):
+        report.may("told-after-forget", found(PHANTOM, message), *window)
+    elif is_phantom:
+        report.must(found(PHANTOM, message), *window)
+    elif attempt is not None and attempt.sent > view.returned:
+        report.may("sent-later", found(PHANTOM, message))
+    if count > 1 and not known.contract.at_least_once:
+        if is_phantom:
+            report.may("refused-anyway", found(DUPLICATED, message))
+        else:
+            report.must(found(DUPLICATED, message), *window)
+    if message in view.altered:
+        if is_phantom:
+            report.may("refused-anyway", found(CORRUPTED, message))
+        elif view.is_full:
+            report.must(found(CORRUPTED, message))
+        else:
+            report.may("participant-altered", found(CORRUPTED, message), *window)
+
+
+def _unreadable_session(report: _Report, known: Knowledge) -> None:
+    """Find a session whose reading raises again and again while others answer and no fault is active [R3]."""
+    for session in known.history.sessions:
+        run: list[Read] = []
+        for read in known.history.reads:
+            if read.session == session and read.last is None:
+                run = [*run, read] if read.items is None else []
+                if _is_unreadable(known, run):
+                    report.must(found(UNDECODABLE, MessageId(session, 0, 0)))
+
+
+def _is_unreadable(known: Knowledge, run: list[Read]) -> bool:
+    if len(run) < RAISED_READS_MIN or run[-1].invoked - run[0].returned < known.history.settle:
+        return False
+    start, end = run[0].invoked, run[-1].returned
+    others_answer = any(
+        start <= view.returned <= end
+        for session, views in known.full.items()
+        for view in views
+        if session != run[0].session
+    )
+    return others_answer and not known.fault_between(start, end)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Retention
+
+
+def _forgotten(report: _Report, known: Knowledge) -> None:
+    """Present after an acknowledged forget [R10]."""
+    for forget in known.history.forgets:
+        if known.outcome(forget) is not Outcome.OK or forget.ended is None:
+            continue
+        for attempt in known.by_session[forget.session]:
+            if attempt.sent > forget.ended or known.is_refused(attempt):
+                continue
+            for view in known.shown.get(attempt.id, ()):
+                if view.invoked > forget.ended:
+                    _report_forgotten(report, known, forget, forget.ended, attempt, view)
+
+
+def _report_forgotten(
+    report: _Report, known: Knowledge, forget: Forget, forgotten: int, attempt: Attempt, view: View
+) -> None:
+    finding = found(RESURRECTED, attempt.id)
+    if not known.is_current(view, forgotten):
+        if known.contract.staleness is None and view.source is Source.PRIMARY:
+            report.may(UNDECIDED, finding)
+        return
+    is_before = known.done_by(attempt) < forget.sent
+    others = [one for one in known.history.forgets if one.session == forget.session and one is not forget]
+    told = NEVER if forget.delivered_at is None else forget.delivered_at
+    is_in_doubt = any(known.outcome(one) is Outcome.UNKNOWN for one in others)
+    if is_in_doubt or any(one.sent < told and (one.delivered_at or NEVER) > forget.sent for one in others):
+        report.may("two-forgets", finding)
+    elif _may_be_undone(known, forget, forgotten, view):
+        report.may("undone-by-fault", finding)
+    elif is_before and view.is_full:
+        report.must(finding)
+    elif is_before:
+        report.must(finding, found(WINDOW, _whole(view)))
+    elif _was_gone_before(known, attempt, forgotten, view):
+        report.may(UNDECIDED, finding)
+
+
+def _may_be_undone(known: Knowledge, forget: Forget, forgotten: int, view: View) -> bool:
+    """Whether a fault may have taken the forget itself, as part of the tail."""
+    for fault in known.lossy_faults:
+        loss = known.contract.loss(fault.excuse)
+        in_tail = loss is None or forgotten >= fault.started - loss
+        if in_tail and forget.sent <= fault.ended and fault.started <= view.returned:
+            return True
+    return False
+
+
+def _was_gone_before(known: Knowledge, attempt: Attempt, forgotten: int, view: View) -> bool:
+    """Whether a read behind the forget lacked it, so that the forget must have taken it."""
+    return any(
+        v.invoked > forgotten and v.returned < view.invoked and attempt.id not in v.ids
+        for v in known.full[attempt.id.session]
+    )
+
+
+def _expired(report: _Report, known: Knowledge) -> None:  # noqa: C901  one case after the other
+    """Present after its time to live [R11]."""
+    if known.contract.ttl is None:
+        return
+    for attempt in known.history.attempts:
+        if known.is_refused(attempt):
+            continue
+        surely, if_nothing_prolonged_it = gone_after(known, attempt)
+        for view in known.shown.get(attempt.id, ()):
+            finding = found(RESURRECTED, attempt.id)
+            if known.lossy_faults:
+                if view.invoked > if_nothing_prolonged_it:
+                    report.may("expired-in-fault", finding)
+            elif _races_with_forget(known, attempt):
+                report.may("raced-life", finding)
+            elif (reason := _why_life_is_open(known, attempt)) is not None:
+                report.may(reason, finding)
+            elif known.is_current(view, surely) and not _is_told_by(known, attempt, view):
+                report.may("under-way", finding)
+            elif known.is_current(view, surely):
+                report.must(finding, *(() if view.is_full else (found(WINDOW, _whole(view)),)))
+            elif view.invoked > if_nothing_prolonged_it:
+                report.may(UNDECIDED, finding)
+
+
+def _is_told_by(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    others = known.by_session[attempt.id.session]
+    return all((one.delivered_at or NEVER) <= view.invoked for one in others)
+
+
+def _races_with_forget(known: Knowledge, attempt: Attempt) -> bool:
+    ended = NEVER if attempt.ended is None else attempt.ended
+    forgets = [one for one in known.history.forgets if one.session == attempt.id.session]
+    return any(one.sent <= ended and attempt.sent <= (one.ended or NEVER) for one in forgets)
+
+
+def _why_life_is_open(known: Knowledge, attempt: Attempt) -> str | None:
+    """Return why the verifier cannot tell in which absolute life a message was said."""
+    if known.contract.expiry is not Expiry.ABSOLUTE:
+        return None
+    others = known.by_session[attempt.id.session]
+    if any(one.outcome is Outcome.UNKNOWN or one.delivered_at is None for one in others):
+        return "unknown-in-life"
+    ends = [one.sent + (known.contract.ttl or 0) for one in others]
+    return "straddles-lives" if any((one.ended or NEVER) >= min(ends) for one in others) else None
+
+
+def _retained_too_many(report: _Report, known: Knowledge) -> None:
+    retained = known.contract.retained
+    if retained is None:
+        return
+    for views in known.full.values():
+        for view in views:
+            if len(view.own) > retained:
+                report.may("retained-too-many", found(WINDOW, _whole(view)))
+                report.may("retained-too-many", *(found(RESURRECTED, message) for message in view.order))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Windows, reads of the last N: R4
+
+
+def _windows(report: _Report, known: Knowledge) -> None:
+    """Too many; or something is missing while there was room for it, or while something older stands."""
+    for session, views in known.views.items():
+        for view in views:
+            if view.read.last is None:
+                continue
+            window = found(WINDOW, MessageId(session, 0, 0))
+            if _is_wrong_anyway(known, view):
+                report.may("wrong-anyway", window, *(found(REORDERED, message) for message in view.ids))
+                missing = [a.id for a in known.by_session[session] if a.id not in view.ids]
+                report.may("wrong-anyway", *(found(kind, m) for m in missing for kind in (STALE, NON_MONOTONIC)))
+            if len(view.items) > view.read.last:
+                report.must(window)
+            for attempt in known.by_session[session]:
+                if attempt.id not in view.ids and known.applied_by[attempt.id] < view.invoked:
+                    _window_without(report, known, view, view.read.last, attempt)
+
+
+def _window_without(report: _Report, known: Knowledge, view: View, last: int, attempt: Attempt) -> None:
+    older = [message for message in view.ids if is_older(known, message, attempt)]
+    has_room = len(view.items) < last
+    if not known.is_refused(attempt) and any(_is_within(full, view, attempt.id) for full in known.full[view.session]):
+        report.may("hole-by-order", found(WINDOW, _whole(view)))
+    if known.is_refused(attempt) or not (older or has_room):
+        return
+    ruling = absence(known, attempt, view)
+    if ruling.legit is Legit.YES:
+        return
+    window = found(WINDOW, _whole(view))
+    is_certain = has_room or any(is_promised(known, other.writer, attempt.id.writer) for other in older)
+    if ruling.legit is Legit.PERHAPS or not is_certain:
+        reason = ruling.reason if is_certain else "order-not-promised"
+        report.may(reason, window, found(STALE, attempt.id), found(NON_MONOTONIC, attempt.id))
+        return
+    if known.contract.at_least_once and not has_room:
+        report.may("retries-fill-the-window", window)
+        return
+    kinds = [STALE, NON_MONOTONIC]
+    if any(v.returned > view.returned and attempt.id not in v.ids for v in known.full[view.session]):
+        kinds += [LOST, ROLLED_BACK]
+    later = [full for full in known.full[view.session] if full.invoked >= view.returned]
+    # What the next full read lacks, too, is a matter of absence, which has to be confirmed.
+    if _is_wrong_anyway(known, view):
+        report.may("wrong-anyway", window, *(found(kind, attempt.id) for kind in (*kinds, REORDERED)))
+    elif _is_judged(known, view) and attempt.id in later[0].ids:
+        report.must(window, *(found(kind, attempt.id) for kind in kinds))
+    else:
+        report.may("gone-before-judged", window, *(found(kind, attempt.id) for kind in kinds))
+
+
+def _is_within(full: View, view: View, message: MessageId) -> bool:
+    """Whether a full read shows a message behind something that a read of the last N had."""
+    if message not in full.order:
+        return False
+    return any(one in view.ids for one in full.order[: full.order.index(message)])
+
+
+def _whole(view: View) -> MessageId:
+    return MessageId(view.session, 0, 0)
+
+
+_RULES: Iterable[Rule] = (
+    _absences,
+    _order_in_one_read,
+    _order_between_reads,
+    _elements,
+    _unreadable_session,
+    _forgotten,
+    _expired,
+    _retained_too_many,
+    _windows,
+)
