@@ -49,6 +49,7 @@ def absorb(
         _count_missed_as_seen(book, judgement)
     # In a history without an order what was verified before may stand behind what waits for an outcome now.
     shown = set(book.names_in_order()) if judgement.replaces and judgement.unsettled else set()
+    shown |= in_front_of_tail(book, judgement)
     if judgement.replaces:
         _veil(book, judgement)
         book.restand_runs(judgement.fresh)
@@ -76,6 +77,15 @@ def absorb(
     if whole and book.hashed != book.length:
         _digest(book, judgement, read)
     return absorbed
+
+
+def in_front_of_tail(book: SessionBook, judgement: Judgement) -> set[Place]:
+    """Return what stands in front of all that the last read asked for: a read of the end does not lack that."""
+    first = book.first_of_tail if judgement.replaces else None
+    if first is None:
+        return set()
+    names = [*names_in(judgement.fresh), *judgement.unsettled]
+    return set(names[: names.index(first)]) if first in names else set()
 
 
 def _veil(book: SessionBook, judgement: Judgement) -> None:

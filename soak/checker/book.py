@@ -559,6 +559,14 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         return [(one.writer, one.seq) for one in self.unsettled or ()]
 
     @property
+    def first_of_tail(self) -> tuple[int, int] | None:
+        """The first message that the last read could show, where that was a read of the end; None: it was of all."""
+        if self.last_read == self.last_whole:
+            return None
+        names = [*self.last_names(self.last_items), *self.unsettled_names()]
+        return names[-self.last_items] if 0 < self.last_items <= len(names) else None
+
+    @property
     def oldest_pending(self) -> int | None:
         """When the oldest acknowledgement that nobody has verified yet came in."""
         return self.pending[0].ended if self.pending else None

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker.absence import Seqs, suspect
-from soak.checker.absorb import absorb
+from soak.checker.absorb import absorb, in_front_of_tail
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Reads, ReplicaReads
@@ -371,6 +371,9 @@ class SessionChecker:
         if judgement.is_clean and not book.is_in_doubt and book.counted is None:
             return Observed([self._take_in(judgement, read, rules)], None)
         before = self._packed()
+        if book.overlooked is not None:
+            unasked = in_front_of_tail(book, judgement)
+            book.overlooked = [one for one in book.overlooked if (one.writer, one.seq) not in unasked] or None
         known = self._known_suspicions()
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []

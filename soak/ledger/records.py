@@ -168,6 +168,8 @@ class VerifierProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest of them has been waiting."""
     hold: bool = False
     """There are too many: nothing more is to be written until there are fewer."""
+    stamp: int = 0
+    """Another one each time: the same one again says that the verifier has not been heard of since."""
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,6 +63,9 @@ class LedgerWriter:
         self.lease_messages = settings.lease_messages
         self.stalled = False
         self.progress: VerifierProgress | None = None
+        self._asked = 0.0
+        self.read_up_to: float | None = None
+        """What was acknowledged by this time has been read, as the verifier last said; None: it was never heard of."""
         """What the verifier last said of itself; None: it has not been heard of for a while."""
         self._connection = connection
         self._settings = settings
@@ -249,8 +252,15 @@ class LedgerWriter:
             self._bytes, self._measured = said if isinstance(said, int) else 0, time.monotonic()
         if error := next((answer for answer in answers if isinstance(answer, Exception)), None):
             raise error
-        self.progress = _progress(answers[-1])
+        self._hear(_progress(answers[-1]))
         return int(answers[-2])
+
+    def _hear(self, progress: VerifierProgress | None) -> None:
+        """Take in what the verifier says; if it is news, it was said after it had been asked for last."""
+        known, self.progress = self.progress, progress
+        if progress is not None and (known is None or progress.stamp != known.stamp):
+            self.read_up_to = max(self.read_up_to or 0.0, self._asked - progress.oldest_unread_seconds)
+        self._asked = time.monotonic()
 
     def _stall(self) -> None:
         self.stalled = True

@@ -37,7 +37,7 @@ READ_POLL_SECONDS = 0.1
 READ_SLACK_SECONDS = 1.0
 """What the verifier says of itself is a moment old, and so is what the ledger told it."""
 LATER_MAX = 1_000
-"""Things to be done later, at most; with more of them nobody waits any longer."""
+"""Things to be done later, at most; what would be more is not done."""
 PERFORMED_LATER_MAX = 10_000
 RACED_MIN = 3
 """So many messages may race with a forget however few there are in all."""
@@ -151,16 +151,20 @@ class Lobby:
         return races
 
     async def until_read(self) -> bool:
-        """Wait until the verifier has had the chance to read what is acknowledged by now; False: the load ends.
+        """Wait until the verifier has read what is acknowledged by now; False: it never will, so nothing is forgotten.
 
-        A verifier that has not been heard of, or is too far behind, is not waited for without end.
+        What is forgotten unread is never verified, so a verifier that restarts or is behind is waited for. Only one
+        that was never heard of is not: perhaps nobody verifies this load.
         """
         begun = time.monotonic()
+        if len(self._later) > LATER_MAX:
+            return False
         while not self._closing.is_set():
-            waited = time.monotonic() - begun
-            progress = self.ledger.progress
-            is_read = progress is not None and waited >= progress.oldest_unread_seconds + READ_SLACK_SECONDS
-            if is_read or waited >= self.plan.forget_wait_seconds_max or len(self._later) > LATER_MAX:
+            read_up_to = self.ledger.read_up_to
+            if read_up_to is None:
+                if time.monotonic() - begun >= self.plan.forget_wait_seconds_max:
+                    return True
+            elif read_up_to >= begun + READ_SLACK_SECONDS:
                 return True
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), READ_POLL_SECONDS)

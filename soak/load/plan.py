@@ -14,7 +14,7 @@ MARATHON_SHARE = 0.01
 LENGTH_MESSAGES_MAX = 10_000
 THINK_FACTOR_MAX = 10.0
 FORGET_WAIT_SECONDS_MAX = 15.0
-"""How long a session that is to be forgotten waits for the verifier to read it."""
+"""How long a session that is to be forgotten waits for a verifier that was never heard of."""
 
 
 class Plan(NamedTuple):

@@ -8,6 +8,7 @@ a verifier that is dead holds nobody back, and then the ledger's own size does.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import structlog
@@ -52,7 +53,10 @@ class Backpressure:
         """Count, decide, and say so."""
         self._decide(self._unread())
         progress = VerifierProgress(
-            unread=self.unread, oldest_unread_seconds=self._oldest_unread_seconds(), hold=self.is_holding
+            unread=self.unread,
+            oldest_unread_seconds=self._oldest_unread_seconds(),
+            hold=self.is_holding,
+            stamp=time.time_ns(),
         )
         try:
             await self._reader.publish(progress, valid_seconds=VALID_SECONDS)

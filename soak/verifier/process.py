@@ -85,6 +85,9 @@ class Verifier:
         self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
         self._author = Author(header.run, header.seed)
         self._damaged_checkpoint = ""
+        self._saved_up_to = 0.0
+        """Until when what was acknowledged has been read, by a checkpoint: a kill makes us read again what came later,
+        so nobody may forget that before."""
         self._sweepers: list[Sweeper] = []
         self._canaries: list[Canary] = []
         self._reader: LedgerReader | None = None
@@ -136,7 +139,7 @@ class Verifier:
         self._backpressure = Backpressure(
             self._reader,
             unread=self._state.count_unread,
-            oldest_unread_seconds=self._seconds_behind,
+            oldest_unread_seconds=lambda: time.monotonic() - self._saved_up_to,
             unread_max=self._settings.verifier.unread_max,
         )
         self._status = Status(
@@ -149,9 +152,9 @@ class Verifier:
             self._settings,
         )
 
-    def _seconds_behind(self) -> float:
-        """How old an acknowledgement must be to have been read: taken in from the ledger, and looked for."""
-        return max(self._status.oldest_unverified_seconds(), self._follower.lag_seconds)
+    def _read_up_to(self) -> float:
+        """Until when what was acknowledged has been read: taken in from the ledger, and looked for."""
+        return time.monotonic() - max(self._status.oldest_unverified_seconds(), self._follower.lag_seconds)
 
     def _make_canaries(self) -> list[Canary]:
         numbers = CanaryNumbers(self._folder)
@@ -241,6 +244,7 @@ class Verifier:
         async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
             self._endpoint = Endpoint(host, actual, os.getpid())
             self._write_endpoint()
+            await self._follower.measure_lag()  # before anybody is told how far it has come
             parts = [asyncio.create_task(part) for part in self._parts()]
             ending = asyncio.create_task(self._until_end())
             try:
@@ -345,6 +349,7 @@ class Verifier:
         position = self._state.position
         if self._state.recorder is not None:
             self._state.recorder.flush()
+        read_up_to = self._read_up_to()
         started = time.thread_time()
         counted = self._evidence.journal_size()
         blob = checkpoint.encode(self._state, counted)
@@ -354,6 +359,7 @@ class Verifier:
             # In a thread: a slow disk must not hold up the ledger and the sweeps.
             await asyncio.to_thread(self._write_checkpoint, blob)
             self._status.state_bytes = len(blob)
+            self._saved_up_to = read_up_to
         except OSError as error:
             self._status.warn(f"the state cannot be saved ({error}); the ledger keeps growing until it can")
             return None

@@ -165,9 +165,24 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
 async def say(lobby: Lobby, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
     """Say in the verifier's place how far it has come."""
     reader = await LedgerReader.connect(lobby.ledger._connection.url, lobby.ledger.header.run)
-    progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds)
+    progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
     await reader.publish(progress, valid_seconds=for_seconds)
     await reader.close()
+
+
+@contextlib.asynccontextmanager
+async def saying(lobby: Lobby, oldest_unread_seconds: float) -> AsyncIterator[None]:
+    """Say so again and again, as a verifier does."""
+
+    async def again_and_again() -> None:
+        while True:
+            await say(lobby, oldest_unread_seconds)
+            await asyncio.sleep(0.1)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(again_and_again())
+        yield
+        task.cancel()
 
 
 async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_read_it(
@@ -180,8 +195,8 @@ async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_re
         await asyncio.sleep(READ_SLACK_SECONDS + 0.5)
         assert stage.lobby.take_performed_later() == [], "the verifier has not come so far"
         waiting = len(stage.lobby._later)
-        await say(stage.lobby, 0.2)
-        performed += await stage.later()
+        async with saying(stage.lobby, 0.2):
+            performed += await stage.later()
         record = await stage.batches()
     assert errors(performed) == {}
     assert len(record.forget_outcomes) == waiting > 0
@@ -198,6 +213,20 @@ async def test_a_verifier_that_is_not_heard_of_is_not_waited_for_without_end(red
         record = await stage.batches()
     assert record.forget_outcomes
     assert sorted(record.closes) == [one.number for one in record.opens]
+
+
+async def test_a_verifier_that_was_heard_of_and_is_away_is_waited_for(redis_url: str, ledger_url: str) -> None:
+    wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 0.2, "forget_race_share": 0.0}
+    async with a_stage(redis_url, ledger_url, **wishes) as stage:
+        await say(stage.lobby, 0.0, for_seconds=3.0)
+        await take_turns(Participant(stage.lobby), 20)
+        await asyncio.sleep(READ_SLACK_SECONDS + 1.0)
+        assert stage.lobby.take_performed_later() == [], "what it said before says nothing of what came later"
+        waiting = len(stage.lobby._later)
+        async with saying(stage.lobby, 0.2):
+            await stage.later()
+        record = await stage.batches()
+    assert len(record.forget_outcomes) == waiting > 0
 
 
 async def test_what_waits_to_be_forgotten_when_the_load_ends_is_kept(redis_url: str, ledger_url: str) -> None:

@@ -14,7 +14,7 @@ from soak.checker.ledger_events import ForgetBegun, ForgetEnded
 from soak.checker.outcome import Outcome
 from soak.checker.partial import judge_seen
 from soak.checker.read import Rules
-from soak.checker.session import SessionChecker, StoreJudging
+from soak.checker.session import Confirmed, Event, SessionChecker, StoreJudging
 
 LAST_TWO = Rules(contract=Contract(retained_messages=2))
 PER_WRITER = Rules(contract=Contract(order=Order.PER_WRITER))
@@ -22,10 +22,18 @@ A_SECOND_OF_LIFE = Rules(contract=Contract(ttl_seconds=1.0, crash_loss_seconds=2
 TAIL = Rules(contract=Contract(crash_loss_seconds=2.0))
 
 
-def checker_after_a_crash(talk: Talk, started: float, ended: float) -> SessionChecker:
+def checker_of(talk: Talk) -> SessionChecker:
     faults = FaultHistory({"redis-list": ["redis"]})
     judging = StoreJudging(rules=talk.rules, author=AUTHOR, faults=faults, targets=["redis"], settle_us=SECOND)
-    checker = SessionChecker(judging, talk.book)
+    return SessionChecker(judging, talk.book)
+
+
+def reported(events: list[Event]) -> set[Kind]:
+    return {event.kind for event in events if isinstance(event, Confirmed)}
+
+
+def checker_after_a_crash(talk: Talk, started: float, ended: float) -> SessionChecker:
+    checker = checker_of(talk)
     window = FaultWindow(
         fault="f1",
         kind="crash",
@@ -34,7 +42,7 @@ def checker_after_a_crash(talk: Talk, started: float, ended: float) -> SessionCh
         started=int(started * SECOND),
         ended=int(ended * SECOND),
     )
-    faults.begin(window)
+    checker.store.faults.begin(window)
     checker.doubt(window)
     return checker
 
@@ -118,3 +126,18 @@ def test_a_forget_of_unknown_outcome_excuses_absence_for_good() -> None:
     talk.forget(Outcome.UNKNOWN, 2.0, 2.1)
     talk.ack(2, 3.0)
     assert absent(talk.judge(9_000.0)) == {}
+
+
+def test_what_stands_in_front_of_a_read_of_the_end_was_not_late_but_is_out_of_order() -> None:
+    for outcome_comes_first in (True, False):
+        talk = told(1, 2, 3)
+        talk.book.lease(1, 1_000)
+        checker = checker_of(talk)
+        talk.ack(4, 4.0)
+        tail = talk.read(5.0, 3, 4)
+        assert checker.observe_tail(tail, 2) is not None
+        full = (1, 2, (1, 1), 3, 4)
+        if not outcome_comes_first:
+            assert reported(checker.observe(talk.read(5.5, *full)).events) == set()
+        talk.ack(1, 4.5, writer=1, sent=3.9)
+        assert reported(checker.observe(talk.read(6.0, *full)).events) == {Kind.REORDERED}
