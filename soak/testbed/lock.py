@@ -17,6 +17,10 @@ FILE_NAME = "lock"
 _PID_BYTES_MAX = 32
 
 
+class FolderInUseError(UsageError):
+    """Another process uses this data folder."""
+
+
 class DataFolderLock:
     """The right to use a data folder. The kernel takes it back when the process dies, however it dies."""
 
@@ -34,7 +38,7 @@ class DataFolderLock:
         except BlockingIOError as error:
             holder = os.read(descriptor, _PID_BYTES_MAX).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
-            raise UsageError(
+            raise FolderInUseError(
                 f"the data folder {self.path.parent} is in use by process {holder}; "
                 "stop it first or choose another folder with --data-dir"
             ) from error

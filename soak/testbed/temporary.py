@@ -5,6 +5,7 @@ Servers end with their owner, except those that were paused when it was killed: 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from soak.errors import UsageError
-from soak.testbed.lock import FILE_NAME, DataFolderLock
+from soak.testbed.lock import FILE_NAME, DataFolderLock, FolderInUseError
 from soak.testbed.power_cut import release_abandoned
 from soak.testbed.process import kill_strays_below
 
@@ -25,14 +26,24 @@ class TemporaryFolder:
 
     def __init__(self, prefix: str) -> None:
         _remove_abandoned(prefix)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
-        self._lock = DataFolderLock(self.path)
-        self._lock.acquire()
+        self.path, self._lock = _new_folder(prefix)
         self.path.chmod(0o755)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.release()
+
+
+def _new_folder(prefix: str) -> tuple[Path, DataFolderLock]:
+    """Make a folder and lock it; one that somebody takes for abandoned in between is left to them."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=prefix))
+        lock = DataFolderLock(path)
+        with contextlib.suppress(FolderInUseError):
+            lock.acquire()
+            if lock.path.exists():
+                return path, lock
+            lock.release()
 
 
 def _remove_abandoned(prefix: str) -> None:

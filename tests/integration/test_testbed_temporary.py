@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -98,3 +99,14 @@ def test_what_is_new_and_not_locked_yet_or_has_another_name_stays(place: Path) -
     os.utime(new, (0, 0))
     TemporaryFolder("soak-t-").remove()
     assert not new.exists()
+
+
+def test_folders_made_at_the_same_time_are_not_taken_for_abandoned() -> None:
+    def make_and_remove(_: int) -> bool:
+        folder = TemporaryFolder("soak-t-")
+        is_there = folder.path.exists()
+        folder.remove()
+        return is_there
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(make_and_remove, range(400)))
