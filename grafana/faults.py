@@ -125,6 +125,23 @@ def _during() -> list[Band]:
                 )
             ],
         ),
+        Band(
+            7,
+            [
+                graph(
+                    "Restarts that no fault explains",
+                    "Servers that were found to be another process than before, with no fault of this soak.",
+                    Query(total("server", increase("soak_unexpected_restarts_total", SERVER)), "{{server}}"),
+                    unit="short",
+                ),
+                graph(
+                    "Late reads of a replica, tolerated",
+                    "Messages that a replica showed late from the start of a fault until it had caught up.",
+                    Query(total("store", increase("soak_tolerated_late_reads_total", STORE)), "{{store}}"),
+                    unit="short",
+                ),
+            ],
+        ),
     ]
 
 

@@ -240,6 +240,13 @@ def _keeping_up() -> list[Band]:
                     unit="short",
                 ),
                 graph(
+                    "Acknowledged and not read yet",
+                    "Past verifier.unread_max the load is held back until a fifth of them is read.",
+                    Query(total("job", series("soak_unread_messages")), "messages"),
+                    Query(total("job", series("soak_load_held_back")), "load is held back (1: yes)"),
+                    unit="short",
+                ),
+                graph(
                     "Sessions and suspicions",
                     "What the verifier has in its care.",
                     Query(total("job", series("soak_sessions_live")), "live sessions"),
