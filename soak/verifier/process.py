@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import Author
 from soak.checker.verdict import Verdict
@@ -82,7 +83,9 @@ class Verifier:
         self._folder = folder
         header = info.header
         self._targets = {store: info.needs_of(store) for store in header.stores}
-        self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
+        recovery_max = settings.faults.recovery_max
+        catch_up_us = CATCH_UP_US if recovery_max is None else int(recovery_max * 1e6)
+        self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6), catch_up_us)
         self._author = Author(header.run, header.seed)
         self._damaged_checkpoint = ""
         self._saved_up_to = 0.0
