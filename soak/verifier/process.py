@@ -35,7 +35,7 @@ from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.drift import DriftWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.examiner import Examiner
+from soak.verifier.examiner import Examiner, now_us
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
@@ -263,6 +263,7 @@ class Verifier:
         return [
             self._follower.run(),
             self._backpressure.run(),
+            self._follower.unverified_age.run(),
             *(part for sweeper in self._sweepers for part in sweeper.parts()),
             *(canary.run() for canary in self._canaries),
             DriftWatch(self._state, self._info.servers, self._settings.verifier.settle, self._restarts).run(),
@@ -291,7 +292,8 @@ class Verifier:
         unread = await asyncio.gather(*(sweeper.sweep_all(deadline) for sweeper in self._sweepers))
         await finishing
         self._status.phase = "done"
-        self._state.recoveries.settle(time.monotonic_ns() // 1000, is_final=True)
+        self._follower.unverified_age.finish(now_us())
+        self._state.recoveries.settle(now_us(), is_final=True)
         outcome = self._status.result(
             self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
         )

@@ -168,6 +168,15 @@ class State:
     def watched(self) -> list[Watched]:
         return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
 
+    def oldest_unverified(self) -> dict[str, int]:
+        """Return by store when the oldest acknowledgement came in that nobody has verified yet."""
+        oldest: dict[str, int] = {}
+        for watched in self.watched():
+            since = watched.book.oldest_pending
+            if since is not None and not watched.canary and since < oldest.get(watched.book.store, since + 1):
+                oldest[watched.book.store] = since
+        return oldest
+
     def count_unread(self) -> int:
         """Count the acknowledged messages that were taken in and not read yet."""
         return sum(len(watched.book.pending) for watched in self.watched())
