@@ -18,7 +18,7 @@ from soak.verifier.status import settings_seconds
 
 SETTINGS = SoakSettings.model_validate(
     {
-        "load": {"think": "0.4ms", "drain": "1234.5678s", "spawn_rate": 1234.5678},
+        "load": {"think": "0.4ms", "spawn_rate": 1234.5678},
         "faults": {"recovery_max": "7s", "preset": "chaos"},
     }
 )
@@ -45,8 +45,15 @@ def test_the_load_takes_the_pause_that_was_set(tmp_path: Path, monkeypatch: pyte
 
 def test_numbers_on_the_command_line_of_the_load_are_not_rounded(tmp_path: Path) -> None:
     command = load_command(SETTINGS, tmp_path)
-    assert command[command.index("--stop-timeout") + 1] == "1234.5678"
     assert command[command.index("--spawn-rate") + 1] == "1234.5678"
+
+
+@pytest.mark.parametrize(("drain", "told"), [("1500ms", 2), ("10s", 10), ("1234.5678s", 1235)])
+def test_locust_which_takes_whole_seconds_only_is_told_no_less_than_the_drain(
+    tmp_path: Path, drain: str, told: int
+) -> None:
+    command = load_command(SoakSettings.model_validate({"load": {"drain": drain}}), tmp_path)
+    assert command[command.index("--stop-timeout") + 1] == str(told)
 
 
 def test_the_verifier_gives_a_replica_the_time_to_catch_up_that_was_set(tmp_path: Path) -> None:
