@@ -18,7 +18,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from soak.duration import format_seconds, parse_seconds
+from soak.duration import format_seconds_exactly, parse_seconds
 from soak.errors import UsageError
 from soak.masking import mask
 from soak.settings import SoakSettings
@@ -29,7 +29,9 @@ FILE_NAME = "soak.toml"
 NO_FILE = Path(os.devnull)
 """Named as configuration file it means: read none, not even one that lies here."""
 CONFIG_VARIABLE = "SOAK_CONFIG"
-NOT_SETTINGS = frozenset({CONFIG_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_STORM", "SOAK_SUPERVISED"})
+SETTINGS_VARIABLE = "SOAK_SETTINGS"
+"""The effective settings as JSON, from the daemon to its children."""
+NOT_SETTINGS = frozenset({CONFIG_VARIABLE, SETTINGS_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_STORM", "SOAK_SUPERVISED"})
 """Variables that begin like settings and are none."""
 
 KeyPath = tuple[str, ...]
@@ -63,7 +65,8 @@ class Leaf(NamedTuple):
         if self.value is None:
             return "-"
         values = self.value if isinstance(self.value, list) else [self.value]
-        return ",".join(_seconds_text(value) if self.is_duration else str(value) for value in values)
+        shown = (format_seconds_exactly(float(str(value))) if self.is_duration else str(value) for value in values)
+        return ",".join(shown)
 
 
 class Configuration(NamedTuple):
@@ -107,6 +110,7 @@ def read(
         _from_assignments(assignments),
         _from_flags(flags or {}, places or {}),
         _from_environment(environ),
+        _from_daemon(environ),
         _from_file(_config_path(config, environ)),
         _from_flags(command_defaults or {}, dict.fromkeys(command_defaults or {}, "this command's default")),
     )
@@ -117,14 +121,9 @@ def read(
 
 
 def as_environment(settings: SoakSettings) -> dict[str, str]:
-    """Say the same settings in variables, for a child process; addresses reach it by the join file."""
-    variables = {CONFIG_VARIABLE: str(NO_FILE)}
-    for path, value in _walk(settings, ()):
-        if value is None or path[0] in {"servers", "contract", "faults"} or path == ("ledger", "url"):
-            continue
-        text = json.dumps(value) if isinstance(value, list) else str(value)
-        variables[ENVIRONMENT_PREFIX + NESTED_DELIMITER.join(path).upper()] = text
-    return variables
+    """Return the variables that give a child process the same settings; addresses reach it by the join file."""
+    text = settings.model_dump_json(exclude={"servers": True, "contract": True, "ledger": {"url"}})
+    return {CONFIG_VARIABLE: str(NO_FILE), SETTINGS_VARIABLE: text}
 
 
 class _LayerSource(PydanticBaseSettingsSource):
@@ -198,6 +197,13 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
             # Shells allow no dash in a name, the stores' names have them.
             path = (path[0], *(part.replace("_", "-") for part in path[1:2]), *path[2:])
         _put(layer, path, _from_text(path, environ[name]), f"environment {name}")
+    return layer
+
+
+def _from_daemon(environ: Mapping[str, str]) -> Layer:
+    layer = Layer({}, {})
+    for path, value in _walk_values(json.loads(environ.get(SETTINGS_VARIABLE) or "{}"), ()):
+        _put(layer, path, value, "the daemon")
     return layer
 
 
@@ -378,12 +384,6 @@ def _only_path(tree: Mapping[str, object]) -> Iterator[str]:
         yield name
         if isinstance(value, dict):
             yield from _only_path(value)
-
-
-def _seconds_text(value: object) -> str:
-    seconds = float(str(value))
-    short = format_seconds(seconds)
-    return short if parse_seconds(short) == seconds else f"{seconds!r}s"
 
 
 def _dotted(path: KeyPath) -> str:

@@ -55,3 +55,11 @@ def format_seconds(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts[:2])
+
+
+def format_seconds_exactly(seconds: float) -> str:
+    """Write a duration so that `parse_seconds` returns the same number."""
+    short = format_seconds(seconds)
+    if parse_seconds(short) == seconds:
+        return short
+    return repr(seconds) if "e" in repr(seconds) else f"{seconds!r}s"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker.book import SessionBook
-from soak.checker.faults import FaultHistory, FaultWindow
+from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.read import Place, Rules
@@ -106,6 +106,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Fault windows of the servers that the store depends on."""
     targets: dict[str, list[str]] = {}
     """Which servers each store depends on."""
+    catch_up_us: int = CATCH_UP_US
+    """How long a replica may take to catch up after a fault."""
     sampled: dict[str, int] = {}
     """When each server had last been asked whether it is still the one it was."""
     samples: list[ServerSample] = []
@@ -166,7 +168,7 @@ def _observe_again(case: Case) -> Observed:
 
 
 def _judging(case: Case, author: Author) -> StoreJudging:
-    faults = FaultHistory(case.targets)
+    faults = FaultHistory(case.targets, catch_up_us=case.catch_up_us)
     for window in case.faults:
         faults.begin(msgspec.structs.replace(window))
     for target, asked in case.sampled.items():

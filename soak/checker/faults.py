@@ -17,6 +17,7 @@ from soak.checker.contract import Contract
 
 DEATHS_MAX = 64
 WINDOWS_MAX = 256
+CATCH_UP_US = 60_000_000
 _NEVER = 2**62
 
 
@@ -161,11 +162,11 @@ def is_excused(applied: int, window: FaultWindow, contract: Contract, *, clock_e
 class FaultHistory:
     """All faults of a run, and what is known of each: one object for all sessions, which several can merge."""
 
-    def __init__(self, targets: Mapping[str, Sequence[str]], *, catch_up_us: int = 60_000_000) -> None:
+    def __init__(self, targets: Mapping[str, Sequence[str]], *, catch_up_us: int = CATCH_UP_US) -> None:
         """Take the servers that each store depends on; a replica has so long to catch up after a fault."""
         self.windows: dict[str, FaultWindow] = {}
         self._targets = {store: tuple(needs) for store, needs in targets.items()}
-        self._catch_up_us = catch_up_us
+        self.catch_up_us = catch_up_us
         self._sampled: dict[str, int] = {}
 
     def targets_of(self, store: str) -> tuple[str, ...]:
@@ -234,7 +235,7 @@ class FaultHistory:
     def _shadow_end(self, window: FaultWindow) -> int:
         if window.ended is None:
             return _NEVER
-        latest = window.ended + self._catch_up_us
+        latest = window.ended + self.catch_up_us
         return latest if window.caught_up is None else min(window.caught_up, latest)
 
     def not_caught_up(self, targets: Sequence[str], now: int) -> list[FaultWindow]:

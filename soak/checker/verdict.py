@@ -72,6 +72,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     released: int = 0
     """Acknowledged messages that were forgotten or had expired before anyone had looked."""
     oldest_unverified_seconds: float
+    longest_unverified_seconds: float = 0.0
+    """The longest that any acknowledged message ever waited, without the time in which none could be read."""
     oldest_unverified_seconds_max: float
     suspicions_open: int
     stores_without_verified: list[str]
@@ -111,13 +113,7 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
     )
     if facts.browsers_silent:
         doubts.append("nothing was acknowledged that a browser user said; the log of the load tells why")
-    if facts.oldest_unverified_seconds > facts.oldest_unverified_seconds_max:
-        doubts.append(
-            f"an acknowledged message has been waiting for {facts.oldest_unverified_seconds:.1f} s to be verified, "
-            f"allowed are {facts.oldest_unverified_seconds_max:g} s"
-        )
-    elif facts.unverified:
-        doubts.append(f"{facts.unverified} acknowledged messages were not verified by the end")
+    doubts += _doubts_of_waiting(facts)
     doubts += _doubts_of_coverage(facts)
     if facts.unverifiable:
         doubts.append(f"the ledger has gaps: {facts.unverifiable} records cannot be verified")
@@ -130,6 +126,18 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         doubts.append(f"{facts.faults_not_injected} scheduled faults could not be injected, or not be healed")
     doubts += _doubts_of_alarm(facts)
     return (Verdict.INCONCLUSIVE, doubts) if doubts else (Verdict.PASS, [])
+
+
+def _doubts_of_waiting(facts: Facts) -> list[str]:
+    """Say why what was acknowledged was not verified, or not in time."""
+    allowed = f"allowed are {facts.oldest_unverified_seconds_max:g} s"
+    if facts.oldest_unverified_seconds > facts.oldest_unverified_seconds_max:
+        waits = f"an acknowledged message has been waiting for {facts.oldest_unverified_seconds:.1f} s to be verified"
+        return [f"{waits}, {allowed}"]
+    if facts.longest_unverified_seconds > facts.oldest_unverified_seconds_max:
+        waited = f"an acknowledged message had to wait for {facts.longest_unverified_seconds:.1f} s to be verified"
+        return [f"{waited}, {allowed}: the verifier was too far behind"]
+    return [f"{facts.unverified} acknowledged messages were not verified by the end"] if facts.unverified else []
 
 
 def _doubts_of_coverage(facts: Facts) -> list[str]:

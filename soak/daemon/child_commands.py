@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -25,8 +26,8 @@ def load_command(settings: SoakSettings, data_dir: Path) -> list[str]:
     load = settings.load
     command = [
         *(sys.executable, "-m", "locust", "--locustfile", str(find_locustfile()), "--headless", "--only-summary"),
-        *("--users", str(load.users + load.browser_users), "--spawn-rate", f"{load.spawn_rate:g}"),
-        *("--stop-timeout", f"{load.drain:g}", "--data-dir", str(data_dir)),
+        *("--users", str(load.users + load.browser_users), "--spawn-rate", str(load.spawn_rate)),
+        *("--stop-timeout", str(math.ceil(load.drain)), "--data-dir", str(data_dir)),
     ]
     if load.processes > 1:
         # Locust would take 5557 on every interface, which another one may already have.

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from soak.checker.text import MIXES
 from soak.configuration import read
-from soak.duration import format_seconds
+from soak.duration import format_seconds_exactly
 from soak.errors import UsageError
 from soak.settings import LoadSettings, SoakSettings
 
@@ -56,7 +56,7 @@ def add_options(parser: Any) -> None:
     _add(
         group,
         "--think-time",
-        default=format_seconds(load.think),
+        default=format_seconds_exactly(load.think),
         help="Mean pause between two turns of a participant, such as 500ms or 10s.",
     )
     _add(

@@ -69,6 +69,7 @@ def _doubts(status: Mapping[str, Any], measure: Measure) -> list[str]:
         unverifiable=_total(status, "unverifiable"),
         unverified=0,
         oldest_unverified_seconds=float(status.get("oldest_unverified_seconds") or 0.0),
+        longest_unverified_seconds=float(status.get("longest_unverified_seconds") or 0.0),
         oldest_unverified_seconds_max=measure.unverified_seconds_max,
         suspicions_open=0,
         stores_without_verified=[one["store"] for one in status.get("by_store") or [] if not one["verified"]],

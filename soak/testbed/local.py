@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from soak.testbed.server import EventListener, Server
 
 PIDS_NAME = "pids.json"
+LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
+"""What the verifier has read is dropped, so its log is written anew long before it fills a disk."""
 
 
 class _Running(msgspec.Struct):
@@ -182,7 +184,7 @@ class LocalTestbed(OwnTestbed):
 
     def _make_redis(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         under_test = kind != LEDGER
-        options = self._redis_options if under_test else {}
+        options = self._redis_options if under_test else LEDGER_OPTIONS
         vessel = RedisProcess(
             kind,
             self._folder / kind,

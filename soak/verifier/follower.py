@@ -11,6 +11,7 @@ from soak.errors import ServerUnreachableError
 from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
+from soak.verifier.unverified_age import UnverifiedAge, note_downtime
 
 _log = structlog.get_logger()
 
@@ -19,6 +20,9 @@ RETRY_SECONDS = 0.5
 GATHER_SECONDS = 0.05
 CATCH_UP_SECONDS_MAX = 5.0
 CATCH_UP_POLL_SECONDS = 0.005
+LATE_MS = 1_000
+SILENCE_MS_MIN = 2_000
+"""The ledger was not written to for so long: nobody was there."""
 
 
 class Follower:
@@ -34,6 +38,10 @@ class Follower:
         """How often the ledger was looked at; it rises as long as somebody follows, also while the ledger is away."""
         self._asking = asyncio.Lock()
         """Many sessions ask at once after a fault; the ledger is asked over a few connections."""
+        self.unverified_age = UnverifiedAge(state, lambda: self.is_reachable)
+        self._started_ms = time.time_ns() // 1_000_000
+        self._heard_ms: int | None = _milliseconds(state.position)
+        """When the last record was written, of those from before the start; None: all of these were taken in."""
 
     async def run(self) -> None:
         while True:
@@ -50,11 +58,28 @@ class Follower:
             if not self.is_reachable or not self._state.listening_since:
                 self._state.listening_since = now
             self.is_reachable = True
+            if self._heard_ms is not None:
+                self._note_downtime(entries, self._heard_ms)
             for entry in entries:
                 self._intake.take(entry, now)
                 self._record(entry)
+            if entries and time.time_ns() // 1_000_000 - _milliseconds(entries[0].at) > LATE_MS:
+                self.unverified_age.tick(now)  # before anybody can read it
             # With a backlog only let the others run; otherwise let some records gather, they cost less together.
             await asyncio.sleep(0 if len(entries) >= BATCHES_PER_READ_MAX else GATHER_SECONDS)
+
+    def _note_downtime(self, entries: list[Entry], heard: int) -> None:
+        """Note when neither a verifier nor anybody who writes was there, before this one was started."""
+        ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        if not heard:
+            note_downtime(self._state, 0, self._started_ms * 1000 - ahead_us)  # it is started for the first time
+            heard = self._started_ms
+        for at in [*(_milliseconds(entry.at) for entry in entries), *([] if entries else [self._started_ms])]:
+            until = min(at, self._started_ms)
+            if until - heard >= SILENCE_MS_MIN:
+                note_downtime(self._state, heard * 1000 - ahead_us, until * 1000 - ahead_us)
+            heard = max(heard, until)
+        self._heard_ms = None if heard >= self._started_ms else heard
 
     def _record(self, entry: Entry) -> None:
         recorder = self._state.recorder
@@ -90,7 +115,7 @@ class Follower:
             last = (await self._reader.extent()).last
         except ServerUnreachableError:
             return
-        behind_ms = int(last.partition("-")[0]) - int(position.partition("-")[0])
+        behind_ms = _milliseconds(last) - _milliseconds(position)
         self.lag_seconds = behind_ms / 1000 if is_before(position, last) and position != "0-0" else 0.0
 
     async def trim(self, before: str) -> None:
@@ -102,3 +127,7 @@ class Follower:
         except ServerUnreachableError:
             # The next checkpoint does it.
             return
+
+
+def _milliseconds(at: str) -> int:
+    return int(at.partition("-")[0])

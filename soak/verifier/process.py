@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import Author
 from soak.checker.verdict import Verdict
@@ -34,7 +35,7 @@ from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.drift import DriftWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.examiner import Examiner
+from soak.verifier.examiner import Examiner, now_us
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
@@ -82,7 +83,9 @@ class Verifier:
         self._folder = folder
         header = info.header
         self._targets = {store: info.needs_of(store) for store in header.stores}
-        self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6))
+        recovery_max = settings.faults.recovery_max
+        catch_up_us = CATCH_UP_US if recovery_max is None else int(recovery_max * 1e6)
+        self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6), catch_up_us)
         self._author = Author(header.run, header.seed)
         self._damaged_checkpoint = ""
         self._saved_up_to = 0.0
@@ -260,6 +263,7 @@ class Verifier:
         return [
             self._follower.run(),
             self._backpressure.run(),
+            self._follower.unverified_age.run(),
             *(part for sweeper in self._sweepers for part in sweeper.parts()),
             *(canary.run() for canary in self._canaries),
             DriftWatch(self._state, self._info.servers, self._settings.verifier.settle, self._restarts).run(),
@@ -288,7 +292,8 @@ class Verifier:
         unread = await asyncio.gather(*(sweeper.sweep_all(deadline) for sweeper in self._sweepers))
         await finishing
         self._status.phase = "done"
-        self._state.recoveries.settle(time.monotonic_ns() // 1000, is_final=True)
+        self._follower.unverified_age.finish(now_us())
+        self._state.recoveries.settle(now_us(), is_final=True)
         outcome = self._status.result(
             self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
         )

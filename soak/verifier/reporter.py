@@ -225,6 +225,7 @@ class Reporter:
             suspicion=event.suspicion,
             faults=[msgspec.structs.replace(window, known={}) for window in faults],
             targets={store: list(needs) for store, needs in self._state.targets.items()},
+            catch_up_us=judging.faults.catch_up_us,
             sampled=judging.faults.samples(judging.targets),
             samples=[sample for target in judging.targets for sample in self._samples(target)],
             found=found_of(event.kind, [(wrong.message, wrong.place, wrong.detail) for wrong in event.wrong]),

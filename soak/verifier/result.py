@@ -189,6 +189,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     violations_by: list[KindCount]
     by_store: list[StoreResult]
     oldest_unverified_seconds: float
+    """How long an acknowledged message that is not verified has been waiting."""
+    longest_unverified_seconds: float = 0.0
+    """The longest that any ever waited, without the time of faults, in which none could be read."""
     evidence: list[str]
     canaries: list[CanaryResult] | None = None
     """None: the alarm was not tested, by request."""
@@ -245,6 +248,10 @@ def totals_of(state: State) -> Totals:
         messages_read=sum(s.messages_read for s in stores),
         sessions=sum(s.sessions_opened for s in stores),
     )
+
+
+def longest_unverified_seconds(state: State) -> float:
+    return round(max((tally.unverified_seconds_max for tally in state.tally.stores.values()), default=0.0), 3)
 
 
 def by_store(state: State) -> list[StoreResult]:

@@ -6,7 +6,7 @@ import time
 from collections import deque
 
 from soak.checker.counted import Counted
-from soak.checker.faults import FaultHistory, FaultWindow
+from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
 from soak.checker.telemetry import ServerSample
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
@@ -131,7 +131,13 @@ class Lane:
 class State:
     """The expected state of the run."""
 
-    def __init__(self, header: RunHeader, targets: dict[str, tuple[str, ...]], coverage_us: int) -> None:
+    def __init__(
+        self,
+        header: RunHeader,
+        targets: dict[str, tuple[str, ...]],
+        coverage_us: int,
+        catch_up_us: int = CATCH_UP_US,
+    ) -> None:
         self.header = header
         self.targets = targets
         """The servers that each store depends on."""
@@ -141,7 +147,7 @@ class State:
         self.position = START
         """The last ledger record taken in."""
         self.workers: dict[str, Worker] = {}
-        self.faults = FaultHistory(targets)
+        self.faults = FaultHistory(targets, catch_up_us=catch_up_us)
         self.catching_up = CatchingUp(self.faults)
         self.samples: dict[str, deque[ServerSample]] = {}
         """What each server said of itself lately."""
@@ -161,6 +167,15 @@ class State:
 
     def watched(self) -> list[Watched]:
         return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
+
+    def oldest_unverified(self) -> dict[str, int]:
+        """Return by store when the oldest acknowledgement came in that nobody has verified yet."""
+        oldest: dict[str, int] = {}
+        for watched in self.watched():
+            since = watched.book.oldest_pending
+            if since is not None and not watched.canary and since < oldest.get(watched.book.store, since + 1):
+                oldest[watched.book.store] = since
+        return oldest
 
     def count_unread(self) -> int:
         """Count the acknowledged messages that were taken in and not read yet."""

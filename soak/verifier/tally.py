@@ -92,6 +92,10 @@ class StoreTally(msgspec.Struct):
     """Violations that still stand; one that heals and comes back is open again, and not counted again."""
     tolerated: int = 0
     unverifiable: int = 0
+    unverified_seconds_max: float = 0.0
+    """The longest that an acknowledged message ever had to wait to be verified, while it could have been."""
+    pauses: list[tuple[int, int]] = []
+    """When nothing could be verified: the last times, in microseconds."""
     observations: int = 0
     sessions_opened: int = 0
     sessions_retired: int = 0

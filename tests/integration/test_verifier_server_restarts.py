@@ -16,15 +16,16 @@ from verifying import found_kinds, now_us, scripting, verifying
 
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
-from soak.checker.server_identity import identity_of
+from soak.checker.server_identity import Identity, identity_of
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FaultPhase
+from soak.testbed.docker import DockerTestbed, ownership
 from soak.testbed.inspect import inspect
 from soak.verifier import checkpoint
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from conftest import Images, TestbedThread
     from verifying import Script
 
     NewTestbed = Callable[..., TestbedThread]
@@ -183,3 +184,31 @@ async def test_a_postgres_and_its_replica_are_others_after_a_restart_and_after_t
     while not (now := await who("postgres")).is_another_than(before["postgres"]):
         assert time.monotonic() < deadline
     assert now.process == before["postgres"].process, "its first process lives on"
+
+
+@pytest.mark.long
+async def test_a_container_that_was_recreated_is_another_server_by_its_own_word(
+    tmp_path: Path, engine: Any, images: Images
+) -> None:
+    kinds = ("redis", "postgres")
+    seen: list[dict[str, tuple[Identity, str]]] = []
+    for _ in range(2):
+        bed = DockerTestbed(tmp_path, redis_image=images["valkey-9"], postgres_image=images["postgres-18"])
+        try:
+            urls = await bed.start(kinds)
+            found = engine.containers.list(filters={"label": f"{ownership.FOLDER_LABEL}={tmp_path.resolve()}"})
+            ids = {one.labels[ownership.SERVER_LABEL]: one.id for one in found}
+            seen.append({kind: (await who_is(kind, urls[kind]), ids[kind]) for kind in kinds})
+        finally:
+            await bed.stop()
+    await bed.discard()
+    before, after = seen
+    for kind in kinds:
+        assert after[kind][1] != before[kind][1], "the same container"
+        assert after[kind][0].is_another_than(before[kind][0])
+
+
+async def who_is(kind: str, url: str) -> Identity:
+    identity = identity_of((await inspect(kind, url, timeout_seconds=5.0)).telemetry)
+    assert identity is not None
+    return identity

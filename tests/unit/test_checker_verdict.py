@@ -46,6 +46,7 @@ def test_an_operation_that_was_hardly_tried_or_succeeds_now_and_then_is_no_doubt
         ({"browsers_silent": True}, "nothing was acknowledged that a browser user said"),
         ({"stores_without_search": ["chroma"]}, "searches on chroma found less than half"),
         ({"oldest_unverified_seconds": 30.1}, "30.1 s"),
+        ({"longest_unverified_seconds": 30.1}, "had to wait for 30.1 s to be verified, allowed are 30 s"),
         ({"unverified": 3}, "3 acknowledged messages were not verified"),
         ({"unverifiable": 2}, "gaps: 2 records"),
         ({"suspicions_open": 1}, "1 suspicions"),

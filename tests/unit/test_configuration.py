@@ -158,12 +158,19 @@ def test_passwords_are_masked_in_every_leaf_while_the_host_stays() -> None:
     assert leaves["ledger.url"] == "redis://user:***@ledger:1"
 
 
-def test_settings_told_in_variables_are_read_back_the_same() -> None:
-    settings = read(
-        environ={},
-        assignments=["load.think=1500ms", "stores.names=redis-zset", "verifier.recall_ages=1s,2m", "duration=90s"],
-    ).settings
+def test_settings_told_in_variables_are_read_back_the_same(empty_folder: Path) -> None:
+    (empty_folder / "soak.toml").write_text(
+        'duration = "90s"\n[load]\nthink = "0.4ms"\n[stores]\nnames = ["redis-zset"]\n'
+        '[verifier]\nrecall_ages = ["1s", "2m"]\n[faults]\nrecovery_max = "90.5s"\n'
+        '[[faults.rules]]\nfaults = {crash = 3, pause = 1}\ntarget = "redis"\nevery = "20m"\n'
+    )
+    settings = read(environ={}).settings
     assert read(environ=as_environment(settings)).settings == settings
+
+
+def test_a_limit_that_is_switched_off_stays_so_in_a_child() -> None:
+    settings = SoakSettings.model_validate({"faults": {"recovery_max": None}})
+    assert read(environ=as_environment(settings)).settings.faults.recovery_max is None
 
 
 def test_addresses_are_not_told_in_variables() -> None:

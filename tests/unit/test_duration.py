@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.duration import format_seconds, parse_seconds
+from soak.duration import format_seconds, format_seconds_exactly, parse_seconds
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,8 @@ def test_a_negative_duration_is_called_negative(text: str | float) -> None:
 @pytest.mark.parametrize("seconds", [0.02, 0.25, 1.0, 5.0, 59.0, 60.0, 90.0, 3600.0, 5400.0, 86_400.0, 259_200.0])
 def test_what_is_written_is_read_back_as_the_same_duration(seconds: float) -> None:
     assert parse_seconds(format_seconds(seconds)) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("seconds", [0.0004, 90.5, 0.0, 1.0, 5400.0, 0.1 + 0.2, 1e-7, 1234.5678])
+def test_a_duration_that_is_written_exactly_is_read_back_the_same(seconds: float) -> None:
+    assert parse_seconds(format_seconds_exactly(seconds)) == seconds
