@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 @runtime_checkable
@@ -23,7 +21,6 @@ class ContainerOom(Fault):
     """The kernel kills the server at one moment, as it does when a limit was set too low."""
 
     name = "container_oom"
-    kind = "container_oom"
     excuses = Excuse.CRASH
     down = True
     description = (
@@ -43,6 +40,3 @@ class ContainerOom(Fault):
         if not isinstance(server, Exhaustible):
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
         await server.exhaust_memory()
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

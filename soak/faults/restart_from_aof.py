@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, writes_a_log
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class RestartFromAof(RedisFault):
     """A stop that writes no snapshot, in good order: the append-only file is complete, and all there is."""
 
     name = "restart_from_aof"
-    kind = "restart_from_aof"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -31,6 +26,3 @@ class RestartFromAof(RedisFault):
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

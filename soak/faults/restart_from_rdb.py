@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, makes_snapshots, writes_a_log
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class RestartFromRdb(RedisFault):
@@ -18,7 +14,6 @@ class RestartFromRdb(RedisFault):
     """
 
     name = "restart_from_rdb"
-    kind = "restart_from_rdb"
     excuses = Excuse.CLEAN
     down = True
     description = (

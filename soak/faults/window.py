@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,11 +13,9 @@ from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
+from soak.ledger.run import RunJournal
 from soak.tasks import heed_cancellation
-
-if TYPE_CHECKING:
-    from soak.ledger.run import RunJournal
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 LEDGER_SECONDS_MAX = 60.0
 _AGAIN_SECONDS = 0.5

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class WipedVolume(Fault):
     """The volume is not there after a restart: never mounted, re-created, or cleaned by a job."""
 
     name = "wiped_volume"
-    kind = "wiped_volume"
     excuses = Excuse.CLEAN
     down = True
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
@@ -31,6 +26,3 @@ class WipedVolume(Fault):
         server = bed.servers[target]
         await server.kill()
         await server.wipe()
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

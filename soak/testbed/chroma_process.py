@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 from soak.subjects import environment
 from soak.testbed import process
@@ -11,13 +13,7 @@ from soak.testbed.folder_mark import make_marked
 from soak.testbed.ports import HOST
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.quiet import QUIET
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from soak.testbed.state import Pinned
+from soak.testbed.state import Pinned
 
 VERSION = "1.5.9"
 _LIBRARY = "chromadb"

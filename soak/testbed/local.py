@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,18 +19,13 @@ from soak.testbed.chroma_process import ChromaProcess
 from soak.testbed.own import OwnTestbed
 from soak.testbed.postgres import PostgresReplica, PostgresServer
 from soak.testbed.postgres_process import PostgresProcess, ReplicaProcess
-from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, size_bytes
+from soak.testbed.power_cut import SIZE_DEFAULT, Disk, Disks, PowerCutWay, no_disks, size_bytes
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
+from soak.testbed.server import EventListener, Server
 from soak.testbed.service import ServiceServer
 from soak.testbed.service_process import ServiceProcess, ServiceProgram
 from soak.testbed.versions import VALKEY, ServerVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from soak.testbed.power_cut import Disk, PowerCutWay
-    from soak.testbed.server import EventListener, Server
 
 PIDS_NAME = "pids.json"
 

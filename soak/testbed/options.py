@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from soak.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _SAVE_POINTS = re.compile(r"\s*(\d+\s+\d+\s*)*")

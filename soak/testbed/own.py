@@ -10,7 +10,9 @@ import asyncio
 import functools
 import secrets
 import shutil
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar
 
 from soak.errors import UsageError
 from soak.testbed import options, state
@@ -21,12 +23,7 @@ from soak.testbed.postgres_settings import OURS as POSTGRES_OURS
 from soak.testbed.proxy import Proxy
 from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis_settings import OURS as REDIS_OURS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from soak.testbed.server import EventListener, Server, ServerEvent
+from soak.testbed.server import EventListener, Server, ServerEvent
 
 _PASSWORD_BYTES = 24
 _AFTERWARDS = (REPLICA, HTTP)

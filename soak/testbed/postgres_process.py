@@ -6,23 +6,19 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.sealed_file import write_whole
 from soak.testbed import binaries, postgres_upgrade, process, versions
+from soak.testbed.account import Account
 from soak.testbed.places import change_places
 from soak.testbed.ports import HOST
 from soak.testbed.postgres_settings import USER, postgres_settings
 from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.state import Pinned
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator, Mapping
-
-    from soak.testbed.account import Account
 
 _TOOL_SECONDS_MAX = 120.0
 _INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions")

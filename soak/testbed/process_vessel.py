@@ -8,21 +8,16 @@ import contextlib
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from soak.testbed import process
 from soak.testbed.guardian import Guardian
 from soak.testbed.ports import is_free
-from soak.testbed.power_cut import Disk, PowerSupply
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
+from soak.testbed.state import Pinned
 from soak.testbed.vessel import PortTakenError
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import CutPower
-    from soak.testbed.state import Pinned
 
 LOG_BYTES_MAX = 8 * 2**20
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
 from soak.sealed_file import write_whole
@@ -14,10 +15,6 @@ from soak.testbed.process_vessel import ProcessVessel
 from soak.testbed.redis_settings import redis_settings
 from soak.testbed.state import Pinned
 from soak.testbed.versions import Release, ServerVersion, next_release, redis_version
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Mapping
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -13,12 +14,7 @@ from soak.masking import mask
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
 from soak.testbed.process_vessel import ProcessVessel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from soak.testbed.state import Pinned
+from soak.testbed.state import Pinned
 
 TOLD_VARIABLE = "SOAK_SUBJECT"
 """The environment variable with all that a service is told, as JSON: addresses in it may hold passwords."""

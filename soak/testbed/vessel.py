@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from soak.errors import ServerUnreachableError
 from soak.testbed.ports import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
-    from soak.testbed.versions import Release
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
+from soak.testbed.versions import Release
 
 
 class PortTakenError(ServerUnreachableError):

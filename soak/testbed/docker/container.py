@@ -14,8 +14,9 @@ import contextlib
 import io
 import tarfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import docker.errors
 import docker.utils
@@ -26,18 +27,13 @@ from soak.testbed import process
 from soak.testbed.docker.calls import ContainerCalls
 from soak.testbed.docker.engine import FAILURES, one_line
 from soak.testbed.docker.ownership import SERVER_LABEL
+from soak.testbed.docker.recipes import Recipe
 from soak.testbed.ports import HOST
-from soak.testbed.power_cut import Disk
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
 from soak.testbed.power_cut.disk import FILE_SYSTEM, MOUNT_OPTIONS
+from soak.testbed.state import Pinned
 from soak.testbed.versions import STEPS, Release, next_release
 from soak.testbed.vessel import PortTakenError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from soak.testbed.docker.recipes import Recipe
-    from soak.testbed.power_cut import CutPower, PowerSupply
-    from soak.testbed.state import Pinned
 
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20

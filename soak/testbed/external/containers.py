@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import socket
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import docker.errors
@@ -27,14 +29,9 @@ from soak.testbed.external.server import (
     GivenRedis,
     GivenServer,
 )
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
 from soak.testbed.server import ServerState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
-    from soak.testbed.state import Pinned
+from soak.testbed.state import Pinned
 
 IN_ITS_CONTAINER = frozenset({"restart", "crash", "pause", "restart_from_aof", "shutdown_nosave"})
 """Faults that need nothing but the container."""

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed.external.detour import detour_to
+from soak.testbed.external.command import OperatorCommand
+from soak.testbed.external.detour import Detour, detour_to
 from soak.testbed.inspect import inspect
 from soak.testbed.postgres import PostgresServer
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
 from soak.testbed.proxy import Proxy
 from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis import RedisServer
 from soak.testbed.server import Server
+from soak.testbed.state import Pinned
 from soak.testbed.vessel import StillLoadingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.external.command import OperatorCommand
-    from soak.testbed.external.detour import Detour
-    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
-    from soak.testbed.state import Pinned
 
 ASK_SECONDS_MAX = 5.0
 OTHERS = "its address was given, so others may be using it"
