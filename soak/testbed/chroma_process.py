@@ -34,28 +34,23 @@ class ChromaProcess(ProcessVessel):
         on_spawn: Callable[[], None],
         home: Path | None = None,
     ) -> None:
-        super().__init__(f"Chroma {VERSION} for {kind}", folder, pinned, on_spawn=on_spawn, options={})
-        self._data = (home or folder) / "data"
+        super().__init__(f"Chroma {VERSION} for {kind}", folder, pinned, on_spawn=on_spawn, options={}, home=home)
         self._interpreter: Path | None = None
-
-    @property
-    def working_folder(self) -> Path:
-        return self._data
 
     async def prepare(self) -> None:
         if self._interpreter is None:
             self._interpreter = await asyncio.to_thread(interpreter)
-        make_marked(self._data)
+        make_marked(self.working_folder)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         return process.spawn(
             (
                 *(str(self._interpreter), "-P", "-c", _SERVE, "run"),
-                *("--path", str(self._data), "--host", HOST, "--port", str(self.pinned.port)),
+                *("--path", str(self.working_folder), "--host", HOST, "--port", str(self.pinned.port)),
             ),
             log=self.log_path,
-            cwd=self._data,
-            home=self._data,
+            cwd=self.working_folder,
+            home=self.working_folder,
             death_signal=self.death_signal,
             environment={**QUIET, **self.environment},
         )

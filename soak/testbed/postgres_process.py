@@ -47,17 +47,12 @@ class PostgresProcess(ProcessVessel):
     ) -> None:
         """Choose the version; `install` returns the folder of a version's programs, open to the account."""
         self.version = version if pinned.version is None else versions.postgres_version(pinned.version).major
-        super().__init__(f"PostgreSQL {self.version} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
-        self.home = home
-        """The folder that `data` is in: `folder`, or a place elsewhere that the account can reach."""
+        title = f"PostgreSQL {self.version} for {kind}"
+        super().__init__(title, folder, pinned, on_spawn=on_spawn, options=options, home=home)
         self._kind = kind
         self._install = install
         self._programs = install(self.version)
         self._account = account
-
-    @property
-    def working_folder(self) -> Path:
-        return self.home / "data"
 
     @property
     def next_folder(self) -> Path:

@@ -17,12 +17,12 @@ from soak.testbed.guardian import Guardian
 from soak.testbed.ports import is_free
 from soak.testbed.power_cut import CutPower, Disk, PowerSupply
 from soak.testbed.state import Pinned
-from soak.testbed.vessel import PortTakenError
+from soak.testbed.vessel import PortTakenError, Vessel
 
 LOG_BYTES_MAX = 8 * 2**20
 
 
-class ProcessVessel(abc.ABC):
+class ProcessVessel(Vessel):
     """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
 
     ready_seconds_max = 30.0
@@ -31,14 +31,19 @@ class ProcessVessel(abc.ABC):
     stop_signal = signal.SIGTERM
 
     def __init__(
-        self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None], options: Mapping[str, str]
+        self,
+        title: str,
+        folder: Path,
+        pinned: Pinned,
+        *,
+        on_spawn: Callable[[], None],
+        options: Mapping[str, str],
+        home: Path | None = None,
     ) -> None:
-        self.title = title
-        self.options = options
-        self.folder = folder
+        super().__init__(title, folder, options)
         self.pinned = pinned
-        self.log_path = folder / "server.log"
-        self.power: PowerSupply | Disk | None = None
+        self.home = home or folder
+        """The folder that `data` is in: `folder`, or a place elsewhere."""
         self.environment: Mapping[str, str] = {}
         """What the process finds in its environment besides the usual."""
         self._on_spawn = on_spawn
@@ -47,9 +52,9 @@ class ProcessVessel(abc.ABC):
         self._guardian: Guardian | None = None
 
     @property
-    @abc.abstractmethod
     def working_folder(self) -> Path:
         """The folder of its data, which every process of this server has as its working folder."""
+        return self.home / "data"
 
     @abc.abstractmethod
     async def prepare(self) -> None:
@@ -70,10 +75,6 @@ class ProcessVessel(abc.ABC):
     @property
     def no_power_cut(self) -> str | None:
         return None if self.power is not None else "it runs without a power supply of its own; start it with power cuts"
-
-    def refuses(self, what: str) -> str | None:
-        del what
-        return None
 
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

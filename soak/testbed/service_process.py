@@ -69,35 +69,30 @@ class ServiceProcess(ProcessVessel):
         home: Path | None = None,
     ) -> None:
         """Tell it, at each start, the addresses that its servers have then."""
-        super().__init__(f"{program.name} for {kind}", folder, pinned, on_spawn=on_spawn, options={})
+        super().__init__(f"{program.name} for {kind}", folder, pinned, on_spawn=on_spawn, options={}, home=home)
         self._program = program
         self._servers = servers
-        self._data = (home or folder) / "data"
         self._command: Sequence[str] | None = None
-
-    @property
-    def working_folder(self) -> Path:
-        return self._data
 
     async def prepare(self) -> None:
         if self._command is None:
             self._command = await asyncio.to_thread(self._program.command)
-        make_marked(self._data)
+        make_marked(self.working_folder)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         self._let_go()
         servers = self._servers()
         told = Told(
             servers={kind: servers[kind] for kind in self._program.needs},
-            folder=str(self._data),
+            folder=str(self.working_folder),
             port=self.pinned.port,
             processes=self._program.processes,
         )
         return process.spawn(
             self._command or (),
             log=self.log_path,
-            cwd=self._data,
-            home=self._data,
+            cwd=self.working_folder,
+            home=self.working_folder,
             death_signal=self.death_signal,
             # In the environment: arguments, and so passwords, show in the process list.
             environment={
