@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -13,6 +11,7 @@ import psutil
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
+from soak.sealed_file import write_whole
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 
@@ -52,10 +51,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def publish(data_dir: Path, info: JoinInfo) -> None:
     """Write the join file in one step, readable by its owner only."""
-    descriptor, temporary = tempfile.mkstemp(dir=data_dir, prefix=".run-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(info))
-    Path(temporary).replace(data_dir / FILE_NAME)
+    write_whole(data_dir / FILE_NAME, msgspec.json.encode(info), is_synced=False)
 
 
 def keep_published(data_dir: Path, info: JoinInfo) -> None:

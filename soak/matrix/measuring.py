@@ -14,6 +14,7 @@ from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults import catalogue
 from soak.faults.fault import Fault, FaultUnavailableError
@@ -25,7 +26,7 @@ from soak.matrix.plan import CellPlan
 from soak.matrix.probing import first_success
 from soak.matrix.promise import promise_of
 from soak.matrix.result import CellResult
-from soak.matrix.writers import SESSIONS, Writers, now_us, read_back, session_name
+from soak.matrix.writers import SESSIONS, Writers, read_back, session_name
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store

@@ -6,8 +6,8 @@ import asyncio
 
 from soak.checker.message import Message
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.matrix.writers import now_us
 from soak.stores.protocol import MemoryStore
 
 SESSION = "probe-short"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from soak.checker.attempt import Attempt
@@ -12,6 +11,7 @@ from soak.checker.message import Message
 from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.errors import SoakError
 from soak.stores.protocol import MemoryStore
 from soak.tasks import end_tasks
@@ -23,11 +23,6 @@ SESSIONS = WRITERS * PIPELINE
 SESSION_MESSAGES_MAX = 200_000
 LAST_REPLY_SECONDS_MAX = 5.0
 """How long those whose server is gone may wait to hear of what they sent last."""
-
-
-def now_us() -> int:
-    """Return CLOCK_MONOTONIC in microseconds, the clock of every time here."""
-    return time.monotonic_ns() // 1000
 
 
 class Writers:

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 import msgspec
 
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
 from soak.tasks import end_tasks
 from soak.testbed.exchange import HttpExchange, PostgresExchange, RedisExchange
@@ -335,7 +336,7 @@ class Server(abc.ABC):
     async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
         if what != "repaired":
             self._mourned = what != "restarted"
-        event = ServerEvent(kind=self.kind, what=what, at_us=time.monotonic_ns() // 1000, detail=detail)
+        event = ServerEvent(kind=self.kind, what=what, at_us=now_us(), detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

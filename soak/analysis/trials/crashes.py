@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import CannotBeTriedError, Rig
 from soak.analysis.stage import Stage
-from soak.analysis.talk import STORE, Talk, now_us
+from soak.analysis.talk import STORE, Talk
 from soak.analysis.trial import Trial, without_server
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.outcome import Outcome
+from soak.clock import now_us
 from soak.tasks import end_tasks
 
 SESSIONS = 8
