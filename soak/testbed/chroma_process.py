@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 from soak.subjects import environment
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
 from soak.testbed.ports import HOST
-from soak.testbed.process_vessel import ProcessVessel
+from soak.testbed.process_vessel import Berth, ProcessVessel
 from soak.testbed.quiet import QUIET
-from soak.testbed.state import Pinned
 
 VERSION = "1.5.9"
 _LIBRARY = "chromadb"
@@ -25,16 +23,8 @@ _SERVE = "import sys, chromadb_rust_bindings as chroma; chroma.cli(['chroma', *s
 class ChromaProcess(ProcessVessel):
     """A Chroma on its own folder. Its environment is made when it is first needed, and kept."""
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        on_spawn: Callable[[], None],
-        home: Path | None = None,
-    ) -> None:
-        super().__init__(f"Chroma {VERSION} for {kind}", folder, pinned, on_spawn=on_spawn, options={}, home=home)
+    def __init__(self, berth: Berth) -> None:
+        super().__init__(f"Chroma {VERSION} for {berth.kind}", berth, {})
         self._interpreter: Path | None = None
 
     async def prepare(self) -> None:

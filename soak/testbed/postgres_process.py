@@ -17,8 +17,7 @@ from soak.testbed.account import Account
 from soak.testbed.places import change_places
 from soak.testbed.ports import HOST
 from soak.testbed.postgres_settings import USER, postgres_settings
-from soak.testbed.process_vessel import ProcessVessel
-from soak.testbed.state import Pinned
+from soak.testbed.process_vessel import Berth, ProcessVessel
 
 _TOOL_SECONDS_MAX = 120.0
 _INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions")
@@ -34,22 +33,17 @@ class PostgresProcess(ProcessVessel):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
-        home: Path,
         install: Callable[[int], Path],
         account: Account | None,
         version: int,
     ) -> None:
         """Choose the version; `install` returns the folder of a version's programs, open to the account."""
-        self.version = version if pinned.version is None else versions.postgres_version(pinned.version).major
-        title = f"PostgreSQL {self.version} for {kind}"
-        super().__init__(title, folder, pinned, on_spawn=on_spawn, options=options, home=home)
-        self._kind = kind
+        pinned = berth.pinned.version
+        self.version = version if pinned is None else versions.postgres_version(pinned).major
+        super().__init__(f"PostgreSQL {self.version} for {berth.kind}", berth, options)
         self._install = install
         self._programs = install(self.version)
         self._account = account
@@ -237,29 +231,15 @@ class ReplicaProcess(PostgresProcess):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
-        home: Path,
         install: Callable[[int], Path],
         account: Account | None,
         primary: PostgresProcess,
     ) -> None:
         """Be a replica of this primary, and of its version."""
-        super().__init__(
-            kind,
-            folder,
-            pinned,
-            on_spawn=on_spawn,
-            options=options,
-            home=home,
-            install=install,
-            account=account,
-            version=primary.version,
-        )
+        super().__init__(berth, options=options, install=install, account=account, version=primary.version)
         self._primary = primary
 
     def next_release(self) -> versions.Release:

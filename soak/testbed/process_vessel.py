@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from soak.testbed import process
 from soak.testbed.guardian import Guardian
@@ -22,6 +23,18 @@ from soak.testbed.vessel import PortTakenError, Vessel
 LOG_BYTES_MAX = 8 * 2**20
 
 
+class Berth(NamedTuple):
+    """Where a local server lives."""
+
+    kind: str
+    folder: Path
+    pinned: Pinned
+    on_spawn: Callable[[], None]
+    """Called after each start; writes down what is pinned, and who runs."""
+    home: Path | None = None
+    """The folder that `data` is in, where that is not `folder`."""
+
+
 class ProcessVessel(Vessel):
     """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
 
@@ -30,23 +43,14 @@ class ProcessVessel(Vessel):
     """Sent by the kernel when we are gone, however we went."""
     stop_signal = signal.SIGTERM
 
-    def __init__(
-        self,
-        title: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        on_spawn: Callable[[], None],
-        options: Mapping[str, str],
-        home: Path | None = None,
-    ) -> None:
-        super().__init__(title, folder, options)
-        self.pinned = pinned
-        self.home = home or folder
-        """The folder that `data` is in: `folder`, or a place elsewhere."""
+    def __init__(self, title: str, berth: Berth, options: Mapping[str, str]) -> None:
+        super().__init__(title, berth.folder, options)
+        self.pinned = berth.pinned
+        self.home = berth.home or berth.folder
         self.environment: Mapping[str, str] = {}
         """What the process finds in its environment besides the usual."""
-        self._on_spawn = on_spawn
+        self._kind = berth.kind
+        self._on_spawn = berth.on_spawn
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self._guardian: Guardian | None = None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from soak.errors import UsageError
 from soak.sealed_file import write_whole
 from soak.testbed import binaries, process
 from soak.testbed.ports import HOST
-from soak.testbed.process_vessel import ProcessVessel
+from soak.testbed.process_vessel import Berth, ProcessVessel
 from soak.testbed.redis_settings import redis_settings
-from soak.testbed.state import Pinned
 from soak.testbed.versions import Release, ServerVersion, next_release, redis_version
 
 LOG_FOLDER = "appendonlydir"
@@ -30,22 +29,18 @@ class RedisProcess(ProcessVessel):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
         version: ServerVersion,
         binary: Path | None = None,
-        home: Path | None = None,
         upgrade: ServerVersion | None = None,
         upgrade_binary: Path | None = None,
     ) -> None:
         """Choose the version, and what it is upgraded to if it is; None: the next that can be had here."""
+        pinned = berth.pinned
         chosen = version if pinned.version is None else redis_version(pinned.version)
-        super().__init__(f"{chosen.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options, home=home)
-        self._kind = kind
+        super().__init__(f"{chosen.title} for {berth.kind}", berth, options)
         self._upgrade = upgrade
         self._upgrade_binary = upgrade_binary
         changed = None if pinned.program is None else Path(pinned.program)

@@ -6,15 +6,13 @@ import asyncio
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
 from soak.masking import mask
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
-from soak.testbed.process_vessel import ProcessVessel
-from soak.testbed.state import Pinned
+from soak.testbed.process_vessel import Berth, ProcessVessel
 
 TOLD_VARIABLE = "SOAK_SUBJECT"
 """The environment variable with all that a service is told, as JSON: addresses in it may hold passwords."""
@@ -57,19 +55,9 @@ class ServiceProcess(ProcessVessel):
 
     ready_seconds_max = READY_SECONDS_MAX
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        on_spawn: Callable[[], None],
-        program: ServiceProgram,
-        servers: Callable[[], Mapping[str, str]],
-        home: Path | None = None,
-    ) -> None:
+    def __init__(self, berth: Berth, program: ServiceProgram, servers: Callable[[], Mapping[str, str]]) -> None:
         """Tell it, at each start, the addresses that its servers have then."""
-        super().__init__(f"{program.name} for {kind}", folder, pinned, on_spawn=on_spawn, options={}, home=home)
+        super().__init__(f"{program.name} for {berth.kind}", berth, {})
         self._program = program
         self._servers = servers
         self._command: Sequence[str] | None = None
