@@ -7,18 +7,16 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message, checksum
 from soak.errors import SoakError
 from soak.pytest_plugin import administration
+from soak.pytest_plugin.background import Background
 from soak.pytest_plugin.comparison import broken, compare, difference, shown
+from soak.pytest_plugin.server import SoakServer
 from soak.stores.protocol import MemoryStore, StoreContext
-
-if TYPE_CHECKING:
-    from soak.pytest_plugin.background import Background
-    from soak.pytest_plugin.server import SoakServer
 
 TEST_SECONDS_MAX = 150.0
 """For one test, whatever the store does."""

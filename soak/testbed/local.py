@@ -24,9 +24,9 @@ from soak.testbed.process_vessel import Berth
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
 from soak.testbed.server import EventListener, Server
-from soak.testbed.service import ServiceServer
 from soak.testbed.service_process import ServiceProcess, ServiceProgram
 from soak.testbed.versions import VALKEY, ServerVersion
+from soak.testbed.web_server import ServiceServer
 
 PIDS_NAME = "pids.json"
 
