@@ -78,6 +78,14 @@ def find(data_dir: Path) -> JoinInfo | None:
     return info if _is_alive(info) else None
 
 
+def running(data_dir: Path) -> JoinInfo:
+    """Return the run whose daemon is alive in this folder; raises `UsageError` if there is none."""
+    info = find(data_dir)
+    if info is None:
+        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    return info
+
+
 def _is_alive(info: JoinInfo) -> bool:
     # A pid alone proves nothing: it may have been given to another process since.
     try:
