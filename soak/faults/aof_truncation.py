@@ -24,10 +24,7 @@ class AofTruncation(RedisFault):
         "it drops the command that is torn without an error, and no contract excuses what is gone."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         if not writes_a_log(server):
             return f"{target} keeps no append-only file; start it with appendonly yes"

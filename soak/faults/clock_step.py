@@ -31,10 +31,7 @@ class ClockStep(Fault):
         self.seconds = seconds
         self._library = library
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         if self.library() is None:
             return "libfaketime is not installed; install it (apt install libfaketime, dnf install libfaketime)"
         if process_of(bed.servers[target]) is None:

@@ -47,10 +47,7 @@ class ConnectionStorm(Fault):
     def __init__(self) -> None:
         self._held: weakref.WeakKeyDictionary[Server, list[_Held]] = weakref.WeakKeyDictionary()
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = bed.servers[target]
         # The limit of a Redis of our own is lowered for the time; that of a given one is left as it is.
         limits = ("max_connections", "maxclients") if isinstance(server, GivenServer) else ("max_connections",)

@@ -29,11 +29,10 @@ class ContainerOom(Fault):
     )
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not isinstance(bed.servers[target], Exhaustible):
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if not isinstance(bed.servers[target], Exhaustible):
             return "only in Docker: a local process has no memory limit of its own"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]

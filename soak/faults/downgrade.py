@@ -26,10 +26,7 @@ class Downgrade(RedisFault):
         "without an error, and no contract but a cache's excuses it."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         process = redis_process(server)
         if process is None:

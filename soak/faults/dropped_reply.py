@@ -27,8 +27,8 @@ class DroppedReply(NetworkFault):
         """Lose one in so many replies, evenly: a client that tries again gets through."""
         self.one_in = one_in
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        reason = super().hindrance(bed, target)
         if reason is None and self.proxy(bed, target).is_opaque:
             return (
                 f"clients of {target} may encrypt what they say, and no reply can be told from another then; "

@@ -42,10 +42,7 @@ class Failover(Fault):
     )
     targets = ("postgres",)
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         if REPLICA not in bed.servers:
             return f"there is no replica to promote; start {REPLICA} too"
         if not all(_is_local(bed, kind) for kind in (target, REPLICA)):

@@ -47,7 +47,12 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in bed.servers:
             return f"no {target} server was started here"
-        return bed.refuses(self.name, target)
+        return bed.refuses(self.name, target) or self.hindrance(bed, target)
+
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        """Return what this fault lacks to happen to a server that is there; None: nothing."""
+        del bed, target
+        return None
 
     @abc.abstractmethod
     async def inject(self, bed: Testbed, target: str) -> None:

@@ -38,10 +38,7 @@ class FileCorruption(Fault):
     )
     targets = ("redis", "postgres")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = bed.servers[target]
         if process_of(server) is None:
             return f"the files of {target} are not on this machine"

@@ -14,11 +14,10 @@ class NetworkFault(Fault):
 
     targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and bed.servers[target].proxy is None:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if bed.servers[target].proxy is None:
             return f"clients of {target} are connected to it directly; start the testbed with its proxies"
-        return reason
+        return None
 
     @abc.abstractmethod
     async def begin(self, proxy: Proxy) -> None:

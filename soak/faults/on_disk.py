@@ -26,15 +26,14 @@ class DiskFault(Fault):
     """What the disk does wrong, as fields of `DiskTrouble`."""
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        power = bed.servers[target].power if reason is None else None
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        power = bed.servers[target].power
         if isinstance(power, Disk):
             return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
-        if reason is None and not isinstance(power, PowerSupply):
+        if not isinstance(power, PowerSupply):
             why = bed.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power

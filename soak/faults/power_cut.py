@@ -16,11 +16,10 @@ class PowerCut(Fault):
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
     targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and bed.servers[target].power is None:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if bed.servers[target].power is None:
             return bed.no_power_cuts or bed.servers[target].vessel.no_power_cut
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].cut_power()

@@ -18,11 +18,10 @@ class RestartFromAof(RedisFault):
         "nothing may be lost."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not writes_a_log(self.redis(bed, target)):
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if not writes_a_log(self.redis(bed, target)):
             return f"{target} keeps no append-only file; start it with appendonly yes"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)

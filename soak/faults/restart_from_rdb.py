@@ -21,10 +21,7 @@ class RestartFromRdb(RedisFault):
         "append-only file; nothing may be lost."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         if not writes_a_log(server) and not makes_snapshots(server):
             return f"{target} keeps nothing on disk; start it with save points or an append-only file"

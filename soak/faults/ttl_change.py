@@ -30,11 +30,11 @@ class TtlChange(RedisFault):
         """Leave the keys so long to live."""
         self.seconds = seconds
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not bed.namespace:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        del target
+        if not bed.namespace:
             return "the testbed was not told the run's namespace, and keys of others must not be touched"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         if not bed.namespace:

@@ -26,10 +26,7 @@ class Upgrade(Fault):
     )
     targets = ("redis", "postgres")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         vessel = bed.servers[target].vessel
         if not isinstance(vessel, Upgradable):
             return "it can be upgraded only by whoever runs it"

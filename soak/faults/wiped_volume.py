@@ -16,11 +16,10 @@ class WipedVolume(Fault):
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
     targets = ("redis", "postgres", "chroma", "http")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and target == "postgres" and "postgres-replica" in bed.servers:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if target == "postgres" and "postgres-replica" in bed.servers:
             return "a replica streams from this server and could not follow a new one"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
