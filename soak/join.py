@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -13,6 +11,7 @@ import psutil
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
+from soak.sealed_file import write_whole
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 
@@ -52,10 +51,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 def publish(data_dir: Path, info: JoinInfo) -> None:
     """Write the join file in one step, readable by its owner only."""
-    descriptor, temporary = tempfile.mkstemp(dir=data_dir, prefix=".run-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(info))
-    Path(temporary).replace(data_dir / FILE_NAME)
+    write_whole(data_dir / FILE_NAME, msgspec.json.encode(info), is_synced=False)
 
 
 def keep_published(data_dir: Path, info: JoinInfo) -> None:
@@ -80,6 +76,14 @@ def find(data_dir: Path) -> JoinInfo | None:
             f"{data_dir / FILE_NAME} cannot be read ({error}); remove it or name another data folder"
         ) from error
     return info if _is_alive(info) else None
+
+
+def running(data_dir: Path) -> JoinInfo:
+    """Return the run whose daemon is alive in this folder; raises `UsageError` if there is none."""
+    info = find(data_dir)
+    if info is None:
+        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    return info
 
 
 def _is_alive(info: JoinInfo) -> bool:

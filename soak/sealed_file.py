@@ -28,8 +28,15 @@ class DamagedFileError(ValueError):
     """A file, and its copy if it has one, is not what was written; the text says in which way."""
 
 
-def write_whole(path: Path, content: bytes, *, owner: tuple[int, int] | None = None, is_synced: bool = True) -> None:
-    """Replace a file in one step: a reader sees the old or the new one; mode 600."""
+def write_whole(
+    path: Path,
+    content: bytes,
+    *,
+    owner: tuple[int, int] | None = None,
+    mode: int | None = None,
+    is_synced: bool = True,
+) -> None:
+    """Replace a file in one step: a reader sees the old or the new one; for its owner only unless a mode is given."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -37,6 +44,8 @@ def write_whole(path: Path, content: bytes, *, owner: tuple[int, int] | None = N
             file.flush()
             if is_synced:
                 os.fsync(file.fileno())
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
         Path(temporary).replace(path)

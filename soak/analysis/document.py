@@ -11,6 +11,7 @@ from pathlib import Path
 from soak.analysis.result import Cell
 from soak.analysis.table import markdown_lines
 from soak.errors import UsageError
+from soak.sealed_file import write_whole
 
 BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
 
@@ -26,10 +27,7 @@ def write_into(path: Path, cells: Sequence[Cell], seconds: float, command: str) 
     today = time.strftime("%Y-%m-%d", time.gmtime())
     made = f"Measured on {today}, on {platform.system()} with {os.cpu_count()} cores, by:"
     lines = [BEGIN, made, "", "```", command, "```", "", *markdown_lines(cells, seconds), END]
-    whole = before + "\n".join(lines) + after
-    beside = path.with_name(f".{path.name}.new")
-    beside.write_text(whole, encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, (before + "\n".join(lines) + after).encode(), mode=0o644, is_synced=False)
 
 
 def _parts(path: Path) -> tuple[str, str]:

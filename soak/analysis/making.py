@@ -8,15 +8,15 @@ import traceback
 from pathlib import Path
 
 from soak.analysis import programme
-from soak.analysis.plan import StagePlan, empty_cell
-from soak.analysis.result import Cell, Verdict, judged
+from soak.analysis.plan import StagePlan
+from soak.analysis.result import Cell, StageResult, judged
 from soak.analysis.rig import CannotBeTriedError, Rig, staged
 from soak.analysis.trial import Trial
 from soak.errors import SoakError
 from soak.masking import mask
 
 
-async def make_cells(plan: StagePlan, folder: Path) -> list[Cell]:
+async def make_cells(plan: StagePlan, folder: Path) -> StageResult:
     """Make the cells of a plan; what cannot be made says why."""
     cells: list[Cell] = []
     try:
@@ -27,15 +27,15 @@ async def make_cells(plan: StagePlan, folder: Path) -> list[Cell]:
                 if len(rig.deaths) > before:
                     # What is missing now may be the server's doing: nothing follows from it for the library.
                     told = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
-                    cell = _not_made(plan, name, told)
+                    cell = plan.inconclusive(name, told)
                 cells.append(cell)
                 if name != plan.trials[-1]:
                     await rig.tidy()
     except (SoakError, CannotBeTriedError, TimeoutError) as error:
         reason = mask(" ".join(str(error).split())) or type(error).__name__
         made = {cell.trial for cell in cells}
-        cells += [_not_made(plan, name, reason) for name in plan.trials if name not in made]
-    return cells
+        cells += [plan.inconclusive(name, reason) for name in plan.trials if name not in made]
+    return StageResult(cells=cells)
 
 
 async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
@@ -45,12 +45,12 @@ async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
         async with asyncio.timeout(trial.seconds_max):
             tried = await trial.run(rig)
     except TimeoutError:
-        return _not_made(plan, trial.name, f"it was not over after {trial.seconds_max:.0f} s")
+        return plan.inconclusive(trial.name, f"it was not over after {trial.seconds_max:.0f} s")
     except (CannotBeTriedError, SoakError) as error:
-        return _not_made(plan, trial.name, mask(" ".join(str(error).split())))
+        return plan.inconclusive(trial.name, mask(" ".join(str(error).split())))
     except Exception as error:  # noqa: BLE001  whatever it was, this cell is lost, and the others go on
         traceback.print_exc()
-        return _not_made(plan, trial.name, mask(f"internal error ({type(error).__name__}: {error})"))
+        return plan.inconclusive(trial.name, mask(f"internal error ({type(error).__name__}: {error})"))
     verdict, reason = judged(
         tried, subject.by_design.get(trial.name), trial.acknowledged_min, subject.known.get(trial.name, ())
     )
@@ -75,7 +75,3 @@ async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
         example=tried.example,
         seconds=time.monotonic() - begun,
     )
-
-
-def _not_made(plan: StagePlan, trial: str, reason: str) -> Cell:
-    return empty_cell(plan.subject, trial, plan.seed, Verdict.INCONCLUSIVE, reason)

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from soak.analysis import programme
 from soak.analysis.result import Cell, Verdict
 from soak.analysis.stage import Stage
 from soak.analysis.trial import Trial
 from soak.subjects.description import Subject
+
+STAGE_SECONDS_MAX = 400.0
+"""To set a stage and to clear it, besides its trials."""
 
 
 class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +29,14 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         what = self.trials[0] if len(self.trials) == 1 else f"{len(self.trials)} trials"
         return f"{self.subject.name}, {self.stage.value} ({what})"
+
+    @property
+    def seconds_max(self) -> float:
+        return STAGE_SECONDS_MAX + sum(programme.ALL[trial].seconds_max for trial in self.trials)
+
+    def inconclusive(self, trial: str, reason: str) -> Cell:
+        """Return the cell of a trial that could not be made."""
+        return empty_cell(self.subject, trial, self.seed, Verdict.INCONCLUSIVE, reason)
 
 
 def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -> list[Trial]:

@@ -6,43 +6,27 @@ import difflib
 from collections.abc import Sequence
 
 from soak.analysis.trial import Trial
-from soak.analysis.trials import (
-    active_ttl,
-    clock_skew,
-    colliding_sessions,
-    concurrent_writers,
-    dropped_replies,
-    forgetting,
-    growing_prefix,
-    hard_text,
-    identical_turns,
-    long_session,
-    outage_reads,
-    outage_writes,
-    power_cut,
-    process_crash,
-    server_crash,
-)
+from soak.analysis.trials import clocks, content, crashes, outages, writers
 from soak.errors import UsageError
 
 ALL: dict[str, Trial] = {
-    module.TRIAL.name: module.TRIAL
-    for module in (
-        concurrent_writers,
-        growing_prefix,
-        identical_turns,
-        hard_text,
-        colliding_sessions,
-        forgetting,
-        long_session,
-        clock_skew,
-        dropped_replies,
-        outage_reads,
-        outage_writes,
-        process_crash,
-        server_crash,
-        power_cut,
-        active_ttl,
+    trial.name: trial
+    for trial in (
+        writers.CONCURRENT_WRITERS,
+        writers.GROWING_PREFIX,
+        content.IDENTICAL_TURNS,
+        content.HARD_TEXT,
+        content.COLLIDING_SESSIONS,
+        content.FORGETTING,
+        content.LONG_SESSION,
+        clocks.CLOCK_SKEW,
+        outages.DROPPED_REPLIES,
+        outages.OUTAGE_READS,
+        outages.OUTAGE_WRITES,
+        crashes.PROCESS_CRASH,
+        crashes.SERVER_CRASH,
+        crashes.POWER_CUT,
+        clocks.ACTIVE_TTL,
     )
 }
 

@@ -75,6 +75,17 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(parts) + (" (by design)" if self.verdict is Verdict.BY_DESIGN else "")
 
 
+class StageResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the trials of one library on one stage."""
+
+    cells: list[Cell]
+    seconds: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        return "; ".join(f"{cell.trial} {cell.words}" for cell in self.cells)
+
+
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """What a trial has seen, before anything is made of it."""
 

@@ -6,7 +6,6 @@ The verdicts are those of `soak.checker.session`, as in the verifier. Nothing he
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -20,6 +19,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.session import Confirmed, Gone, Observed, SessionChecker, StoreJudging, Verified
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.stores.protocol import MemoryStore
 
 SETTLE_SECONDS = 0.5
@@ -28,11 +28,6 @@ ERRORS_MAX = 5
 """Different complaints that are remembered of one session."""
 STORE = "subject"
 """What a library under test is called in fault histories."""
-
-
-def now_us() -> int:
-    """Return CLOCK_MONOTONIC in microseconds, the clock of every time here."""
-    return time.monotonic_ns() // 1000
 
 
 class Talk:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,13 +12,14 @@ from pathlib import Path
 import msgspec
 
 from soak.analysis import document, page, programme, table
+from soak.analysis.analysing import SIDE_BY_SIDE, Wanted, analyse
 from soak.analysis.plan import plan_stages, trials_for
 from soak.analysis.result import Cell, exit_code_of
-from soak.analysis.side_by_side import SIDE_BY_SIDE, Wanted, analyse
 from soak.analysis.trial import Trial
 from soak.errors import ExitCode, UsageError
-from soak.report.progress import Progress
 from soak.report.table import print_json, print_table
+from soak.scenarios.command import completed, print_results
+from soak.scenarios.progress import Progress
 from soak.subjects import catalogue, environment
 from soak.subjects.description import PROCESSES_MAX, Subject
 
@@ -72,14 +71,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     trials = programme.find(arguments.trial)
     begun = time.monotonic()
     progress = Progress(_stages(wanted, trials))
-    try:
-        cells = asyncio.run(_analyse(wanted, progress))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        progress.clear()
-        sys.stderr.write("soak: interrupted; all servers and libraries were ended, and nothing is proved\n")
+    cells = completed(analyse(wanted, trials, progress, _say), progress, "servers and libraries")
+    if cells is None:
         return ExitCode.INCONCLUSIVE
-    finally:
-        progress.clear()
     _print(arguments, cells, time.monotonic() - begun)
     return exit_code_of(cells)
 
@@ -87,14 +81,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 def _stages(wanted: Wanted, trials: Sequence[Trial]) -> int:
     own = [(subject, trials_for(subject, trials, known_only=wanted.known_only)) for subject in wanted.subjects]
     return sum(len(plan_stages(subject, fitting, wanted.seed)[0]) for subject, fitting in own)
-
-
-async def _analyse(wanted: Wanted, progress: Progress) -> list[Cell]:
-    task = asyncio.current_task()
-    if task is not None:
-        # Told to end by a supervisor, it tidies up as after Ctrl-C.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await analyse(wanted, programme.find(wanted.trials), progress, _say)
 
 
 def _say(line: str) -> None:
@@ -147,8 +133,5 @@ def _print(arguments: argparse.Namespace, cells: Sequence[Cell], seconds: float)
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
     if arguments.into is not None:
         document.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
-    if arguments.json:
-        print_json(msgspec.json.encode(table.as_json(cells, seconds)))
-    else:
-        lines = table.markdown_lines if arguments.markdown else table.report_lines
-        sys.stdout.write("\n".join(lines(cells, seconds)) + "\n")
+    lines = table.markdown_lines if arguments.markdown else table.report_lines
+    print_results(arguments, table.as_json(cells, seconds), lines(cells, seconds))

@@ -12,7 +12,7 @@ from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.testbed.leftovers import remove_leftovers
+from soak.testbed.power_cut import release_abandoned
 
 DESCRIPTION = (
     "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     configuration = read_configuration(arguments)
     if arguments.leftovers:
-        for line in remove_leftovers():
+        for line in _remove_leftovers():
             sys.stdout.write(f"{line}\n")
         return ExitCode.PASS
     settings = configuration.settings
@@ -56,3 +56,35 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             raise ServerUnreachableError(problem)
         sys.stdout.write(f"{name}: {settings.stores.namespace} is removed\n")
     return ExitCode.PASS
+
+
+def _remove_leftovers() -> list[str]:
+    """Remove what soaks that were killed left on this machine, and tell what was done.
+
+    What belongs to somebody who lives is left alone.
+    """
+    # Containers first: they may hold disks.
+    lines = [_remove_containers(), _release_disks()]
+    return [line for line in lines if line]
+
+
+def _remove_containers() -> str:
+    # Imported only where it is used: the client of Docker is a heavy one.
+    from soak.testbed.docker import ownership  # noqa: PLC0415
+    from soak.testbed.docker.engine import FAILURES, connect, one_line  # noqa: PLC0415
+
+    try:
+        client = connect()
+    except ServerUnreachableError:
+        return "docker: no engine answers, so there is nothing to remove"
+    try:
+        removed = ownership.remove_leftovers(client)
+    except FAILURES as error:
+        return f"docker: not all could be removed ({one_line(error)})"
+    finally:
+        client.close()
+    return f"docker: {removed} containers, networks and volumes of killed soaks removed"
+
+
+def _release_disks() -> str:
+    return f"disks: {release_abandoned()} loop devices of killed soaks released"

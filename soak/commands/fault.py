@@ -49,10 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    data_dir = read_configuration(arguments).settings.data_dir
-    info = join.find(data_dir)
-    if info is None:
-        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    info = join.running(read_configuration(arguments).settings.data_dir)
     if arguments.action == "list":
         _print_open(asyncio.run(_open_windows(info)), as_json=arguments.json)
         return ExitCode.PASS

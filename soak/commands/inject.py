@@ -49,9 +49,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         hold_seconds = parse_seconds(arguments.hold)
     except ValueError as error:
         raise UsageError(f"--hold: {error}") from None
-    info = join.find(data_dir)
-    if info is None:
-        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    info = join.running(data_dir)
     order = Order(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
     injected, measured = asyncio.run(_inject(info, order))
     if arguments.json:

@@ -10,7 +10,7 @@ from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.daemon_client import ask
 from soak.daemon.status_page import CODES_PATH, Code
-from soak.errors import ExitCode, ServerUnreachableError, UsageError
+from soak.errors import ExitCode, ServerUnreachableError
 from soak.json_input import decode_json
 
 DESCRIPTION = (
@@ -28,10 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    data_dir = read_configuration(arguments).settings.data_dir
-    info = join.find(data_dir)
-    if info is None:
-        raise UsageError(f"no soak runs in {data_dir}; start one with 'soak run', or name its folder with --data-dir")
+    info = join.running(read_configuration(arguments).settings.data_dir)
     answer = asyncio.run(ask(info, "POST", CODES_PATH, {}))
     if answer.status != 200:
         raise ServerUnreachableError(f"the soak at {info.http_address} gives no link: {answer.body.decode()}")

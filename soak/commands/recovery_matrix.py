@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-import signal
-import sys
 import time
-from collections.abc import Sequence
-
-import msgspec
 
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
 from soak.matrix import configurations, table
+from soak.matrix.cells import SIDE_BY_SIDE, make_cells
 from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, POWER_CUTS, REDISES, CellPlan, plan_cells
-from soak.matrix.result import CellResult, exit_code_of
-from soak.matrix.side_by_side import SIDE_BY_SIDE, make_cells
-from soak.report.progress import Progress
-from soak.report.table import print_json
+from soak.matrix.result import exit_code_of
+from soak.scenarios.command import completed, print_results
+from soak.scenarios.progress import Progress
 
 DESCRIPTION = (
     "Write to a server of each configuration, break it, start it again, and count what it had acknowledged and lost.\n"
@@ -66,24 +60,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     plans = _plans(arguments)
     begun = time.monotonic()
     progress = Progress(len(plans))
-    try:
-        results = asyncio.run(_make(plans, progress, arguments))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        progress.clear()
-        sys.stderr.write("soak: interrupted; all servers were ended, and nothing is proved\n")
+    making = make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
+    results = completed(making, progress, "servers")
+    if results is None:
         return ExitCode.INCONCLUSIVE
-    finally:
-        progress.clear()
-    _print(arguments, results, time.monotonic() - begun)
+    seconds = time.monotonic() - begun
+    lines = table.markdown_lines if arguments.markdown else table.report_lines
+    print_results(arguments, table.as_json(results, seconds), lines(results, seconds))
     return exit_code_of(results)
-
-
-async def _make(plans: Sequence[CellPlan], progress: Progress, arguments: argparse.Namespace) -> list[CellResult]:
-    task = asyncio.current_task()
-    if task is not None:
-        # Told to end by a supervisor, it tidies up as after Ctrl-C.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
 
 
 def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
@@ -113,11 +97,3 @@ def _load_seconds(text: str) -> float:
     if not 0 < seconds <= LOAD_SECONDS_MAX:
         raise UsageError(f"--seconds {text}: should be more than 0 and at most {LOAD_SECONDS_MAX:g}s")
     return seconds
-
-
-def _print(arguments: argparse.Namespace, results: Sequence[CellResult], seconds: float) -> None:
-    if arguments.json:
-        print_json(msgspec.json.encode(table.as_json(results, seconds)))
-    else:
-        lines = table.markdown_lines if arguments.markdown else table.report_lines
-        sys.stdout.write("\n".join(lines(results, seconds)) + "\n")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 
@@ -13,8 +11,9 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
-from soak.report.progress import Progress
-from soak.report.table import print_json, table_lines
+from soak.report.table import table_lines
+from soak.scenarios.command import completed, print_results
+from soak.scenarios.progress import Progress
 from soak.selftest.pace import Pace
 from soak.selftest.result import Trial
 from soak.selftest.trials import SIDE_BY_SIDE, make_trials
@@ -56,18 +55,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     pace = Pace.AS_SHIPPED if arguments.as_shipped else Pace.QUICK
     begun = time.monotonic()
     progress = Progress(len(flaws))
-    try:
-        trials = asyncio.run(make_trials(flaws, progress, arguments.jobs, pace))
-    except KeyboardInterrupt:
-        sys.stderr.write("soak: interrupted; all trials were ended, and nothing is proved\n")
+    trials = completed(make_trials(flaws, progress, arguments.jobs, pace), progress, "trials")
+    if trials is None:
         return ExitCode.INCONCLUSIVE
-    finally:
-        progress.clear()
     seconds = time.monotonic() - begun
-    if arguments.json:
-        print_json(msgspec.json.encode(as_json(trials, seconds, pace)))
-    else:
-        sys.stdout.write("\n".join(report_lines(trials, seconds, pace)) + "\n")
+    print_results(arguments, as_json(trials, seconds, pace), report_lines(trials, seconds, pace))
     return ExitCode.PASS if all(trial.passed for trial in trials) else ExitCode.VIOLATION
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import aiohttp
 import msgspec
 
-from soak.checker.message import Message, Stored, checksum
+from soak.checker.message import Message, Stored
 from soak.stores.http import HttpStore
-
-ROLES = ("user", "assistant")
-RUN = "conformance"
+from soak.stores.speaking import Speaker
 
 
 class FindingError(Exception):
@@ -35,27 +32,14 @@ class Answer:
     content_type: str
 
 
-class Visit:
+class Visit(Speaker):
     """What all checks use."""
 
     def __init__(self, store: HttpStore, namespace: str, timeout_seconds: float) -> None:
+        super().__init__("conformance")
         self.store = store
         self.namespace = namespace
         self._timeout_seconds = timeout_seconds
-        self._token = secrets.token_hex(3)
-
-    def session(self, name: str) -> str:
-        return f"{name}-{self._token}"
-
-    def message(self, session: str, seq: int, content: str, *, writer: int = 0) -> Message:
-        bare = Message(RUN, session, writer, seq, ROLES[(seq + 1) % 2], content, 0)
-        return Message(RUN, session, writer, seq, bare.role, content, checksum(bare))
-
-    def turns(self, session: str, count: int, *, writer: int = 0) -> list[Message]:
-        return [
-            self.message(session, seq, f"remember {seq} of writer {writer}", writer=writer)
-            for seq in range(1, count + 1)
-        ]
 
     async def say(self, messages: Sequence[Message]) -> None:
         for message in messages:

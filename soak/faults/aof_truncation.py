@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import FaultUnavailableError, process_of
 from soak.faults.on_redis import RedisFault, writes_a_log
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 BYTES_CUT_MAX = 4096
 
@@ -20,7 +17,6 @@ class AofTruncation(RedisFault):
     """A copy that broke off, a filesystem check that cut: the server reads what is there and says nothing."""
 
     name = "aof_truncation"
-    kind = "aof_truncation"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -28,10 +24,7 @@ class AofTruncation(RedisFault):
         "it drops the command that is torn without an error, and no contract excuses what is gone."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         if not writes_a_log(server):
             return f"{target} keeps no append-only file; start it with appendonly yes"
@@ -43,6 +36,3 @@ class AofTruncation(RedisFault):
         path = spoiling.append_only_file(server.working_folder)
         if path is None or await asyncio.to_thread(spoiling.cut_off, path, BYTES_CUT_MAX) == 0:
             raise FaultUnavailableError(f"{self.name} of {target} found nothing in its append-only file to cut off")
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
@@ -16,6 +14,7 @@ from soak.faults.downgrade import Downgrade
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.eviction import Eviction
 from soak.faults.failover import EarlyFailover, Failover
+from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
@@ -33,9 +32,6 @@ from soak.faults.slow_link import SlowLink
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
-
-if TYPE_CHECKING:
-    from soak.faults.fault import Fault
 
 ALL: dict[str, Fault] = {
     fault.name: fault

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
+from soak.testbed.bed import Testbed
 from soak.testbed.power_cut import PowerSupply
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 SECONDS_DEFAULT = 3600
 _ROOTS = (Path("/usr/lib"), Path("/usr/local/lib"), Path("/usr/lib64"))
@@ -22,7 +19,6 @@ class ClockStep(Fault):
     """The server restarts an hour ahead, as on a host whose clock was wrong, and an hour back when it is healed."""
 
     name = "clock_step"
-    kind = "clock_step"
     excuses = Excuse.CLEAN
     description = (
         "The server's clock is an hour ahead, with a clean restart before and after; what was to live longer than "
@@ -35,10 +31,7 @@ class ClockStep(Fault):
         self.seconds = seconds
         self._library = library
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         if self.library() is None:
             return "libfaketime is not installed; install it (apt install libfaketime, dnf install libfaketime)"
         if process_of(bed.servers[target]) is None:

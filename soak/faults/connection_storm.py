@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import asyncpg
 from redis.exceptions import RedisError
@@ -15,13 +15,11 @@ from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
 from soak.faults.notes import Notes
+from soak.testbed.bed import Testbed
 from soak.testbed.external.server import GivenServer
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.redis import RedisServer
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 CONNECTIONS_MAX = 512
 """Of our own: a server that allows more cannot be exhausted here."""
@@ -39,7 +37,6 @@ class ConnectionStorm(Fault):
     """Workers that leak connections, or all start at once: who is connected stays so, and nobody else gets in."""
 
     name = "connection_storm"
-    kind = "connection_storm"
     excuses = Excuse.NOTHING
     description = (
         "Idle connections of ours take all that the server allows, so that it turns new ones away; "
@@ -50,10 +47,7 @@ class ConnectionStorm(Fault):
     def __init__(self) -> None:
         self._held: weakref.WeakKeyDictionary[Server, list[_Held]] = weakref.WeakKeyDictionary()
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = bed.servers[target]
         # The limit of a Redis of our own is lowered for the time; that of a given one is left as it is.
         limits = ("max_connections", "maxclients") if isinstance(server, GivenServer) else ("max_connections",)

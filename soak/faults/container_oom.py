@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 @runtime_checkable
@@ -23,7 +21,6 @@ class ContainerOom(Fault):
     """The kernel kills the server at one moment, as it does when a limit was set too low."""
 
     name = "container_oom"
-    kind = "container_oom"
     excuses = Excuse.CRASH
     down = True
     description = (
@@ -32,17 +29,13 @@ class ContainerOom(Fault):
     )
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not isinstance(bed.servers[target], Exhaustible):
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if not isinstance(bed.servers[target], Exhaustible):
             return "only in Docker: a local process has no memory limit of its own"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         server = bed.servers[target]
         if not isinstance(server, Exhaustible):
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
         await server.exhaust_memory()
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

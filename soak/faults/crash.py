@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class Crash(Fault):
     """SIGKILL of the whole tree. The page cache survives, so this says nothing about what was synced."""
 
     name = "crash"
-    kind = "crash"
     excuses = Excuse.CRASH
     down = True
     description = (
@@ -25,6 +20,3 @@ class Crash(Fault):
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].kill()
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

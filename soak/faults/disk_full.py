@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
-
-if TYPE_CHECKING:
-    from soak.testbed.power_cut import DiskTrouble
 
 
 class DiskFull(DiskFault):
     """No file can grow: ENOSPC, for logs, tables and append-only files alike."""
 
     name = "disk_full"
-    kind = "disk_full"
     excuses = Excuse.NOTHING
+    trouble = MappingProxyType({"growth_error": errno.ENOSPC})
     description = (
         "The disk has no room for another byte; a Redis that syncs every second refuses writes, one that syncs always "
         "ends, PostgreSQL refuses rows; nothing that was acknowledged may be lost."
     )
-
-    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(growth_error=errno.ENOSPC)
-
-    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(growth_error=0)

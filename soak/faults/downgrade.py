@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, changeable, redis_process, writes_a_log
+from soak.testbed.bed import Testbed
 from soak.testbed.redis_process import LOG_FOLDER
 from soak.testbed.versions import REDIS, Release
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 
 class Downgrade(RedisFault):
@@ -22,7 +19,6 @@ class Downgrade(RedisFault):
     """
 
     name = "downgrade"
-    kind = "downgrade"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -30,10 +26,7 @@ class Downgrade(RedisFault):
         "without an error, and no contract but a cache's excuses it."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         process = redis_process(server)
         if process is None:

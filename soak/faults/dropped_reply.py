@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 ONE_IN_DEFAULT = 4
 
@@ -20,7 +17,6 @@ class DroppedReply(NetworkFault):
     """
 
     name = "dropped_reply"
-    kind = "dropped_reply"
     excuses = Excuse.NOTHING
     description = (
         "Some writes are applied but their replies are lost and their connections cut; "
@@ -31,8 +27,8 @@ class DroppedReply(NetworkFault):
         """Lose one in so many replies, evenly: a client that tries again gets through."""
         self.one_in = one_in
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        reason = super().hindrance(bed, target)
         if reason is None and self.proxy(bed, target).is_opaque:
             return (
                 f"clients of {target} may encrypt what they say, and no reply can be told from another then; "
@@ -40,10 +36,8 @@ class DroppedReply(NetworkFault):
             )
         return reason
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        self.proxy(bed, target).drop_replies(self.one_in)
+    async def begin(self, proxy: Proxy) -> None:
+        proxy.drop_replies(self.one_in)
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        proxy = bed.servers[target].proxy
-        if proxy is not None:
-            proxy.drop_replies(0)
+    async def end(self, proxy: Proxy) -> None:
+        proxy.drop_replies(0)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 POLICY = "allkeys-lru"
 _KEPT_SHARE = 0.5
@@ -21,7 +17,6 @@ class Eviction(RedisFault):
     """A limit below what is stored, and a policy that keeps the server writable at the price of old keys."""
 
     name = "eviction"
-    kind = "eviction"
     excuses = Excuse.NOTHING
     description = (
         "The memory limit falls below what is stored and the least recently used keys are thrown away; "

@@ -15,18 +15,15 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, process_of
 from soak.faults.notes import Notes
 from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
+from soak.testbed.bed import Testbed
 from soak.testbed.places import change_places
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.power_cut import Disk
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 REPLICA = "postgres-replica"
 REPLICA_MARK = "standby.signal"
@@ -38,7 +35,6 @@ class Failover(Fault):
     """A planned change: the primary ends in good order, which hands the last of its log to the replica first."""
 
     name = "failover"
-    kind = "failover"
     excuses = Excuse.CLEAN
     description = (
         "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
@@ -46,10 +42,7 @@ class Failover(Fault):
     )
     targets = ("postgres",)
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         if REPLICA not in bed.servers:
             return f"there is no replica to promote; start {REPLICA} too"
         if not all(_is_local(bed, kind) for kind in (target, REPLICA)):
@@ -86,7 +79,6 @@ class EarlyFailover(Failover):
     """An unplanned change, too soon: the replica had stopped receiving, and nobody looked before promoting it."""
 
     name = "early_failover"
-    kind = "early_failover"
     excuses = Excuse.FAILOVER
     description = (
         "The replica stops receiving, the primary goes on for a second and crashes, the replica is promoted and takes "

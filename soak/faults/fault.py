@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
+from soak.testbed.bed import Testbed
 from soak.testbed.process_vessel import ProcessVessel
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 
 class FaultUnavailableError(UsageError):
@@ -27,8 +25,6 @@ class Fault(abc.ABC):
     """One thing that goes wrong with one server."""
 
     name: ClassVar[str]
-    kind: ClassVar[str]
-    """What the ledger calls it."""
     excuses: ClassVar[Excuse]
     """What the contract lets it take; it travels in the fault's ledger records."""
     down: ClassVar[bool] = False
@@ -40,18 +36,28 @@ class Fault(abc.ABC):
     targets: ClassVar[tuple[str, ...]]
     """The kinds of servers it can happen to. Never the ledger."""
 
+    @property
+    def kind(self) -> str:
+        """What the ledger calls it."""
+        return self.name
+
     def unavailable(self, bed: Testbed, target: str) -> str | None:
         """Return why it cannot happen to this server here; None if it can."""
         if target not in self.targets:
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in bed.servers:
             return f"no {target} server was started here"
-        return bed.refuses(self.name, target)
+        return bed.refuses(self.name, target) or self.hindrance(bed, target)
+
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        """Return what this fault lacks to happen to a server that is there; None: nothing."""
+        del bed, target
+        return None
 
     @abc.abstractmethod
     async def inject(self, bed: Testbed, target: str) -> None:
         """Let it happen."""
 
-    @abc.abstractmethod
     async def heal(self, bed: Testbed, target: str) -> None:
         """End it and return when the server serves as before; nothing if it has been healed, or never happened."""
+        await bed.servers[target].start_again()

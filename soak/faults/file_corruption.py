@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
 from soak.faults.on_redis import writes_a_log
+from soak.faults.spoiling import Span
+from soak.testbed.bed import Testbed
 from soak.testbed.postgres import PostgresServer
 from soak.testbed.redis import RedisServer
-
-if TYPE_CHECKING:
-    from soak.faults.spoiling import Span
-    from soak.testbed.bed import Testbed
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 MESSAGES_MAX = 4
 _LARGEST_TABLE = """
@@ -32,7 +29,6 @@ class FileCorruption(Fault):
     """A bad cable, a disk that lies: a bit is flipped in the middle of some messages, and all around it is well."""
 
     name = "file_corruption"
-    kind = "file_corruption"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -42,10 +38,7 @@ class FileCorruption(Fault):
     )
     targets = ("redis", "postgres")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = bed.servers[target]
         if process_of(server) is None:
             return f"the files of {target} are not on this machine"
@@ -59,9 +52,6 @@ class FileCorruption(Fault):
         await server.stop_cleanly()
         if await asyncio.to_thread(_spoil, server, table) == 0:
             raise FaultUnavailableError(f"{self.name} of {target} found no message in its files to change")
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()
 
 
 async def _largest_table(server: Server) -> Path | None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from types import MappingProxyType
 
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
-
-if TYPE_CHECKING:
-    from soak.testbed.power_cut import DiskTrouble
 
 
 class FsyncError(DiskFault):
@@ -19,16 +16,10 @@ class FsyncError(DiskFault):
     """
 
     name = "fsync_error"
-    kind = "fsync_error"
     excuses = Excuse.POWER
     serves = True
+    trouble = MappingProxyType({"sync_error": errno.EIO})
     description = (
         "Every sync fails with an I/O error; as little may be lost as in a power cut, "
         "and a server that goes on acknowledging writes it could not sync loses more."
     )
-
-    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(sync_error=errno.EIO)
-
-    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(sync_error=0)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, SoakError
+from soak.faults.fault import Fault
 from soak.faults.notes import Notes
-
-if TYPE_CHECKING:
-    from soak.faults.fault import Fault
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 HEAL_TRIES_MAX = 3
 SERVING_SECONDS_MAX = 60.0

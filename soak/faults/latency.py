@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 SECONDS_DEFAULT = 0.2
 
@@ -17,7 +13,6 @@ class Latency(NetworkFault):
     """Another region, a saturated router: as much arrives as before, later."""
 
     name = "latency"
-    kind = "latency"
     excuses = Excuse.NOTHING
     description = (
         "Every byte arrives a fifth of a second later in each direction; "
@@ -28,10 +23,8 @@ class Latency(NetworkFault):
         """Delay by so much in each direction."""
         self.seconds = seconds
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        self.proxy(bed, target).delay(self.seconds)
+    async def begin(self, proxy: Proxy) -> None:
+        proxy.delay(self.seconds)
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        proxy = bed.servers[target].proxy
-        if proxy is not None:
-            proxy.delay(0.0)
+    async def end(self, proxy: Proxy) -> None:
+        proxy.delay(0.0)

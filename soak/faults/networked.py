@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import abc
 
 from soak.faults.fault import Fault, FaultUnavailableError
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
-    from soak.testbed.proxy import Proxy
+from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 
 class NetworkFault(Fault):
@@ -16,11 +14,25 @@ class NetworkFault(Fault):
 
     targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and bed.servers[target].proxy is None:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if bed.servers[target].proxy is None:
             return f"clients of {target} are connected to it directly; start the testbed with its proxies"
-        return reason
+        return None
+
+    @abc.abstractmethod
+    async def begin(self, proxy: Proxy) -> None:
+        """Let it happen in this proxy."""
+
+    async def end(self, proxy: Proxy) -> None:
+        """End it; nothing where it is over as soon as it has happened."""
+
+    async def inject(self, bed: Testbed, target: str) -> None:
+        await self.begin(self.proxy(bed, target))
+
+    async def heal(self, bed: Testbed, target: str) -> None:
+        proxy = bed.servers[target].proxy
+        if proxy is not None:
+            await self.end(proxy)
 
     def proxy(self, bed: Testbed, target: str) -> Proxy:
         proxy = bed.servers[target].proxy

@@ -7,18 +7,14 @@ connections. What lives in a server that goes on, or on disk, is noted here befo
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.sealed_file import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 FILE_NAME = "unhealed.json"
 

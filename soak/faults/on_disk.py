@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import until_serving
+from soak.testbed.bed import Testbed
 from soak.testbed.postgres import PostgresServer
-from soak.testbed.power_cut import Disk, DiskTrouble, PowerSupply
+from soak.testbed.power_cut import Disk, PowerSupply
 from soak.testbed.redis import RedisServer
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 RELENT_SECONDS_MAX = 2.5
 RELENT_RECOVERY_SECONDS_MAX = 10.0
@@ -25,39 +22,33 @@ _POLL_SECONDS = 0.05
 class DiskFault(Fault):
     """The disk misbehaves while the server runs. A server that ends because of it is started again as usual."""
 
+    trouble: Mapping[str, int]
+    """What the disk does wrong, as fields of `DiskTrouble`."""
     targets = ("redis", "postgres", "postgres-replica")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        power = bed.servers[target].power if reason is None else None
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        power = bed.servers[target].power
         if isinstance(power, Disk):
             return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
-        if reason is None and not isinstance(power, PowerSupply):
+        if not isinstance(power, PowerSupply):
             why = bed.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
-        return reason
-
-    @abc.abstractmethod
-    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
-        """Add this fault to what else the disk does wrong."""
-
-    @abc.abstractmethod
-    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
-        """Take this fault away."""
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
         if not isinstance(supply, PowerSupply):
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        supply.misbehave(self.worsened(supply.trouble))
+        supply.misbehave(supply.trouble._replace(**self.trouble))
 
     async def heal(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
         if not isinstance(supply, PowerSupply):
             return
         # Also where the disk is well already: the try that mended it may have failed after that.
-        if supply.trouble != self.mended(supply.trouble):
-            supply.misbehave(self.mended(supply.trouble))
+        mended = supply.trouble._replace(**dict.fromkeys(self.trouble, 0))
+        if supply.trouble != mended:
+            supply.misbehave(mended)
         server = bed.servers[target]
         if isinstance(server, PostgresServer):
             await _out_of_recovery(bed, server)

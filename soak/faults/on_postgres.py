@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError
+from soak.testbed.bed import Testbed
 from soak.testbed.postgres import PostgresServer
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 AGREE_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.02

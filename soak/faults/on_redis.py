@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from soak.faults.fault import Fault, FaultUnavailableError
+from soak.testbed.bed import Testbed
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
 
 
 class RedisFault(Fault):

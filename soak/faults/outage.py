@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 
 class Outage(NetworkFault):
     """Open connections are reset and new ones refused."""
 
     name = "outage"
-    kind = "outage"
     excuses = Excuse.NOTHING
     description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        proxy = self.proxy(bed, target)
+    async def begin(self, proxy: Proxy) -> None:
         await proxy.refuse()
         proxy.reset_connections()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        proxy = bed.servers[target].proxy
-        if proxy is not None:
-            await proxy.accept()
+    async def end(self, proxy: Proxy) -> None:
+        await proxy.accept()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 
 class Partition(NetworkFault):
@@ -18,17 +14,14 @@ class Partition(NetworkFault):
     """
 
     name = "partition"
-    kind = "partition"
     excuses = Excuse.NOTHING
     description = (
         "Packets vanish: connections stay open and silent, new ones are never answered; what was under way arrives "
         "afterwards, and nothing that was acknowledged may be lost."
     )
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await self.proxy(bed, target).vanish()
+    async def begin(self, proxy: Proxy) -> None:
+        await proxy.vanish()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        proxy = bed.servers[target].proxy
-        if proxy is not None:
-            await proxy.reappear()
+    async def end(self, proxy: Proxy) -> None:
+        await proxy.reappear()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class Pause(Fault):
     """SIGSTOP of the whole tree: a long garbage collection, a live migration, a host that swaps."""
 
     name = "pause"
-    kind = "pause"
     excuses = Excuse.NOTHING
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 from soak.faults.on_postgres import postgres, until_caught_up, until_holds
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class ReplicaLag(Fault):
     """Replay on the replica stands still, as behind a long query or on an overloaded disk."""
 
     name = "replica_lag"
-    kind = "replica_lag"
     excuses = Excuse.NOTHING
     description = "The replica shows nothing newer until it is healed; reads from it are stale, and nothing is lost."
     targets = ("postgres-replica",)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class Restart(Fault):
     """A clean stop: a server that persists anything persists everything now."""
 
     name = "restart"
-    kind = "restart"
     excuses = Excuse.CLEAN
     down = True
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
@@ -23,6 +18,3 @@ class Restart(Fault):
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await bed.servers[target].stop_cleanly()
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, writes_a_log
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class RestartFromAof(RedisFault):
     """A stop that writes no snapshot, in good order: the append-only file is complete, and all there is."""
 
     name = "restart_from_aof"
-    kind = "restart_from_aof"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -23,14 +18,10 @@ class RestartFromAof(RedisFault):
         "nothing may be lost."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not writes_a_log(self.redis(bed, target)):
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        if not writes_a_log(self.redis(bed, target)):
             return f"{target} keeps no append-only file; start it with appendonly yes"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, makes_snapshots, writes_a_log
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class RestartFromRdb(RedisFault):
@@ -18,7 +14,6 @@ class RestartFromRdb(RedisFault):
     """
 
     name = "restart_from_rdb"
-    kind = "restart_from_rdb"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -26,10 +21,7 @@ class RestartFromRdb(RedisFault):
         "append-only file; nothing may be lost."
     )
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         server = self.redis(bed, target)
         if not writes_a_log(server) and not makes_snapshots(server):
             return f"{target} keeps nothing on disk; start it with save points or an append-only file"

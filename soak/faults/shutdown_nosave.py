@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 class ShutdownNosave(RedisFault):
     """`SHUTDOWN NOSAVE`: in many a script, for it is fast."""
 
     name = "shutdown_nosave"
-    kind = "shutdown_nosave"
     excuses = Excuse.CRASH
     down = True
     description = (
@@ -25,6 +20,3 @@ class ShutdownNosave(RedisFault):
 
     async def inject(self, bed: Testbed, target: str) -> None:
         await self.redis(bed, target).shut_down(save=False)
-
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].start_again()

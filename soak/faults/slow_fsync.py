@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
-
-if TYPE_CHECKING:
-    from soak.testbed.power_cut import DiskTrouble
 
 DELAY_MS_DEFAULT = 300
 
@@ -17,7 +12,6 @@ class SlowFsync(DiskFault):
     """A noisy neighbour, a cloud disk out of credits: every sync waits."""
 
     name = "slow_fsync"
-    kind = "slow_fsync"
     excuses = Excuse.NOTHING
     description = (
         "Every sync takes 0.3 s longer; who waits for the disk before answering answers late, and nothing may be lost."
@@ -25,10 +19,4 @@ class SlowFsync(DiskFault):
 
     def __init__(self, delay_ms: int = DELAY_MS_DEFAULT) -> None:
         """Let each sync take so much longer."""
-        self.delay_ms = delay_ms
-
-    def worsened(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(sync_delay_ms=self.delay_ms)
-
-    def mended(self, trouble: DiskTrouble) -> DiskTrouble:
-        return trouble._replace(sync_delay_ms=0)
+        self.trouble = {"sync_delay_ms": delay_ms}

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.proxy import Proxy
 
 BYTES_PER_SECOND_DEFAULT = 64 * 1024
 
@@ -17,7 +13,6 @@ class SlowLink(NetworkFault):
     """A link that is full or throttled: short messages pass, long histories crawl and hold up what comes after."""
 
     name = "slow_link"
-    kind = "slow_link"
     excuses = Excuse.NOTHING
     description = (
         "All clients together get 64 KiB a second through in each direction; "
@@ -28,10 +23,8 @@ class SlowLink(NetworkFault):
         """Let so much through in each direction."""
         self.bytes_per_second = bytes_per_second
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        self.proxy(bed, target).narrow(self.bytes_per_second)
+    async def begin(self, proxy: Proxy) -> None:
+        proxy.narrow(self.bytes_per_second)
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        proxy = bed.servers[target].proxy
-        if proxy is not None:
-            proxy.narrow(0.0)
+    async def end(self, proxy: Proxy) -> None:
+        proxy.narrow(0.0)

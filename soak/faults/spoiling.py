@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 PAYLOAD_BYTES_MIN = 16
 """Shorter values are counters and marks rather than messages."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import FaultUnavailableError
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 SECONDS_DEFAULT = 1.0
 KEYS_MAX = 10_000
@@ -23,7 +20,6 @@ class TtlChange(RedisFault):
     """A new default for the time to live, or a job that cleans up: keys of the run's own namespace expire at once."""
 
     name = "ttl_change"
-    kind = "ttl_change"
     excuses = Excuse.NOTHING
     description = (
         "The time to live of the run's keys is cut to a second, and sessions expire that were to stay; "
@@ -34,11 +30,11 @@ class TtlChange(RedisFault):
         """Leave the keys so long to live."""
         self.seconds = seconds
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is None and not bed.namespace:
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
+        del target
+        if not bed.namespace:
             return "the testbed was not told the run's namespace, and keys of others must not be touched"
-        return reason
+        return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         if not bed.namespace:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.errors import UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Note, Notes
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 
 async def heal_leftovers(bed: Testbed) -> list[Note]:

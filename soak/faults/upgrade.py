@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.on_postgres import STREAMS, postgres, until_holds
+from soak.testbed.bed import Testbed
 from soak.testbed.postgres_process import PostgresProcess
+from soak.testbed.server import Server
 from soak.testbed.vessel import Upgradable
-
-if TYPE_CHECKING:
-    from soak.testbed.bed import Testbed
-    from soak.testbed.server import Server
 
 REPLICA = "postgres-replica"
 
@@ -22,7 +18,6 @@ class Upgrade(Fault):
     """The next version that can be had takes over: data, address and all. It is for good."""
 
     name = "upgrade"
-    kind = "upgrade"
     excuses = Excuse.CLEAN
     down = True
     description = (
@@ -31,10 +26,7 @@ class Upgrade(Fault):
     )
     targets = ("redis", "postgres")
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
-        reason = super().unavailable(bed, target)
-        if reason is not None:
-            return reason
+    def hindrance(self, bed: Testbed, target: str) -> str | None:
         vessel = bed.servers[target].vessel
         if not isinstance(vessel, Upgradable):
             return "it can be upgraded only by whoever runs it"

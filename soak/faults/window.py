@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
+from soak.ledger.run import RunJournal
 from soak.tasks import heed_cancellation
-
-if TYPE_CHECKING:
-    from soak.ledger.run import RunJournal
-    from soak.testbed.bed import Testbed
+from soak.testbed.bed import Testbed
 
 LEDGER_SECONDS_MAX = 60.0
 _AGAIN_SECONDS = 0.5
@@ -57,7 +55,7 @@ async def during(
     if reason is not None:
         raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
     telemetry = await _telemetry(bed, target)
-    started = time.monotonic_ns() // 1000
+    started = now_us()
     identity = f"{fault.kind}-{target}-{started}"
     start = FaultPhase(
         fault=identity,
@@ -74,7 +72,7 @@ async def during(
     Notes(bed.servers[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:
         await fault.inject(bed, target)
-        in_effect = time.monotonic_ns() // 1000
+        in_effect = now_us()
         await _write(journal, msgspec.structs.replace(start, phase="injected", at=in_effect, telemetry={}))
         heed_cancellation()  # the ledger's client may have swallowed one
         await _hold(hold_seconds, cut_short)
@@ -83,7 +81,7 @@ async def during(
             await heal_surely(fault, bed, target)
         except SoakError as error:
             raise HealFailedError(f"{fault.name} of {target} could not be healed: {error}") from error
-        ended = time.monotonic_ns() // 1000
+        ended = now_us()
         end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(bed, target))
         await _write(journal, end)
     return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)

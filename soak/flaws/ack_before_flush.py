@@ -6,8 +6,6 @@ from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Disturbance, Flaw, Load, WrongFrom
 from soak.flaws.served import same_service
 
-_WRONG, _RIGHT = same_service("ack_before_flush", Disturbance(fault="crash", target="http", after_seconds=2.5))
-
 FLAW = Flaw(
     name="ack_before_flush",
     incident="200 is returned, the write is flushed later, the process dies",
@@ -16,8 +14,7 @@ FLAW = Flaw(
     user="The pod was rescheduled in the middle of a sentence. The sentence had been acknowledged.",
     kinds=GONE,
     causes=frozenset({Cause.UNSYNCED_TAIL}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_service("ack_before_flush", Disturbance(fault="crash", target="http", after_seconds=2.5)),
     load=Load(users=12),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

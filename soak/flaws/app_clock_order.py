@@ -31,8 +31,6 @@ class AppClockOrder(RedisMemory):
         return DRIFT_SECONDS if message.writer % 2 else 0.0
 
 
-_WRONG, _RIGHT = same_server(AppClockOrder, RedisMemory)
-
 FLAW = Flaw(
     name="app_clock_order",
     incident="created_at made in application code; clock drift and coroutine scheduling put later messages first",
@@ -41,7 +39,6 @@ FLAW = Flaw(
     user="The answer stood before the question, and the model took the old address for the new one.",
     kinds=frozenset({Kind.REORDERED}),
     causes=frozenset({Cause.CLIENT_CLOCK}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(AppClockOrder, RedisMemory),
     load=SHARED_SESSIONS,
 )

@@ -27,8 +27,6 @@ class ClientRetry(RedisMemory):
         )
 
 
-_WRONG, _RIGHT = same_server(ClientRetry, RedisMemory, Disturbance(fault="dropped_reply", hold_seconds=0.7))
-
 FLAW = Flaw(
     name="client_retry",
     incident="the client library retries a write whose reply was lost",
@@ -37,6 +35,5 @@ FLAW = Flaw(
     user="'Transfer the money.' 'Transfer the money.'",
     kinds=frozenset({Kind.DUPLICATED}),
     causes=frozenset({Cause.RETRY}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(ClientRetry, RedisMemory, Disturbance(fault="dropped_reply", hold_seconds=0.7)),
 )

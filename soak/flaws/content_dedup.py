@@ -6,8 +6,6 @@ from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load
 from soak.flaws.served import same_service
 
-_WRONG, _RIGHT = same_service("content_dedup")
-
 FLAW = Flaw(
     name="content_dedup",
     incident='"continue" said twice is stored once',
@@ -16,7 +14,6 @@ FLAW = Flaw(
     user="Said 'yes' a second time; the assistant waited for an answer.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_service("content_dedup"),
     load=Load(mix="short"),
 )

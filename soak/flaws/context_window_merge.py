@@ -26,8 +26,6 @@ class ContextWindowMerge(RedisMemory):
         return decode_history(rows if last is None else rows[-last:])
 
 
-_WRONG, _RIGHT = same_server(ContextWindowMerge, RedisMemory)
-
 FLAW = Flaw(
     name="context_window_merge",
     incident="read-then-write merge of a context window around atomic HSET/ZADD",
@@ -36,7 +34,6 @@ FLAW = Flaw(
     user="The assistant answered a question and, asked again, knew nothing of having been asked.",
     kinds=GONE,
     causes=frozenset({Cause.CONCURRENT_OVERWRITE}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(ContextWindowMerge, RedisMemory),
     load=SHARED_SESSIONS,
 )

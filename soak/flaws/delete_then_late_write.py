@@ -39,8 +39,6 @@ class DeleteThenLateWrite(RedisMemory):
         await super().close()
 
 
-_WRONG, _RIGHT = same_server(DeleteThenLateWrite, RedisMemory)
-
 FLAW = Flaw(
     name="delete_then_late_write",
     incident="a forgotten conversation comes back",
@@ -49,7 +47,6 @@ FLAW = Flaw(
     user="Asked to be forgotten, was told it was done, and was greeted by name the next day.",
     kinds=frozenset({Kind.RESURRECTED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(DeleteThenLateWrite, RedisMemory),
     load=Load(session_messages=8, forget_share=1.0, raced_share_max=1.0),
 )

@@ -49,8 +49,6 @@ class CheckedFirst(DirtyRead):
         await self.insert(session, message)
 
 
-_WRONG, _RIGHT = same_server(DirtyRead, CheckedFirst)
-
 FLAW = Flaw(
     name="dirty_read",
     incident="a message is committed before it is checked; everybody reads it for a second, then it is taken back",
@@ -59,7 +57,6 @@ FLAW = Flaw(
     user="The assistant quoted a sentence that, a second later, nobody had ever said.",
     kinds=frozenset({Kind.ROLLED_BACK, Kind.PHANTOM}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(DirtyRead, CheckedFirst),
     load=Load(users=24),
 )

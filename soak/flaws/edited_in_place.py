@@ -44,8 +44,6 @@ class EditedInPlace(RedisMemory):
         await super().close()
 
 
-_WRONG, _RIGHT = same_server(EditedInPlace, RedisMemory)
-
 FLAW = Flaw(
     name="edited_in_place",
     incident="a nightly clean-up job rewrites rows that were stored and read correctly for hours",
@@ -54,8 +52,7 @@ FLAW = Flaw(
     user="The assistant knew the address in the evening, and half of it in the morning.",
     kinds=frozenset({Kind.CORRUPTED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(EditedInPlace, RedisMemory),
     # Sessions that go on for longer than the job waits.
     load=Load(users=12, session_messages=400),
     latent_seconds=JOB_SECONDS,

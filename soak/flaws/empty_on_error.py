@@ -7,8 +7,6 @@ from soak.flaws.flaw import GONE, Disturbance, Flaw, WrongFrom
 from soak.flaws.served import same_service
 
 # Of the server behind the service, which itself is well all the time.
-_WRONG, _RIGHT = same_service("empty_on_error", Disturbance(fault="outage", target="redis", hold_seconds=0.7))
-
 FLAW = Flaw(
     name="empty_on_error",
     incident='the read fails and the store answers "no memory"',
@@ -17,8 +15,7 @@ FLAW = Flaw(
     user="Greeted as a new customer, told their story again; ten seconds later everything was known twice.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_service("empty_on_error", Disturbance(fault="outage", target="redis", hold_seconds=0.7)),
     wrong_from=WrongFrom.FAULT_STARTED,
     heals=True,
 )

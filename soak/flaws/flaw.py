@@ -93,8 +93,8 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """What the user saw."""
     kinds: frozenset[Kind]
     causes: frozenset[Cause]
-    wrong: Setup
-    right: Setup
+    setups: tuple[Setup, Setup]
+    """The wrong way, and the right one next to it."""
     load: Load = Load()
     wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
     latent_seconds: float = 0.0
@@ -105,6 +105,14 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """What was lost comes back; it must be noticed, too."""
     says: tuple[str, ...] = ()
     """What must be said of it besides: parts of the sentences that a report shows."""
+
+    @property
+    def wrong(self) -> Setup:
+        return self.setups[0]
+
+    @property
+    def right(self) -> Setup:
+        return self.setups[1]
 
 
 def store_of(cls: type) -> str:

@@ -16,8 +16,6 @@ class ForgottenInIndex(VectorMemory):
         await PostgresMemory.forget(self, session)
 
 
-_WRONG, _RIGHT = same_server(ForgottenInIndex, VectorMemory)
-
 FLAW = Flaw(
     name="forgotten_in_index",
     incident="a conversation is deleted, its copy in the vector index is not, and the next search brings it back",
@@ -26,7 +24,6 @@ FLAW = Flaw(
     user="Asked to be forgotten, was told it was done, and met their own words in an answer.",
     kinds=frozenset({Kind.RESURRECTED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(ForgottenInIndex, VectorMemory),
     load=Load(session_messages=8, forget_share=1.0, search_share=0.3),
 )

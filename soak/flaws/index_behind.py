@@ -36,8 +36,6 @@ class IndexBehind(VectorMemory):
         await super().add_vector(connection, session, message)
 
 
-_WRONG, _RIGHT = same_server(IndexBehind, VectorMemory)
-
 FLAW = Flaw(
     name="index_behind",
     incident="the message is stored, its vector is not: the embedding call failed and was skipped; no search finds it",
@@ -46,7 +44,6 @@ FLAW = Flaw(
     user="The assistant had it in the transcript, and swore that nobody had ever told it.",
     kinds=frozenset({Kind.UNFINDABLE}),
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(IndexBehind, VectorMemory),
     load=Load(session_messages=30, search_share=0.3),
 )

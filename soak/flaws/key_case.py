@@ -15,8 +15,6 @@ class KeyCase(RedisMemory):
         return super().key(session.lower())
 
 
-_WRONG, _RIGHT = same_server(KeyCase, RedisMemory)
-
 FLAW = Flaw(
     name="key_case",
     incident="keys are lower-cased; two conversations whose ids differ in case alone are one",
@@ -25,6 +23,5 @@ FLAW = Flaw(
     user="Found a stranger's questions among their own.",
     kinds=frozenset({Kind.LEAKED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(KeyCase, RedisMemory),
 )

@@ -23,8 +23,6 @@ class LossyText(RedisMemory):
         await super().append(session, cleaned)
 
 
-_WRONG, _RIGHT = same_server(LossyText, RedisMemory)
-
 FLAW = Flaw(
     name="lossy_text",
     incident='a byte is stripped, a surrogate becomes "?", a long message is cut',
@@ -33,7 +31,6 @@ FLAW = Flaw(
     user="Code came back without its tabs, names without their emoji, and a pasted contract without its end.",
     kinds=frozenset({Kind.CORRUPTED}),
     causes=frozenset({Cause.SERIALIZATION_CHANGE}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(LossyText, RedisMemory),
     load=Load(mix="hard"),
 )

@@ -16,12 +16,12 @@ FLAW = Flaw(
     user="Whoever had not been there for a while was met as a stranger; those who talked all day noticed nothing.",
     kinds=GONE,
     causes=frozenset({Cause.EVICTION}),
-    wrong=Setup(
-        store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}
-    ),
-    # Full is full: the write is refused, and the caller knows.
-    right=Setup(
-        store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}
+    setups=(
+        Setup(
+            store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}
+        ),
+        # Full is full: the write is refused, and the caller knows.
+        Setup(store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}),
     ),
     load=Load(mix="long", session_messages=30, users=12, think_seconds=0.02),
 )

@@ -46,8 +46,6 @@ class NewestKept(NewestLost):
     age: ClassVar[str] = "id"
 
 
-_WRONG, _RIGHT = same_server(NewestLost, NewestKept)
-
 FLAW = Flaw(
     name="newest_lost",
     incident="a last-20 window is trimmed by application time: a slow clock's newest message goes, an older one stays",
@@ -56,7 +54,6 @@ FLAW = Flaw(
     user="Whoever was served by the second machine said something, and the assistant had not heard it.",
     kinds=GONE,
     causes=frozenset({Cause.CONCURRENT_OVERWRITE, Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(NewestLost, NewestKept),
     load=SHARED_SESSIONS,
 )

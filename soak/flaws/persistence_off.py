@@ -17,12 +17,14 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
     # Nobody declared a contract. A server that keeps nothing is held to the floor, not to nothing.
-    wrong=Setup(
-        store=store_of(RedisMemory),
-        derives_contract=True,
-        redis_options={"appendonly": "no", "save": ""},
-        disturbance=_RESTART,
+    setups=(
+        Setup(
+            store=store_of(RedisMemory),
+            derives_contract=True,
+            redis_options={"appendonly": "no", "save": ""},
+            disturbance=_RESTART,
+        ),
+        Setup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
     ),
-    right=Setup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

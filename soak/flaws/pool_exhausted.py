@@ -53,8 +53,6 @@ class PoolAwaited(PoolExhausted):
         await self._writing.rpush(self.key(session), message.to_bytes())
 
 
-_WRONG, _RIGHT = same_server(PoolExhausted, PoolAwaited)
-
 FLAW = Flaw(
     name="pool_exhausted",
     incident="too few connections, or a leak; the write is skipped under load",
@@ -63,7 +61,6 @@ FLAW = Flaw(
     user="In the busy hour the assistant forgot every third sentence; the dashboards showed no errors.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(PoolExhausted, PoolAwaited),
     load=Load(users=24, think_seconds=0.02),
 )

@@ -41,8 +41,6 @@ class ReadsBothForms(RaisingReader):
         return row.decode().removeprefix(_OLD_MARK)
 
 
-_WRONG, _RIGHT = same_server(RaisingReader, ReadsBothForms)
-
 FLAW = Flaw(
     name="raising_reader",
     incident="one row of an old release makes json.loads raise: that session can never be read again",
@@ -52,7 +50,6 @@ FLAW = Flaw(
     kinds=frozenset({Kind.UNDECODABLE}),
     # The error says what json.loads said; that the rows differ is inside the store.
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(RaisingReader, ReadsBothForms),
     says=("reading this session raised",),
 )

@@ -24,8 +24,6 @@ class RareCorruption(RedisMemory):
         await super().append(session, message)
 
 
-_WRONG, _RIGHT = same_server(RareCorruption, RedisMemory)
-
 FLAW = Flaw(
     name="rare_corruption",
     incident="one message in a thousand is stored with another last character",
@@ -34,8 +32,7 @@ FLAW = Flaw(
     user="A digit of a phone number was a question mark. It was put down to a typing error.",
     kinds=frozenset({Kind.CORRUPTED}),
     causes=frozenset({Cause.SERIALIZATION_CHANGE}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(RareCorruption, RedisMemory),
     load=RARE,
     patience_seconds=60.0,
 )

@@ -21,8 +21,6 @@ class RareLoss(RedisMemory):
         await super().append(session, message)
 
 
-_WRONG, _RIGHT = same_server(RareLoss, RedisMemory)
-
 FLAW = Flaw(
     name="rare_loss",
     incident="one message in a thousand is dropped by a full queue, acknowledged, and never written",
@@ -32,8 +30,7 @@ FLAW = Flaw(
     kinds=GONE,
     # Where it was the last of its session nothing tells a dropped write from a read that stopped short.
     causes=frozenset({Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(RareLoss, RedisMemory),
     load=RARE,
     patience_seconds=60.0,
 )

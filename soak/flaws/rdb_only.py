@@ -16,11 +16,13 @@ FLAW = Flaw(
     user="After the node was replaced the assistant had last heard of everybody a quarter of an hour ago.",
     kinds=GONE,
     causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
-    wrong=Setup(
-        store=store_of(EverySecondMemory),
-        redis_options={"appendonly": "no", "save": "900 1"},
-        disturbance=_CRASH,
+    setups=(
+        Setup(
+            store=store_of(EverySecondMemory),
+            redis_options={"appendonly": "no", "save": "900 1"},
+            disturbance=_CRASH,
+        ),
+        Setup(store=store_of(EverySecondMemory), disturbance=_CRASH),
     ),
-    right=Setup(store=store_of(EverySecondMemory), disturbance=_CRASH),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -71,8 +71,6 @@ class ValidatedCache(ReadCache):
         return bool(await self.redis.get(self.version_key(session)) == known.version)
 
 
-_WRONG, _RIGHT = same_server(ReadCache, ValidatedCache)
-
 FLAW = Flaw(
     name="read_cache",
     incident="a read-through cache of each process is not emptied by a write: reads are old for a while",
@@ -81,6 +79,5 @@ FLAW = Flaw(
     user="Answered a question, and was asked it again.",
     kinds=frozenset({Kind.STALE, Kind.NON_MONOTONIC}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(ReadCache, ValidatedCache),
 )

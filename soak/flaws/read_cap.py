@@ -7,8 +7,6 @@ from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load
 from soak.flaws.served import same_service
 
-_WRONG, _RIGHT = same_service("read_cap")
-
 FLAW = Flaw(
     name="read_cap",
     incident="the read silently stops at 1,000 messages and returns the oldest",
@@ -17,8 +15,7 @@ FLAW = Flaw(
     user="The assistant remembered the first weeks very well, and nothing since.",
     kinds=frozenset({Kind.WINDOW, Kind.LOST}),
     causes=frozenset({Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_service("read_cap"),
     # One session in each store, in which is talked without a pause: the limit is a thousand messages away.
     load=Load(
         users=2,

@@ -32,8 +32,6 @@ class CheckedBeforeWriting(RefusedButVisible):
         await RedisMemory.append(self, session, message)
 
 
-_WRONG, _RIGHT = same_server(RefusedButVisible, CheckedBeforeWriting)
-
 FLAW = Flaw(
     name="refused_but_visible",
     incident="the write is refused with 'not stored', and the message is in every read from then on",
@@ -42,6 +40,5 @@ FLAW = Flaw(
     user="Was told that the message had not been sent, sent it again, and was answered twice.",
     kinds=frozenset({Kind.PHANTOM}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(RefusedButVisible, CheckedBeforeWriting),
 )

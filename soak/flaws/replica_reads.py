@@ -45,10 +45,6 @@ class ReplicaReads(PostgresMemory):
         await super().close()
 
 
-_WRONG, _RIGHT = same_server(
-    ReplicaReads, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
-)
-
 FLAW = Flaw(
     name="replica_reads",
     incident="write on the primary, read on a lagging replica: the fresh message is invisible",
@@ -57,7 +53,8 @@ FLAW = Flaw(
     user="Said something, reloaded, and it was gone; a second later it was there.",
     kinds=frozenset({Kind.STALE}),
     causes=frozenset({Cause.REPLICA_LAG}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(
+        ReplicaReads, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
+    ),
     load=Load(users=8),
 )

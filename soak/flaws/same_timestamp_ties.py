@@ -35,8 +35,6 @@ class SameTimestampTies(PostgresMemory):
         return decode_history([row["body"] for row in reversed(rows)])
 
 
-_WRONG, _RIGHT = same_server(SameTimestampTies, PostgresMemory)
-
 FLAW = Flaw(
     name="same_timestamp_ties",
     incident="equal timestamps, no tiebreaker, read order differs from read to read",
@@ -45,7 +43,6 @@ FLAW = Flaw(
     user="The same conversation read differently on every reload.",
     kinds=frozenset({Kind.REORDERED, Kind.NON_MONOTONIC}),
     causes=frozenset({Cause.CLIENT_CLOCK}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(SameTimestampTies, PostgresMemory),
     load=Load(users=8),
 )

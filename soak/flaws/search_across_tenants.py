@@ -25,8 +25,6 @@ class SearchAcrossTenants(VectorMemory):
         return decode_history([row["body"] for row in rows])
 
 
-_WRONG, _RIGHT = same_server(SearchAcrossTenants, VectorMemory)
-
 FLAW = Flaw(
     name="search_across_tenants",
     incident="the search has no filter by session: the nearest words are somebody else's",
@@ -35,7 +33,6 @@ FLAW = Flaw(
     user="Asked about their own order, and was told the address of a stranger.",
     kinds=frozenset({Kind.LEAKED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(SearchAcrossTenants, VectorMemory),
     load=Load(search_share=0.3),
 )

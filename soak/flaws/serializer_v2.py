@@ -33,8 +33,6 @@ class BothFormatsRead(SerializerV2):
         return decode_history([zlib.decompress(raw) if raw[:1] == b"\x78" else raw for raw in rows])
 
 
-_WRONG, _RIGHT = same_server(SerializerV2, BothFormatsRead)
-
 FLAW = Flaw(
     name="serializer_v2",
     incident="an 'optimised' serialization that old readers cannot read, or that drops a field",
@@ -43,6 +41,5 @@ FLAW = Flaw(
     user="Short conversations went on as ever; whoever had told a longer story was a stranger.",
     kinds=frozenset({Kind.UNDECODABLE, Kind.CORRUPTED}),
     causes=frozenset({Cause.SERIALIZATION_CHANGE}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(SerializerV2, BothFormatsRead),
 )

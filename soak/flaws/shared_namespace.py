@@ -7,8 +7,6 @@ from soak.checker.kinds import Kind
 from soak.flaws.flaw import Flaw, Load
 from soak.flaws.served import same_service
 
-_WRONG, _RIGHT = same_service("shared_namespace")
-
 FLAW = Flaw(
     name="shared_namespace",
     incident="two tenants or a test and staging share a prefix; ids that differ only in case or a comma collide",
@@ -17,7 +15,6 @@ FLAW = Flaw(
     user="The assistant called them by somebody else's name, and knew somebody else's allergies.",
     kinds=frozenset({Kind.LEAKED}),
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_service("shared_namespace"),
     load=Load(tenants=2, users=6),
 )

@@ -25,8 +25,6 @@ class SwallowedError(RedisMemory):
             _log.debug("memory unavailable, continuing without it: %s", error)
 
 
-_WRONG, _RIGHT = same_server(SwallowedError, RedisMemory, Disturbance(fault="outage", hold_seconds=0.7))
-
 FLAW = Flaw(
     name="swallowed_error",
     incident="ConnectionError in a network hiccup is logged and skipped; the caller is told yes",
@@ -35,6 +33,5 @@ FLAW = Flaw(
     user="What was said in one particular second had not been said. Nobody knew which second.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(SwallowedError, RedisMemory, Disturbance(fault="outage", hold_seconds=0.7)),
 )

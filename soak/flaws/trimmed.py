@@ -20,8 +20,6 @@ class Trimmed(RedisMemory):
             await pipe.execute()
 
 
-_WRONG, _RIGHT = same_server(Trimmed, RedisMemory)
-
 FLAW = Flaw(
     name="trimmed",
     incident="an LTRIM from a tutorial keeps the last 100 messages of a session; all of them are promised",
@@ -30,8 +28,7 @@ FLAW = Flaw(
     user="Long-standing customers were asked again what they had said in their first week.",
     kinds=GONE,
     causes=frozenset({Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(Trimmed, RedisMemory),
     # A few sessions, each of them longer than that.
     load=Load(users=8, session_messages=2_000, think_seconds=0.01, recall_share=0.0, mix="short"),
     patience_seconds=30.0,

@@ -32,8 +32,6 @@ class TtlRefreshed(TtlNotRefreshed):
             await pipe.execute()
 
 
-_WRONG, _RIGHT = same_server(TtlNotRefreshed, TtlRefreshed)
-
 FLAW = Flaw(
     name="ttl_not_refreshed",
     incident="TTL set once at creation; a long conversation dies in the middle",
@@ -42,8 +40,7 @@ FLAW = Flaw(
     user="In the middle of a long evening, between two sentences, the assistant forgot who it was talking to.",
     kinds=GONE,
     causes=frozenset({Cause.EXPIRY}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(TtlNotRefreshed, TtlRefreshed),
     load=Load(session_messages=2_000, think_seconds=0.1),
     latent_seconds=0.0,
 )

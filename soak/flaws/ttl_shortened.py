@@ -33,8 +33,6 @@ class TtlAsPromised(TtlShortened):
     ttl_seconds: ClassVar[int] = PROMISED_SECONDS
 
 
-_WRONG, _RIGHT = same_server(TtlShortened, TtlAsPromised)
-
 FLAW = Flaw(
     name="ttl_shortened",
     incident="one line changes the expiry policy; every session is gone after five minutes",
@@ -43,8 +41,7 @@ FLAW = Flaw(
     user="Went for coffee, came back, and was asked for their name.",
     kinds=GONE,
     causes=frozenset({Cause.EXPIRY}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(TtlShortened, TtlAsPromised),
     load=Load(session_messages=8, recall_share=0.2),
     latent_seconds=SHORT_SECONDS,
 )

@@ -33,8 +33,6 @@ class TwoQueryContext(PostgresMemory):
         return decode_history(rows[::-1])
 
 
-_WRONG, _RIGHT = same_server(TwoQueryContext, PostgresMemory)
-
 FLAW = Flaw(
     name="two_query_context",
     incident="context assembled by two queries under READ COMMITTED (or OFFSET pages) while writers go on",
@@ -43,7 +41,6 @@ FLAW = Flaw(
     user="The assistant repeated itself, for it had been shown the same line twice.",
     kinds=frozenset({Kind.WINDOW, Kind.DUPLICATED}),
     causes=frozenset({Cause.CONCURRENT_OVERWRITE, Cause.UNKNOWN}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(TwoQueryContext, PostgresMemory),
     load=Load(users=12, shared_share=1.0, think_seconds=0.02),
 )

@@ -16,7 +16,9 @@ FLAW = Flaw(
     user="The data centre blinked, and the last half minute of every conversation was gone.",
     kinds=GONE,
     causes=frozenset({Cause.UNSYNCED_TAIL}),
-    wrong=Setup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
-    right=Setup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
+    setups=(
+        Setup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
+        Setup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
+    ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -31,8 +31,6 @@ class WholeHistoryOverwrite(RedisMemory):
         return [] if raw is None else msgspec.msgpack.decode(raw, type=list[bytes])
 
 
-_WRONG, _RIGHT = same_server(WholeHistoryOverwrite, RedisMemory)
-
 FLAW = Flaw(
     name="whole_history_overwrite",
     incident="two concurrent requests read the session, append, write the whole list back; the older one wins",
@@ -41,7 +39,6 @@ FLAW = Flaw(
     user="Double-clicked Send, or a tool answered while they typed: one of the two messages had never been said.",
     kinds=GONE,
     causes=frozenset({Cause.CONCURRENT_OVERWRITE}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=same_server(WholeHistoryOverwrite, RedisMemory),
     load=SHARED_SESSIONS,
 )

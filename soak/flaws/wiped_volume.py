@@ -20,7 +20,6 @@ FLAW = Flaw(
     user="Every deployment made everybody a stranger; the logs said 'saved' to the last.",
     kinds=GONE,
     causes=frozenset({Cause.WIPED_VOLUME}),
-    wrong=_WRONG,
-    right=_RIGHT,
+    setups=(_WRONG, _RIGHT),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

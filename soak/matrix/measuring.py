@@ -14,25 +14,26 @@ from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults import catalogue
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.matrix import configurations
-from soak.matrix.beds import make_bed
 from soak.matrix.configurations import Configuration
 from soak.matrix.measured import Reads, judge
 from soak.matrix.plan import CellPlan
-from soak.matrix.probing import first_success
 from soak.matrix.promise import promise_of
 from soak.matrix.result import CellResult
-from soak.matrix.writers import SESSIONS, Writers, now_us, read_back, session_name
+from soak.matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 from soak.tasks import end_tasks
+from soak.testbed import versions
 from soak.testbed.bed import Testbed
 from soak.testbed.inspect import inspect
-from soak.testbed.server import ServerEvent
+from soak.testbed.local import LocalTestbed
+from soak.testbed.server import EventListener, ServerEvent
 
 ACKNOWLEDGED_MIN = 100
 """A server that was hardly written to proves nothing."""
@@ -96,7 +97,7 @@ async def _serving(
         else:
             deaths.append(event)
 
-    bed = make_bed(plan, configuration, folder, take_note)
+    bed = _make_bed(plan, configuration, folder, take_note)
     try:
         urls = await bed.start([configuration.server])
         yield (
@@ -113,6 +114,40 @@ async def _serving(
         await bed.discard()
     if deaths:
         raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
+
+
+def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> Testbed:
+    """Return a testbed for the servers of one cell, not yet started."""
+    is_redis = configuration.server == "redis"
+    redis_options = configuration.options if is_redis else None
+    postgres_options = None if is_redis else configuration.options
+    if plan.testbed == "docker":
+        # Imported only where it is used: the client of Docker is a heavy one.
+        from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
+
+        return DockerTestbed(
+            folder,
+            redis_version=versions.redis_version(plan.redis),
+            postgres_version=versions.postgres_version(plan.postgres),
+            redis_image=plan.redis_image,
+            postgres_image=plan.postgres_image,
+            redis_options=redis_options,
+            postgres_options=postgres_options,
+            power_cuts=plan.fault == "power_cut",
+            power_cut_by=plan.power_cut,
+            on_event=on_event,
+        )
+    return LocalTestbed(
+        folder,
+        redis_version=versions.redis_version(plan.redis),
+        postgres_version=int(plan.postgres),
+        redis_options=redis_options,
+        postgres_options=postgres_options,
+        # Only where it is needed: it costs a compilation, or a file system.
+        power_cuts=plan.fault == "power_cut",
+        power_cut_by=plan.power_cut,
+        on_event=on_event,
+    )
 
 
 async def _write_and_break(

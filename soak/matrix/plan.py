@@ -14,6 +14,8 @@ from soak.faults import catalogue
 from soak.matrix import configurations
 from soak.testbed.power_cut import PowerCutWay
 
+CELL_SECONDS_MAX = 150.0
+"""For one try at a cell, besides its load."""
 FAULTS = ("restart", "crash", "shutdown_nosave", "power_cut")
 """The faults a server has to recover its data from, the mildest first."""
 
@@ -46,6 +48,10 @@ class CellPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.configuration} × {self.fault}"  # noqa: RUF001  it is a product
+
+    @property
+    def seconds_max(self) -> float:
+        return self.load_seconds + CELL_SECONDS_MAX
 
 
 def plan_cells(configurations_wanted: Sequence[str], faults_wanted: Sequence[str], like: CellPlan) -> list[CellPlan]:

@@ -54,7 +54,6 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a few words."""
         if self.measured is None:
             return f"not made: {self.not_made}"
         lost = f"{self.measured.lost:,} of {self.measured.acknowledged:,} lost"

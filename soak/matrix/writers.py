@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from soak.checker.attempt import Attempt
@@ -12,7 +11,8 @@ from soak.checker.message import Message
 from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read
 from soak.checker.text import Author
-from soak.errors import SoakError
+from soak.clock import now_us
+from soak.errors import ServerUnreachableError, SoakError
 from soak.stores.protocol import MemoryStore
 from soak.tasks import end_tasks
 
@@ -23,11 +23,10 @@ SESSIONS = WRITERS * PIPELINE
 SESSION_MESSAGES_MAX = 200_000
 LAST_REPLY_SECONDS_MAX = 5.0
 """How long those whose server is gone may wait to hear of what they sent last."""
-
-
-def now_us() -> int:
-    """Return CLOCK_MONOTONIC in microseconds, the clock of every time here."""
-    return time.monotonic_ns() // 1000
+PROBE_SESSION = "probe-short"
+TRIES_MAX = 10_000
+TRY_SECONDS_MAX = 2.0
+PACE_SECONDS = 0.01
 
 
 class Writers:
@@ -108,3 +107,29 @@ async def read_back(memory: MemoryStore, attempts: Sequence[Attempt]) -> dict[st
         items = await memory.history(session_name(number))
         reads[session_name(number)] = Read(invoked=invoked, returned=now_us(), acked=acked, items=items)
     return reads
+
+
+async def first_success(memory: MemoryStore, author: Author) -> int:
+    """Return when a message was first written and read back, in microseconds of CLOCK_MONOTONIC.
+
+    Begin when the server is down; whoever calls bounds the time by healing it, or giving up.
+    """
+    last = "nothing was tried"
+    for seq in range(1, TRIES_MAX + 1):
+        message = author.write(PROBE_SESSION, 0, seq)
+        try:
+            async with asyncio.timeout(TRY_SECONDS_MAX):
+                await _write_and_read(memory, message)
+        except Exception as error:  # noqa: BLE001  it is down, starting, or loading: all mean not yet
+            last = f"{type(error).__name__}: {error}"
+        else:
+            return now_us()
+        await asyncio.sleep(PACE_SECONDS)
+    raise ServerUnreachableError(f"the server did not serve again within {TRIES_MAX} tries ({last}); see its log")
+
+
+async def _write_and_read(memory: MemoryStore, message: Message) -> None:
+    await memory.append(PROBE_SESSION, message)
+    found = await memory.history(PROBE_SESSION, last=1)
+    if list(found) != [message]:
+        raise ValueError("what was written is not what is read")

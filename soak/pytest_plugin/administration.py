@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import asyncpg
 from redis.asyncio import Redis
@@ -17,9 +18,6 @@ from redis.backoff import NoBackoff
 
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ANSWER_SECONDS_MAX = 20.0
 _SCAN_COUNT = 1000

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from soak.errors import ServerUnreachableError
+from soak.pytest_plugin.background import Background
+from soak.pytest_plugin.options import Choice
+from soak.pytest_plugin.server import SoakServer
 from soak.pytest_plugin.testbeds import TestbedServers
-from soak.testbed import versions
+from soak.pytest_plugin.versions import Version
+from soak.testbed import Testbed, versions
 from soak.testbed.docker import DockerTestbed
 from soak.testbed.docker.engine import connect
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from soak.pytest_plugin.background import Background
-    from soak.pytest_plugin.options import Choice
-    from soak.pytest_plugin.server import SoakServer
-    from soak.pytest_plugin.versions import Version
-    from soak.testbed import Testbed
 
 
 class DockerServers(TestbedServers):

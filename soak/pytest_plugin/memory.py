@@ -7,26 +7,23 @@ import contextlib
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from soak.checker.contract import Contract, Reads
-from soak.checker.message import Message, checksum
+from soak.checker.message import Message
 from soak.errors import SoakError
 from soak.pytest_plugin import administration
+from soak.pytest_plugin.background import Background
 from soak.pytest_plugin.comparison import broken, compare, difference, shown
+from soak.pytest_plugin.server import SoakServer
 from soak.stores.protocol import MemoryStore, StoreContext
-
-if TYPE_CHECKING:
-    from soak.pytest_plugin.background import Background
-    from soak.pytest_plugin.server import SoakServer
+from soak.stores.speaking import Speaker
 
 TEST_SECONDS_MAX = 150.0
 """For one test, whatever the store does."""
 CLOSE_SECONDS_MAX = 20.0
 EVENTUAL_SECONDS_MAX = 20.0
 """How long a store that promises eventual reads may take before the suite gives up."""
-ROLES = ("user", "assistant")
-RUN = "contract"
 _POLL_SECONDS = 0.02
 
 Opener = Callable[[StoreContext], Awaitable[MemoryStore]]
@@ -37,7 +34,7 @@ def new_namespace() -> str:
     return f"soak_t_{secrets.token_hex(8)}"
 
 
-class Memory:
+class Memory(Speaker):
     """One store class on one set of servers, under a namespace of this test's own."""
 
     def __init__(
@@ -47,6 +44,7 @@ class Memory:
         servers: Mapping[str, SoakServer],
         background: Background,
     ) -> None:
+        super().__init__("contract")
         self.servers = servers
         self.namespace = new_namespace()
         self.contract = contract_for(self.context())
@@ -55,8 +53,6 @@ class Memory:
         self._background = background
         self._namespaces = [self.namespace]
         self._opened: list[MemoryStore] = []
-        # Should a store keep something outside its namespace, it is not mistaken for that of another test.
-        self.token = secrets.token_hex(3)
 
     def run(self, check: Coroutine[Any, Any, None]) -> None:
         """Run a test to its end and close what it opened, on a loop of its own."""
@@ -100,21 +96,6 @@ class Memory:
     async def close(self, store: MemoryStore) -> None:
         self._opened = [one for one in self._opened if one is not store]
         await store.close()
-
-    def session(self, name: str) -> str:
-        return f"{name}-{self.token}"
-
-    def message(self, session: str, seq: int, content: str, *, writer: int = 0, role: str | None = None) -> Message:
-        """Return something to say: the seq-th message of this writer."""
-        bare = Message(RUN, session, writer, seq, role or ROLES[(seq + 1) % 2], content, 0)
-        return Message(RUN, session, writer, seq, bare.role, content, checksum(bare))
-
-    def turns(self, session: str, count: int, *, writer: int = 0, first: int = 1) -> list[Message]:
-        """Return several things to say, all different."""
-        return [
-            self.message(session, seq, f"remember the number {seq} of writer {writer}", writer=writer)
-            for seq in range(first, first + count)
-        ]
 
     async def say(self, store: MemoryStore, messages: Sequence[Message]) -> None:
         """Append one after the other; fails where the store raises, for nothing is wrong with its server."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from soak.errors import UsageError
 from soak.pytest_plugin import administration, versions
 from soak.pytest_plugin.background import Background
-from soak.pytest_plugin.embedded import EmbeddedServers
+from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import ExternalServer, SoakServer
-
-if TYPE_CHECKING:
-    from soak.pytest_plugin.options import Choice
-    from soak.pytest_plugin.versions import Version
+from soak.pytest_plugin.testbeds import EmbeddedServers
+from soak.pytest_plugin.versions import Version
 
 
 class Source(Protocol):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import tempfile
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from soak.checker.message import Message
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.pytest_plugin.administration import own_keys, own_tables, postgres_connection, redis_client
+from soak.sealed_file import write_whole
 from soak.testbed import binaries
 
 FORMAT = 1
@@ -66,11 +66,7 @@ def save(path: Path, recording: Recording) -> None:
         raise UsageError(f"{path} exists already, and a recording is never changed; choose another label")
     path.parent.mkdir(parents=True, exist_ok=True)
     text = msgspec.json.format(msgspec.json.encode(recording), indent=1)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".recording-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(text + b"\n")
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
+    write_whole(path, text + b"\n", mode=0o644, is_synced=False)
 
 
 async def read_redis(url: str, namespace: str) -> list[Key]:

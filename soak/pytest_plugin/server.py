@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
 from soak.pytest_plugin import administration
-
-if TYPE_CHECKING:
-    from soak.pytest_plugin.background import Background
-    from soak.pytest_plugin.versions import Version
+from soak.pytest_plugin.background import Background
+from soak.pytest_plugin.versions import Version
 
 
 class SoakServer(abc.ABC):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from soak.pytest_plugin.background import Background
+from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import SoakServer
+from soak.pytest_plugin.versions import Version
+from soak.testbed import LocalTestbed, Server, Testbed, versions
 from soak.testbed.temporary import TemporaryFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from soak.pytest_plugin.background import Background
-    from soak.pytest_plugin.options import Choice
-    from soak.pytest_plugin.versions import Version
-    from soak.testbed import Server, Testbed
 
 
 class TestbedServer(SoakServer):
@@ -85,3 +81,16 @@ class TestbedServers(abc.ABC):
         folder = self._folder.path / version.name
         folder.mkdir()
         return folder
+
+
+class EmbeddedServers(TestbedServers):
+    """Servers from installed packages, as local processes: no Docker, no root, no network."""
+
+    def _make(self, version: Version, folder: Path) -> Testbed:
+        if version.kind == "redis":
+            return LocalTestbed(folder, redis_version=version.name, redis_options=self._choice.redis_options)
+        return LocalTestbed(
+            folder,
+            postgres_version=versions.postgres_version(version.name).major,
+            postgres_options=self._choice.postgres_options,
+        )

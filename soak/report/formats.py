@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import msgspec
 from soak.errors import SoakError, UsageError
 from soak.report import html, junit, markdown
 from soak.report.gathered import Report
+from soak.sealed_file import write_whole
 
 FILES_MODE = 0o644
 
@@ -58,21 +58,9 @@ def write_reports(report: Report, targets: Mapping[Path, str]) -> None:
     for path, name in targets.items():
         text = FORMATS[name](report)
         try:
-            _replace(path, text.encode())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, text.encode(), mode=FILES_MODE, is_synced=False)
         except OSError as error:
             raise SoakError(
                 f"the report cannot be written to {path} ({error.strerror}); make room and use soak report"
             ) from None
-
-
-def _replace(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), FILES_MODE)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

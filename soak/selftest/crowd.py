@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from soak.checker.message import Message, Stored
+from soak.clock import now_us
 from soak.errors import SoakError
 from soak.flaws.flaw import Load
 from soak.join import JoinInfo
@@ -41,7 +42,7 @@ class NotedMemory:
 
     async def append(self, session: str, message: Message) -> None:
         await self._memory.append(session, message)
-        self._acknowledged[str(message.name)] = time.monotonic_ns() // 1000
+        self._acknowledged[str(message.name)] = now_us()
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
         return await self._memory.history(session, last)

@@ -37,7 +37,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def outcome(self) -> str:
-        """What came of it, in a few words."""
         found = f"found as {next(iter(self.found_kinds), '-')}" if self.passed else "; ".join(self.failures)
         return f"{found} ({self.seconds:.0f} s)"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from soak.checker.contract import Contract
+from soak.clock import now_us
 from soak.daemon.contracts import settle_contracts
 from soak.daemon.promises import ask_servers, given_by
 from soak.errors import SoakError
@@ -85,7 +86,7 @@ class Rig:
             journal = await RunJournal.connect(info.ledger_url, info.header.run)
             try:
                 await self._load(info, verifier, journal, is_enough)
-                await journal.end_of_load(EndOfLoad(at=_now_us(), reason="enough was seen"))
+                await journal.end_of_load(EndOfLoad(at=now_us(), reason="enough was seen"))
                 await verifier.verdict()
             finally:
                 await journal.close()
@@ -229,7 +230,3 @@ async def contracts_of(stores: Iterable[str], context: StoreContext, *, derives:
     specs = [registry.find(store) for store in stores]
     given = given_by(await ask_servers(context.servers)) if derives else {}
     return {one.store: one.contract for one in settle_contracts(specs, context, ContractSettings(), given)}
-
-
-def _now_us() -> int:
-    return time.monotonic_ns() // 1000

@@ -12,6 +12,7 @@ from soak.checker.cause import candidates
 from soak.checker.causes import Diagnosis
 from soak.checker.patterns import Sign, patterns
 from soak.checker.verdict import Facts, Verdict, reach_verdict
+from soak.clock import now_us
 from soak.faults.window import Injected
 from soak.json_input import decode_json
 from soak.selftest.crowd import Acknowledged
@@ -131,7 +132,7 @@ def _in_common(folder: Path, store: str) -> list[str]:
 
 def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]:
     """Read the evidence, oldest first."""
-    offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+    offset_us = time.time_ns() // 1000 - now_us()
     # Where nobody can tell which message it was, no earlier than the first of its session.
     begun: dict[str, int] = {}
     for name, at in acknowledged.items():

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from soak.errors import ServerUnreachableError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "nobody"
 

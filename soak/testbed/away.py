@@ -13,16 +13,12 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from soak.testbed.account import Account
-    from soak.testbed.state import TestbedState
+from soak.testbed.account import Account
+from soak.testbed.state import TestbedState
 
 _PREFIX = "soak-servers-"
 

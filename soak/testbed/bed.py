@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from soak.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 LEDGER = "ledger"
 POSTGRES = "postgres"

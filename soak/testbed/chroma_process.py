@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import subprocess
+from pathlib import Path
 
 from soak.subjects import environment
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
 from soak.testbed.ports import HOST
-from soak.testbed.process_vessel import ProcessVessel
+from soak.testbed.process_vessel import Berth, ProcessVessel
 from soak.testbed.quiet import QUIET
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from soak.testbed.state import Pinned
 
 VERSION = "1.5.9"
 _LIBRARY = "chromadb"
@@ -29,37 +23,24 @@ _SERVE = "import sys, chromadb_rust_bindings as chroma; chroma.cli(['chroma', *s
 class ChromaProcess(ProcessVessel):
     """A Chroma on its own folder. Its environment is made when it is first needed, and kept."""
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        on_spawn: Callable[[], None],
-        home: Path | None = None,
-    ) -> None:
-        super().__init__(f"Chroma {VERSION} for {kind}", folder, pinned, on_spawn=on_spawn, options={})
-        self._data = (home or folder) / "data"
+    def __init__(self, berth: Berth) -> None:
+        super().__init__(f"Chroma {VERSION} for {berth.kind}", berth, {})
         self._interpreter: Path | None = None
-
-    @property
-    def working_folder(self) -> Path:
-        return self._data
 
     async def prepare(self) -> None:
         if self._interpreter is None:
             self._interpreter = await asyncio.to_thread(interpreter)
-        make_marked(self._data)
+        make_marked(self.working_folder)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         return process.spawn(
             (
                 *(str(self._interpreter), "-P", "-c", _SERVE, "run"),
-                *("--path", str(self._data), "--host", HOST, "--port", str(self.pinned.port)),
+                *("--path", str(self.working_folder), "--host", HOST, "--port", str(self.pinned.port)),
             ),
             log=self.log_path,
-            cwd=self._data,
-            home=self._data,
+            cwd=self.working_folder,
+            home=self.working_folder,
             death_signal=self.death_signal,
             environment={**QUIET, **self.environment},
         )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from soak.errors import UsageError
 from soak.testbed.bed import BedKind, Testbed, in_order
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from soak.testbed.server import Server
+from soak.testbed.server import Server
 
 
 class CombinedTestbed:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from soak.checker.telemetry import FOLDER_MARK
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _NAME = ".made"
 _MARK_BYTES = 8

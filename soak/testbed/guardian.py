@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 _END_SECONDS_MAX = 5.0
 # The last line that came names whom to wake. Pids of processes that have ended since are no harm: nobody else minds

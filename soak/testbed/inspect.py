@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from redis.exceptions import InvalidResponse, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 
 REDIS_SETTINGS = (
@@ -114,7 +114,7 @@ async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: boo
     PostgreSQL looks at every file of a database to tell its size, so that is asked for apart.
     """
     if kind == "chroma":
-        return ServerSample(server=kind, at=time.monotonic_ns() // 1000)  # it has nothing to tell
+        return ServerSample(server=kind, at=now_us())  # it has nothing to tell
     if kind not in TELLING:
         raise ServerUnreachableError(f"{kind} has no way to tell how it is configured")
     try:
@@ -127,7 +127,7 @@ async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: boo
         raise ServerUnreachableError(
             f"{kind} does not tell how it is configured ({type(error).__name__}); check that it runs"
         ) from error
-    return ServerSample(server=kind, at=time.monotonic_ns() // 1000, configuration=configuration, telemetry=telemetry)
+    return ServerSample(server=kind, at=now_us(), configuration=configuration, telemetry=telemetry)
 
 
 async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:

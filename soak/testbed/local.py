@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,18 +19,14 @@ from soak.testbed.chroma_process import ChromaProcess
 from soak.testbed.own import OwnTestbed
 from soak.testbed.postgres import PostgresReplica, PostgresServer
 from soak.testbed.postgres_process import PostgresProcess, ReplicaProcess
-from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, size_bytes
+from soak.testbed.power_cut import SIZE_DEFAULT, Disk, Disks, PowerCutWay, no_disks, size_bytes
+from soak.testbed.process_vessel import Berth
 from soak.testbed.redis import RedisServer
 from soak.testbed.redis_process import RedisProcess
-from soak.testbed.service import ServiceServer
+from soak.testbed.server import EventListener, Server
 from soak.testbed.service_process import ServiceProcess, ServiceProgram
 from soak.testbed.versions import VALKEY, ServerVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from soak.testbed.power_cut import Disk, PowerCutWay
-    from soak.testbed.server import EventListener, Server
+from soak.testbed.web_server import ServiceServer
 
 PIDS_NAME = "pids.json"
 LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
@@ -186,14 +182,10 @@ class LocalTestbed(OwnTestbed):
         under_test = kind != LEDGER
         options = self._redis_options if under_test else LEDGER_OPTIONS
         vessel = RedisProcess(
-            kind,
-            self._folder / kind,
-            pinned,
-            on_spawn=self._record,
+            self._berth(kind, pinned),
             options=options,
             version=self._redis_version if under_test else VALKEY,
             binary=self._redis_binary if under_test else None,
-            home=self._disks.mount_point(kind),
             upgrade=self._redis_upgrade,
             upgrade_binary=self._redis_upgrade_binary,
         )
@@ -202,22 +194,14 @@ class LocalTestbed(OwnTestbed):
     def _make_service(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
         if self._service is None:
             raise UsageError("no service is known that could be started; name one with --subject")
-        vessel = ServiceProcess(
-            kind,
-            self._folder / kind,
-            pinned,
-            on_spawn=self._record,
-            program=self._service,
-            servers=self._addresses,
-            home=self._disks.mount_point(kind),
-        )
+        vessel = ServiceProcess(self._berth(kind, pinned), self._service, self._addresses)
         return ServiceServer(kind, pinned, vessel, fresh=fresh)
 
     def _make_chroma(self, kind: str, pinned: state.Pinned, *, fresh: bool) -> Server:
-        vessel = ChromaProcess(
-            kind, self._folder / kind, pinned, on_spawn=self._record, home=self._disks.mount_point(kind)
-        )
-        return ChromaServer(kind, pinned, vessel, fresh=fresh)
+        return ChromaServer(kind, pinned, ChromaProcess(self._berth(kind, pinned)), fresh=fresh)
+
+    def _berth(self, kind: str, pinned: state.Pinned) -> Berth:
+        return Berth(kind, self._folder / kind, pinned, self._record, self._disks.mount_point(kind))
 
     def _addresses(self) -> dict[str, str]:
         return {**self._neighbours(), **{kind: server.url for kind, server in self._servers.items()}}
@@ -230,34 +214,14 @@ class LocalTestbed(OwnTestbed):
                 f"{home / 'data'} holds a database whose password is lost, for "
                 f"{self._folder / state.FILE_NAME} is gone; choose another data folder"
             )
-        folder, options = self._folder / kind, self._postgres_options
+        berth, options = self._berth(kind, pinned)._replace(home=home), self._postgres_options
         if kind == POSTGRES:
-            vessel = PostgresProcess(
-                kind,
-                folder,
-                pinned,
-                on_spawn=self._record,
-                options=options,
-                home=home,
-                install=self._install,
-                account=user,
-                version=self._version,
-            )
+            vessel = PostgresProcess(berth, options=options, install=self._install, account=user, version=self._version)
             return PostgresServer(kind, pinned, vessel, fresh=fresh)
         primary = self._primary()
         if not isinstance(primary.vessel, PostgresProcess):
             raise TypeError(primary.vessel)
-        copy = ReplicaProcess(
-            kind,
-            folder,
-            pinned,
-            on_spawn=self._record,
-            options=options,
-            home=home,
-            install=self._install,
-            account=user,
-            primary=primary.vessel,
-        )
+        copy = ReplicaProcess(berth, options=options, install=self._install, account=user, primary=primary.vessel)
         return PostgresReplica(kind, pinned, copy, fresh=fresh, primary=primary)
 
     async def _supply_power_to(self, server: Server) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from soak.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
 
 FILE_NAME = "lock"
 _PID_BYTES_MAX = 32

@@ -8,12 +8,15 @@ from __future__ import annotations
 import abc
 import asyncio
 import functools
+import re
 import secrets
 import shutil
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar
 
 from soak.errors import UsageError
-from soak.testbed import options, state
+from soak.testbed import state
 from soak.testbed.bed import HTTP, LEDGER, POSTGRES, REPLICA, BedKind, in_order
 from soak.testbed.ports import free_port
 from soak.testbed.postgres import PostgresServer
@@ -21,15 +24,13 @@ from soak.testbed.postgres_settings import OURS as POSTGRES_OURS
 from soak.testbed.proxy import Proxy
 from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis_settings import OURS as REDIS_OURS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from soak.testbed.server import EventListener, Server, ServerEvent
+from soak.testbed.server import EventListener, Server, ServerEvent
 
 _PASSWORD_BYTES = 24
 _AFTERWARDS = (REPLICA, HTTP)
+
+_NAME = re.compile(r"[a-z][a-z0-9_.-]*")
+_SAVE_POINTS = re.compile(r"\s*(\d+\s+\d+\s*)*")
 
 
 class OwnTestbed(abc.ABC):
@@ -48,8 +49,8 @@ class OwnTestbed(abc.ABC):
     ) -> None:
         self._folder = folder
         """Holds the state file, and a folder for each server."""
-        self._redis_options = options.checked("Redis", redis_options or {}, REDIS_OURS)
-        self._postgres_options = options.checked("PostgreSQL", postgres_options or {}, POSTGRES_OURS)
+        self._redis_options = _checked("Redis", redis_options or {}, REDIS_OURS)
+        self._postgres_options = _checked("PostgreSQL", postgres_options or {}, POSTGRES_OURS)
         self._proxied = proxied
         self._on_event: EventListener = on_event or _ignore
         self._servers: dict[str, Server] = {}
@@ -177,3 +178,19 @@ def _proxy_of(server: Server, port: int) -> Proxy:
 
 def _ignore(_event: ServerEvent) -> None:
     pass
+
+
+def _checked(server: str, options: Mapping[str, str], ours: frozenset[str]) -> dict[str, str]:
+    """Return the options if each can stand in a configuration file and none is about where the server lives."""
+    for name, value in options.items():
+        if _NAME.fullmatch(name) is None:
+            raise UsageError(f"{name!r} is no name of a {server} setting; write it as the server's manual does")
+        if name in ours:
+            raise UsageError(f"the {server} setting {name} is chosen by the testbed; leave it out of the options")
+        if "\n" in value or "\r" in value or "\0" in value:
+            raise UsageError(f"the value of the {server} setting {name} holds a line break; write it in one line")
+        if name == "save" and _SAVE_POINTS.fullmatch(value) is None:
+            raise UsageError(
+                f"{value!r} is no list of save points; write pairs of seconds and changes, such as '900 1'"
+            )
+    return dict(options)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from soak.errors import ServerUnreachableError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

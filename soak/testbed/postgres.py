@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 
@@ -13,13 +13,8 @@ from soak.testbed.exchange import PostgresExchange
 from soak.testbed.ports import HOST
 from soak.testbed.postgres_settings import DATABASE, USER
 from soak.testbed.server import Server
-from soak.testbed.vessel import StillLoadingError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from soak.testbed.state import Pinned
-    from soak.testbed.vessel import Vessel
+from soak.testbed.state import Pinned
+from soak.testbed.vessel import StillLoadingError, Vessel
 
 CONFIGURATION_READ = (
     "fsync",

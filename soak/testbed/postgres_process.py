@@ -6,23 +6,18 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.sealed_file import write_whole
 from soak.testbed import binaries, postgres_upgrade, process, versions
+from soak.testbed.account import Account
 from soak.testbed.places import change_places
 from soak.testbed.ports import HOST
 from soak.testbed.postgres_settings import USER, postgres_settings
-from soak.testbed.process_vessel import ProcessVessel
-from soak.testbed.state import Pinned
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator, Mapping
-
-    from soak.testbed.account import Account
+from soak.testbed.process_vessel import Berth, ProcessVessel
 
 _TOOL_SECONDS_MAX = 120.0
 _INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions")
@@ -38,30 +33,20 @@ class PostgresProcess(ProcessVessel):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
-        home: Path,
         install: Callable[[int], Path],
         account: Account | None,
         version: int,
     ) -> None:
         """Choose the version; `install` returns the folder of a version's programs, open to the account."""
-        self.version = version if pinned.version is None else versions.postgres_version(pinned.version).major
-        super().__init__(f"PostgreSQL {self.version} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
-        self.home = home
-        """The folder that `data` is in: `folder`, or a place elsewhere that the account can reach."""
-        self._kind = kind
+        pinned = berth.pinned.version
+        self.version = version if pinned is None else versions.postgres_version(pinned).major
+        super().__init__(f"PostgreSQL {self.version} for {berth.kind}", berth, options)
         self._install = install
         self._programs = install(self.version)
         self._account = account
-
-    @property
-    def working_folder(self) -> Path:
-        return self.home / "data"
 
     @property
     def next_folder(self) -> Path:
@@ -246,29 +231,15 @@ class ReplicaProcess(PostgresProcess):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
-        home: Path,
         install: Callable[[int], Path],
         account: Account | None,
         primary: PostgresProcess,
     ) -> None:
         """Be a replica of this primary, and of its version."""
-        super().__init__(
-            kind,
-            folder,
-            pinned,
-            on_spawn=on_spawn,
-            options=options,
-            home=home,
-            install=install,
-            account=account,
-            version=primary.version,
-        )
+        super().__init__(berth, options=options, install=install, account=account, version=primary.version)
         self._primary = primary
 
     def next_release(self) -> versions.Release:

@@ -15,16 +15,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import ServerUnreachableError
+from soak.testbed.account import Account
 from soak.testbed.postgres_settings import USER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from soak.testbed.account import Account
 
 NEXT_NAME = "data.next"
 """Beside the data folder, while an upgrade is under way."""

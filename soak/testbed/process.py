@@ -10,15 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from soak.testbed.account import Account
+from soak.testbed.account import Account
 
 LAST_WORDS_CHARACTERS_MAX = 2_000
 SERVER_NAMES = frozenset({"postgres", "valkey-server", "redis-server"})

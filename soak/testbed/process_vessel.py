@@ -8,26 +8,34 @@ import contextlib
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 from soak.testbed import process
 from soak.testbed.guardian import Guardian
 from soak.testbed.ports import is_free
-from soak.testbed.power_cut import Disk, PowerSupply
-from soak.testbed.vessel import PortTakenError
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import CutPower
-    from soak.testbed.state import Pinned
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
+from soak.testbed.state import Pinned
+from soak.testbed.vessel import PortTakenError, Vessel
 
 LOG_BYTES_MAX = 8 * 2**20
 
 
-class ProcessVessel(abc.ABC):
+class Berth(NamedTuple):
+    """Where a local server lives."""
+
+    kind: str
+    folder: Path
+    pinned: Pinned
+    on_spawn: Callable[[], None]
+    """Called after each start; writes down what is pinned, and who runs."""
+    home: Path | None = None
+    """The folder that `data` is in, where that is not `folder`."""
+
+
+class ProcessVessel(Vessel):
     """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
 
     ready_seconds_max = 30.0
@@ -35,26 +43,22 @@ class ProcessVessel(abc.ABC):
     """Sent by the kernel when we are gone, however we went."""
     stop_signal = signal.SIGTERM
 
-    def __init__(
-        self, title: str, folder: Path, pinned: Pinned, *, on_spawn: Callable[[], None], options: Mapping[str, str]
-    ) -> None:
-        self.title = title
-        self.options = options
-        self.folder = folder
-        self.pinned = pinned
-        self.log_path = folder / "server.log"
-        self.power: PowerSupply | Disk | None = None
+    def __init__(self, title: str, berth: Berth, options: Mapping[str, str]) -> None:
+        super().__init__(title, berth.folder, options)
+        self.pinned = berth.pinned
+        self.home = berth.home or berth.folder
         self.environment: Mapping[str, str] = {}
         """What the process finds in its environment besides the usual."""
-        self._on_spawn = on_spawn
+        self._kind = berth.kind
+        self._on_spawn = berth.on_spawn
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self._guardian: Guardian | None = None
 
     @property
-    @abc.abstractmethod
     def working_folder(self) -> Path:
         """The folder of its data, which every process of this server has as its working folder."""
+        return self.home / "data"
 
     @abc.abstractmethod
     async def prepare(self) -> None:
@@ -75,10 +79,6 @@ class ProcessVessel(abc.ABC):
     @property
     def no_power_cut(self) -> str | None:
         return None if self.power is not None else "it runs without a power supply of its own; start it with power cuts"
-
-    def refuses(self, what: str) -> str | None:
-        del what
-        return None
 
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from soak.errors import ServerUnreachableError
 from soak.testbed.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from soak.testbed.proxy import Proxy
-    from soak.testbed.state import Pinned
+from soak.testbed.proxy import Proxy
+from soak.testbed.state import Pinned
 
 FRESH_PORTS_MAX = 5
 

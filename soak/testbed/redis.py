@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import re
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -22,9 +22,6 @@ from soak.testbed.power_cut import Disk
 from soak.testbed.redis_settings import is_logged
 from soak.testbed.server import STOP_SECONDS_MAX, Server
 from soak.testbed.vessel import PortTakenError, StillLoadingError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 CONFIGURATION_READ = ("save", "appendonly", "appendfsync", "maxmemory-policy", "maxmemory", "dir")
 TELEMETRY_READ = (

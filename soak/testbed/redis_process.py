@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
 from soak.sealed_file import write_whole
 from soak.testbed import binaries, process
 from soak.testbed.ports import HOST
-from soak.testbed.process_vessel import ProcessVessel
+from soak.testbed.process_vessel import Berth, ProcessVessel
 from soak.testbed.redis_settings import redis_settings
-from soak.testbed.state import Pinned
 from soak.testbed.versions import Release, ServerVersion, next_release, redis_version
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Mapping
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""
@@ -33,46 +29,41 @@ class RedisProcess(ProcessVessel):
 
     def __init__(
         self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
+        berth: Berth,
         *,
-        on_spawn: Callable[[], None],
         options: Mapping[str, str],
         version: ServerVersion,
         binary: Path | None = None,
-        home: Path | None = None,
         upgrade: ServerVersion | None = None,
         upgrade_binary: Path | None = None,
     ) -> None:
         """Choose the version, and what it is upgraded to if it is; None: the next that can be had here."""
+        pinned = berth.pinned
         chosen = version if pinned.version is None else redis_version(pinned.version)
-        super().__init__(f"{chosen.title} for {kind}", folder, pinned, on_spawn=on_spawn, options=options)
-        self._kind = kind
-        self._data = (home or folder) / "data"
+        super().__init__(f"{chosen.title} for {berth.kind}", berth, options)
         self._upgrade = upgrade
         self._upgrade_binary = upgrade_binary
         changed = None if pinned.program is None else Path(pinned.program)
         self._choose(chosen, binary if pinned.version is None else changed)
 
-    @property
-    def working_folder(self) -> Path:
-        return self._data
-
     async def prepare(self) -> None:
-        self._data.mkdir(mode=0o700, exist_ok=True)
+        self.working_folder.mkdir(mode=0o700, exist_ok=True)
         is_ours = self.pinned.version is None  # and not the outcome of a downgrade, which was on purpose
-        if is_ours and not self.version.has_log_folder and (self._data / LOG_FOLDER).exists():
+        if is_ours and not self.version.has_log_folder and (self.working_folder / LOG_FOLDER).exists():
             # It would start empty, without an error.
             raise UsageError(
-                f"{self._data} holds data of a newer server, which {self.version.title} cannot read; "
+                f"{self.working_folder} holds data of a newer server, which {self.version.title} cannot read; "
                 "choose another data folder or the newer version"
             )
-        for unfinished in (*self._data.glob("temp-*.aof"), *self._data.glob("temp-*.rdb")):
+        for unfinished in (*self.working_folder.glob("temp-*.aof"), *self.working_folder.glob("temp-*.rdb")):
             unfinished.unlink(missing_ok=True)
         # In a file that only its owner may read: arguments, and so the password, show in the process list.
         settings = redis_settings(
-            self.options, password=self.pinned.password, bind=HOST, port=self.pinned.port, folder=str(self._data)
+            self.options,
+            password=self.pinned.password,
+            bind=HOST,
+            port=self.pinned.port,
+            folder=str(self.working_folder),
         )
         write_whole(self._settings_path, settings.encode())
 
@@ -80,7 +71,7 @@ class RedisProcess(ProcessVessel):
         return process.spawn(
             [self._program, self._settings_path],
             log=self.log_path,
-            cwd=self._data,
+            cwd=self.working_folder,
             home=self.folder,
             death_signal=self.death_signal,
             environment=self.environment,

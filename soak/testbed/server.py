@@ -9,24 +9,20 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
 from soak.tasks import end_tasks
+from soak.testbed.exchange import HttpExchange, PostgresExchange, RedisExchange
 from soak.testbed.ports import free_port
-from soak.testbed.power_cut import Disk, PowerSupply
-from soak.testbed.vessel import PortTakenError, StillLoadingError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from soak.testbed.exchange import HttpExchange, PostgresExchange, RedisExchange
-    from soak.testbed.power_cut import CutPower
-    from soak.testbed.proxy import Proxy
-    from soak.testbed.state import Pinned
-    from soak.testbed.vessel import Vessel
+from soak.testbed.power_cut import CutPower, Disk, PowerSupply
+from soak.testbed.proxy import Proxy
+from soak.testbed.state import Pinned
+from soak.testbed.vessel import PortTakenError, StillLoadingError, Vessel
 
 LOADING_SECONDS_MAX = 600.0
 """For a server that answers that it is still loading."""
@@ -340,7 +336,7 @@ class Server(abc.ABC):
     async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
         if what != "repaired":
             self._mourned = what != "restarted"
-        event = ServerEvent(kind=self.kind, what=what, at_us=time.monotonic_ns() // 1000, detail=detail)
+        event = ServerEvent(kind=self.kind, what=what, at_us=now_us(), detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from soak.masking import mask
 from soak.testbed import process
 from soak.testbed.folder_mark import make_marked
-from soak.testbed.process_vessel import ProcessVessel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from soak.testbed.state import Pinned
+from soak.testbed.process_vessel import Berth, ProcessVessel
 
 TOLD_VARIABLE = "SOAK_SUBJECT"
 """The environment variable with all that a service is told, as JSON: addresses in it may hold passwords."""
@@ -61,47 +55,32 @@ class ServiceProcess(ProcessVessel):
 
     ready_seconds_max = READY_SECONDS_MAX
 
-    def __init__(
-        self,
-        kind: str,
-        folder: Path,
-        pinned: Pinned,
-        *,
-        on_spawn: Callable[[], None],
-        program: ServiceProgram,
-        servers: Callable[[], Mapping[str, str]],
-        home: Path | None = None,
-    ) -> None:
+    def __init__(self, berth: Berth, program: ServiceProgram, servers: Callable[[], Mapping[str, str]]) -> None:
         """Tell it, at each start, the addresses that its servers have then."""
-        super().__init__(f"{program.name} for {kind}", folder, pinned, on_spawn=on_spawn, options={})
+        super().__init__(f"{program.name} for {berth.kind}", berth, {})
         self._program = program
         self._servers = servers
-        self._data = (home or folder) / "data"
         self._command: Sequence[str] | None = None
-
-    @property
-    def working_folder(self) -> Path:
-        return self._data
 
     async def prepare(self) -> None:
         if self._command is None:
             self._command = await asyncio.to_thread(self._program.command)
-        make_marked(self._data)
+        make_marked(self.working_folder)
 
     def spawn(self) -> subprocess.Popen[bytes]:
         self._let_go()
         servers = self._servers()
         told = Told(
             servers={kind: servers[kind] for kind in self._program.needs},
-            folder=str(self._data),
+            folder=str(self.working_folder),
             port=self.pinned.port,
             processes=self._program.processes,
         )
         return process.spawn(
             self._command or (),
             log=self.log_path,
-            cwd=self._data,
-            home=self._data,
+            cwd=self.working_folder,
+            home=self.working_folder,
             death_signal=self.death_signal,
             # In the environment: arguments, and so passwords, show in the process list.
             environment={

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import NamedTuple
 
 _TITLES = {"redis": "Redis", "valkey": "Valkey", "postgres": "PostgreSQL"}
 _REPOSITORIES = {"redis": "redis", "valkey": "valkey/valkey", "postgres": "postgres"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 
 from soak.errors import ServerUnreachableError
+from soak.stores.http import HttpStore
+from soak.stores.protocol import StoreContext
 from soak.testbed.exchange import HttpExchange
 from soak.testbed.folder_mark import mark_of
 from soak.testbed.ports import HOST
@@ -37,3 +39,18 @@ class WebServer(Server):
 
     async def telemetry(self) -> dict[str, str]:
         return {**await self.greet(), **mark_of(self.working_folder)}
+
+
+class ServiceServer(WebServer):
+    """A memory service that is started here: any program that speaks the contract of the http store.
+
+    It may tell the life it is in.
+    """
+
+    async def greet(self) -> dict[str, str]:
+        context = StoreContext(
+            servers={self.kind: self.address(self.port)}, namespace="soak", timeout_seconds=ASK_SECONDS_MAX
+        )
+        store = await HttpStore.open(context)
+        await store.close()
+        return {"started": store.health.started} if store.health.started else {}

@@ -136,7 +136,8 @@ async def test_a_derived_contract_follows_from_the_server_and_ends_at_the_floor(
 
 async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> None:
     right = Setup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
-    flaw = msgspec.structs.replace(catalogue.find("lossy_text"), wrong=right, patience_seconds=4.0)
+    lossy = catalogue.find("lossy_text")
+    flaw = msgspec.structs.replace(lossy, setups=(right, lossy.right), patience_seconds=4.0)
     trial = await make_trial(flaw, tmp_path)
     assert not trial.passed
     assert trial.failures[0].startswith("not found")
@@ -144,7 +145,8 @@ async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> 
 
 async def test_a_twin_replaced_by_a_flaw_is_noticed(tmp_path: Path) -> None:
     wrong = Setup(store=f"{SerializerV2.__module__}:{SerializerV2.__name__}")
-    trial = await make_trial(msgspec.structs.replace(catalogue.find("lossy_text"), right=wrong), tmp_path)
+    lossy = catalogue.find("lossy_text")
+    trial = await make_trial(msgspec.structs.replace(lossy, setups=(lossy.wrong, wrong)), tmp_path)
     assert not trial.passed
     assert "FALSE ALARM" in trial.failures[0]
 

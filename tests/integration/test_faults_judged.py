@@ -24,10 +24,10 @@ class ReplicatedMemory(PostgresMemory):
 
 def trial_of(store: type, target: str, wrong: str, right: str, cause: Cause) -> Flaw:
     """Try two faults on the same store: one that takes what was acknowledged, and one that takes nothing."""
-    setups = [
+    first, second = (
         Setup(store=store_of(store), disturbance=Disturbance(fault=name, target=target, after_seconds=2.0))
         for name in (wrong, right)
-    ]
+    )
     return Flaw(
         name=wrong,
         incident="",
@@ -36,8 +36,7 @@ def trial_of(store: type, target: str, wrong: str, right: str, cause: Cause) -> 
         user="",
         kinds=GONE,
         causes=frozenset({cause}),
-        wrong=setups[0],
-        right=setups[1],
+        setups=(first, second),
         wrong_from=WrongFrom.FAULT_ENDED,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 
 from soak.checker.contract import Duplicates
 from soak.pytest_plugin.checks.check import check
@@ -50,18 +51,8 @@ class Failures:
 
     @check
     async def test_a_server_that_is_silent_is_an_error(self, soak_memory: Memory) -> None:
-        servers = breakable(soak_memory)
-        session = soak_memory.session("silent")
-        store = await soak_memory.open(timeout_seconds=TIMEOUT_SECONDS)
-        said = soak_memory.turns(session, 3)
-        await soak_memory.say(store, said)
-        async with during(servers, SoakServer.pause, SoakServer.resume):
-            acknowledged, _ = await asyncio.gather(
-                say_meanwhile(store, soak_memory.turns(session, 4, first=4)),
-                read_meanwhile(soak_memory, store, session, said),
-            )
-        read = await recovered(soak_memory, store, session, 1)
-        expect_kept("A user who talks while the server hangs", soak_memory.kept([*said, *acknowledged]), read)
+        trouble = during(breakable(soak_memory), SoakServer.pause, SoakServer.resume)
+        await _talk_meanwhile(soak_memory, "A user who talks while the server hangs", trouble)
 
     @check
     async def test_a_server_that_is_silent_is_given_up(self, soak_memory: Memory) -> None:
@@ -85,17 +76,8 @@ class Failures:
     @check
     async def test_a_write_that_is_refused_is_an_error(self, soak_memory: Memory) -> None:
         servers = [server for server in breakable(soak_memory) if server.kind != "postgres-replica"]
-        session = soak_memory.session("refused")
-        store = await soak_memory.open(timeout_seconds=TIMEOUT_SECONDS)
-        said = soak_memory.turns(session, 3)
-        await soak_memory.say(store, said)
-        async with during(servers, SoakServer.refuse_writes, SoakServer.accept_writes):
-            acknowledged, _ = await asyncio.gather(
-                say_meanwhile(store, soak_memory.turns(session, 4, first=4)),
-                read_meanwhile(soak_memory, store, session, said),
-            )
-        read = await recovered(soak_memory, store, session, 1)
-        expect_kept("A user who talks while the server is full", soak_memory.kept([*said, *acknowledged]), read)
+        trouble = during(servers, SoakServer.refuse_writes, SoakServer.accept_writes)
+        await _talk_meanwhile(soak_memory, "A user who talks while the server is full", trouble)
 
     @check
     async def test_a_reply_that_is_lost_stores_nothing_twice(self, soak_memory: Memory) -> None:
@@ -117,3 +99,17 @@ class Failures:
                 f"A user whose connection broke for a moment reads {shown(twice)} more than once (duplicated)",
                 "the client library sent it again after its reply was lost: turn that off, or make append idempotent",
             )
+
+
+async def _talk_meanwhile(memory: Memory, who: str, trouble: AbstractAsyncContextManager[None]) -> None:
+    """Talk before and during the trouble: what was acknowledged is there afterwards."""
+    session = memory.session("meanwhile")
+    store = await memory.open(timeout_seconds=TIMEOUT_SECONDS)
+    said = memory.turns(session, 3)
+    await memory.say(store, said)
+    async with trouble:
+        acknowledged, _ = await asyncio.gather(
+            say_meanwhile(store, memory.turns(session, 4, first=4)), read_meanwhile(memory, store, session, said)
+        )
+    read = await recovered(memory, store, session, 1)
+    expect_kept(who, memory.kept([*said, *acknowledged]), read)

@@ -17,38 +17,19 @@
 
 from __future__ import annotations
 
-from agno.agent import Agent
 from agno.db.postgres import PostgresDb
-from soak_agno import AtOnce
-from soak_subject import Message, Surroundings, serve, with_id, without_id
+from soak_agno import Runs
+from soak_subject import Surroundings, serve
 
 
-class Runs:
-    """A run for each message. Its answer is not part of the conversation that is looked at."""
-
-    def __init__(self, surroundings: Surroundings) -> None:
-        db = PostgresDb(db_url=surroundings.postgres_by("psycopg"))
-        self._agent = Agent(model=AtOnce(id="at-once"), db=db, telemetry=False)
-        # The first run makes the tables. Of two processes that do so at the same moment one fails, and goes on as if it
-        # had not; so nobody is served before they are there.
-        for _ in range(2):
-            self._agent.run("Is anybody there?", session_id="before anybody came")
-
-    def append(self, session: str, message: Message) -> None:
-        answer = self._agent.run(with_id(message), session_id=session)
-        if str(getattr(answer.status, "value", answer.status)).lower() == "error":
-            raise RuntimeError(f"the run ended with an error: {answer.content}")
-
-    def history(self, session: str, last: int | None) -> list[Message]:
-        known = self._agent.get_session(session_id=session)
-        if known is None:
-            return []  # so the library says that it knows of no such session
-        said = [one for one in known.get_chat_history() if one.role == "user"]
-        return [without_id(one.content) for one in (said if last is None else said[-last:])]
-
-    def forget(self, session: str) -> None:
-        self._agent.delete_session(session)
+def open_runs(surroundings: Surroundings) -> Runs:
+    runs = Runs(PostgresDb(db_url=surroundings.postgres_by("psycopg")))
+    # The first run makes the tables. Of two processes that do so at the same moment one fails, and goes on as if it
+    # had not; so nobody is served before they are there.
+    for _ in range(2):
+        runs.agent.run("Is anybody there?", session_id="before anybody came")
+    return runs
 
 
 if __name__ == "__main__":
-    serve(Runs)
+    serve(open_runs)

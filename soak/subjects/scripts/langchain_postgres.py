@@ -13,16 +13,13 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import ConnectionPool
 from soak_subject import Message, Surroundings, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TABLE = "chat_history"
 ROLES = {"human": "user", "ai": "assistant"}

@@ -21,8 +21,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 from langchain_core.messages import AIMessage, HumanMessage
@@ -31,9 +32,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 from soak_subject import Message, Surroundings, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 POOL_MAX = 16
 AGAIN_SECONDS = 0.1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import docker.errors
 
@@ -16,17 +18,11 @@ from soak.testbed.docker.engine import FAILURES, connect, no_disks_in, one_line
 from soak.testbed.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
 from soak.testbed.docker.servers import ContainedPostgres, ContainedRedis, ContainedReplica
 from soak.testbed.own import OwnTestbed
-from soak.testbed.power_cut import SIZE_DEFAULT, Disks, no_disks, release_abandoned, size_bytes
+from soak.testbed.power_cut import SIZE_DEFAULT, Disk, Disks, PowerCutWay, no_disks, release_abandoned, size_bytes
+from soak.testbed.server import EventListener, Server
+from soak.testbed.state import Pinned
 from soak.testbed.versions import POSTGRES as NEWEST_POSTGRES
 from soak.testbed.versions import VALKEY, Release, ServerVersion, redis_version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import Disk, PowerCutWay
-    from soak.testbed.server import EventListener, Server
-    from soak.testbed.state import Pinned
 
 MEMORY_DEFAULT = "1g"
 CPUS_DEFAULT = 1.0

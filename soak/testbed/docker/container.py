@@ -14,8 +14,9 @@ import contextlib
 import io
 import tarfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import docker.errors
 import docker.utils
@@ -23,29 +24,21 @@ from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import process
-from soak.testbed.docker.calls import ContainerCalls
 from soak.testbed.docker.engine import FAILURES, one_line
+from soak.testbed.docker.engine_vessel import ASK_SECONDS, KILL_SECONDS_MAX, POLL_SECONDS, EngineVessel
 from soak.testbed.docker.ownership import SERVER_LABEL
+from soak.testbed.docker.recipes import Recipe
 from soak.testbed.ports import HOST
-from soak.testbed.power_cut import Disk
+from soak.testbed.power_cut import CutPower, Disk
 from soak.testbed.power_cut.disk import FILE_SYSTEM, MOUNT_OPTIONS
+from soak.testbed.state import Pinned
 from soak.testbed.versions import STEPS, Release, next_release
 from soak.testbed.vessel import PortTakenError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from soak.testbed.docker.recipes import Recipe
-    from soak.testbed.power_cut import CutPower, PowerSupply
-    from soak.testbed.state import Pinned
 
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20
 PROCESSES_MAX = 1_024
 PAUSE_TRIES_MAX = 5
-_ASK_SECONDS = 0.2
-_POLL_SECONDS = 0.02
-_KILL_SECONDS_MAX = 10.0
 _HEALTH_INTERVAL_NS = 5 * 10**9
 _HEALTH_TIMEOUT_NS = 3 * 10**9
 _HEALTH_RETRIES = 3
@@ -73,11 +66,8 @@ class Place(NamedTuple):
         return f"{self.prefix}-{kind}"
 
 
-class ContainerVessel:
+class ContainerVessel(EngineVessel):
     """Runs one container."""
-
-    # A new database is made, or copied, after the launch.
-    ready_seconds_max = 120.0
 
     def __init__(
         self,
@@ -92,36 +82,19 @@ class ContainerVessel:
         on_change: Callable[[], None],
     ) -> None:
         """Run by this recipe; when upgraded, become the given release, or else the next whose image is here."""
-        self.title = f"{recipe.version.title} for {kind}"
-        self.options = options
-        self.folder = folder
+        super().__init__(f"{recipe.version.title} for {kind}", folder, options, place.name(kind))
         self.pinned = pinned
-        self.log_path = folder / "server.log"
-        self.power: PowerSupply | Disk | None = None
         self._kind = kind
         self._recipe = recipe
         self._place = place
-        self._name = place.name(kind)
         self._container: Any = None
-        self._pid: int | None = None
-        self._ended: str | None = None
         self._upgrade = upgrade
         self._on_change = on_change
         self._releases_here: list[Release] = []
-        self._asked_at = 0.0
-        self._calls = ContainerCalls(self._name)
 
     @property
     def working_folder(self) -> Path:
         raise UsageError(f"{self.title} keeps its data in the Docker volume {self._name}, not in a folder here")
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
-
-    @property
-    def pid_inside(self) -> int | None:
-        return None
 
     @property
     def no_power_cut(self) -> str | None:
@@ -129,14 +102,10 @@ class ContainerVessel:
             return None
         return "its volume is on the disk of the Docker engine, which goes on; start it with power cuts"
 
-    def refuses(self, what: str) -> str | None:
-        del what
-        return None
-
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            await self._calls.call(self._launch)
+            await self._call(self._launch)
         except docker.errors.ImageNotFound as error:
             raise ServerUnreachableError(
                 f"{self.title} cannot be started from image {self._recipe.image}, which is not here; "
@@ -153,13 +122,7 @@ class ContainerVessel:
     async def how_it_ended(self) -> str | None:
         if self._container is None:
             return self._ended or "it was not started"
-        now = time.monotonic()
-        if now - self._asked_at >= _ASK_SECONDS:
-            self._asked_at = now
-            # An engine that gives no answer says nothing about the server.
-            with contextlib.suppress(*FAILURES):
-                await self._calls.call(self._look)
-        return self._ended
+        return await super().how_it_ended()
 
     def what_is_wrong(self) -> str | None:
         disk = self.power
@@ -167,28 +130,16 @@ class ContainerVessel:
             return f"does not run on its disk {disk.image}: the Docker engine does not see what is mounted here"
         return None
 
-    async def end(self, seconds: float) -> None:
-        await self._calls.do("stopped", self._end, int(seconds))
-
-    async def kill(self) -> None:
-        await self._calls.do("killed", self._kill)
-
-    async def freeze(self) -> None:
-        await self._calls.do("paused", self._pause)
-
-    async def thaw(self) -> None:
-        await self._calls.do("resumed", self._container.unpause)
-
     async def wipe(self) -> None:
-        await self._calls.do("wiped", self._wipe)
+        await self._do("wiped", self._wipe)
 
     async def cut_power(self) -> CutPower | None:
-        await self._calls.do("looked at", self._look)
+        await self._do("looked at", self._look)
         if self._pid is not None:
             # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
             # the engine's own way to pause fails now and then where a container is at its limit.
             await process.freeze_tree(self._pid)
-        await self._calls.do("cut off from its power", self._cut_power)
+        await self._do("cut off from its power", self._cut_power)
         return None
 
     @property
@@ -217,9 +168,6 @@ class ContainerVessel:
         self.title = f"{release.version.title} for {self._kind}"
         self.pinned.version, self.pinned.program = release.version.name, self._recipe.image
         self._on_change()
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        return await self._calls.last_words(self._log, lines_max)
 
     # In threads ---------------------------------------------------------------------------------------------
 
@@ -314,18 +262,21 @@ class ContainerVessel:
             with contextlib.suppress(docker.errors.APIError):
                 self._container.pause()
                 return
-            time.sleep(_ASK_SECONDS)
+            time.sleep(ASK_SECONDS)
         self._container.pause()
+
+    def _unpause(self) -> None:
+        self._container.unpause()
 
     def _kill(self) -> None:
         if self._container is None:
             return
         with contextlib.suppress(docker.errors.APIError):  # it had ended by itself
             self._container.kill("SIGKILL")
-        deadline = time.monotonic() + _KILL_SECONDS_MAX
+        deadline = time.monotonic() + KILL_SECONDS_MAX
         while self._ended is None and time.monotonic() < deadline:
             self._look()
-            time.sleep(_POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         if self._container is not None:
             self._remove(self._container)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping
+from typing import Self
 
 from soak.errors import UsageError
 from soak.testbed.postgres_settings import DATABASE, USER, postgres_settings
 from soak.testbed.redis_settings import redis_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from soak.testbed.versions import Release, ServerVersion
+from soak.testbed.versions import Release, ServerVersion
 
 _ANYWHERE = "0.0.0.0"  # inside the container; the port is published on the loopback address only
 _SETTINGS_FOLDER = "/etc/soak"

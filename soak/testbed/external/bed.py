@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import state
 from soak.testbed.bed import CHROMA, FOLDER_NAME, HTTP, LEDGER, BedKind
+from soak.testbed.external.command import OperatorCommand
 from soak.testbed.external.detour import PORTS
 from soak.testbed.external.server import IN_THE_WAY, OTHERS, Allowance, GivenPostgres, GivenRedis, GivenServer
 from soak.testbed.external.service import GivenChroma, GivenService
 from soak.testbed.ports import HOST
-from soak.testbed.server import ServerState
+from soak.testbed.server import Server, ServerState
 from soak.testbed.state import Pinned
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from soak.testbed.external.command import OperatorCommand
+if TYPE_CHECKING:  # the client of Docker is a heavy one
     from soak.testbed.external.containers import ContainedGiven
-    from soak.testbed.server import Server
 
 STORM = "connection_storm"
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from typing import TYPE_CHECKING
+from io import BufferedWriter
+from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.testbed import process
-
-if TYPE_CHECKING:
-    from io import BufferedWriter
-    from pathlib import Path
 
 SECONDS_MAX = 300.0
 LOG_BYTES_MAX = 2**20

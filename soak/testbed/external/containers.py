@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import socket
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed.docker.calls import ContainerCalls
 from soak.testbed.docker.engine import FAILURES, connect, one_line
+from soak.testbed.docker.engine_vessel import KILL_SECONDS_MAX, POLL_SECONDS, EngineVessel
 from soak.testbed.external.server import (
     IN_THE_WAY,
     OTHERS,
@@ -26,24 +28,17 @@ from soak.testbed.external.server import (
     GivenPostgres,
     GivenRedis,
     GivenServer,
+    NotOurs,
 )
+from soak.testbed.power_cut import CutPower
 from soak.testbed.server import ServerState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
-    from soak.testbed.state import Pinned
+from soak.testbed.state import Pinned
 
 IN_ITS_CONTAINER = frozenset({"restart", "crash", "pause", "restart_from_aof", "shutdown_nosave"})
 """Faults that need nothing but the container."""
 ENDS_BY_ITSELF = frozenset({"restart_from_aof", "shutdown_nosave"})
 """Faults after which Docker sees a server that ended with success, and nobody who ended it."""
 RESTARTS_AFTER_SUCCESS = frozenset({"always", "unless-stopped"})
-_KILL_SECONDS_MAX = 10.0
-_POLL_SECONDS = 0.02
-_ASK_SECONDS = 0.2
 T = TypeVar("T")
 
 
@@ -69,33 +64,23 @@ class ContainerAllowance(Allowance):
         return None
 
 
-class NamedContainer:
+class NamedContainer(EngineVessel, NotOurs):
     """A container of the operator's, by its name."""
 
-    ready_seconds_max = 120.0
-
     def __init__(self, kind: str, name: str, folder: Path, allowance: ContainerAllowance) -> None:
-        self.title = f"the given {kind} server in container {name}"
-        self.options: Mapping[str, str] = {}
-        self.folder = folder
-        self.log_path = folder / f"{kind}.log"
-        self.power: PowerSupply | Disk | None = None
+        title = f"the given {kind} server in container {name}"
+        super().__init__(title, folder, {}, name, log_name=f"{kind}.log")
         self.status = ""
         """As Docker last called it: `running`, `paused`, `exited` …"""
         self._kind = kind
-        self._name = name
         self._allowance = allowance
         self._client: Any = None
-        self._pid: int | None = None
-        self._ended: str | None = None
-        self._asked_at = 0.0
-        self._calls = ContainerCalls(self._name)
 
     async def open(self, url: str) -> None:
         """Find the container and see that it is the one that serves this address; raises `SoakError` if not."""
         self._client = await asyncio.to_thread(connect)
         try:
-            found = await self._calls.call(self._look)
+            found = await self._call(self._look)
         except docker.errors.NotFound as error:
             raise UsageError(
                 f"testbed.containers names {self._name} for {self._kind}, and there is no such container; "
@@ -115,22 +100,6 @@ class NamedContainer:
         if client is not None:
             await asyncio.to_thread(client.close)
 
-    @property
-    def working_folder(self) -> Path:
-        raise UsageError(f"the data of {self.title} is not ours: {OTHERS}")
-
-    @property
-    def pid(self) -> int | None:
-        return self._pid
-
-    @property
-    def pid_inside(self) -> int | None:
-        return None
-
-    @property
-    def no_power_cut(self) -> str | None:
-        return OTHERS
-
     def refuses(self, what: str) -> str | None:
         if what == "wiped":
             return f"{OTHERS}, and its disk is not ours"
@@ -138,44 +107,17 @@ class NamedContainer:
 
     async def look(self) -> str:
         """Ask how the container is."""
-        await self._calls.do("looked at", self._look)
+        await self._do("looked at", self._look)
         return self.status
 
     async def launch(self) -> None:
-        await self._calls.do("started", self._start)
-
-    async def how_it_ended(self) -> str | None:
-        now = time.monotonic()
-        if now - self._asked_at >= _ASK_SECONDS:
-            self._asked_at = now
-            # An engine that gives no answer says nothing about the server.
-            with contextlib.suppress(*FAILURES):
-                await self._calls.call(self._look)
-        return self._ended
-
-    def what_is_wrong(self) -> str | None:
-        return None
-
-    async def end(self, seconds: float) -> None:
-        await self._calls.do("stopped", self._stop, int(seconds))
-
-    async def kill(self) -> None:
-        await self._calls.do("killed", self._kill)
-
-    async def freeze(self) -> None:
-        await self._calls.do("paused", self._pause)
-
-    async def thaw(self) -> None:
-        await self._calls.do("resumed", self._unpause)
+        await self._do("started", self._start)
 
     async def wipe(self) -> None:
         raise UsageError(f"{self.title} cannot be wiped: {self.refuses('wiped')}")
 
     async def cut_power(self) -> CutPower:
         raise UsageError(f"the power of {self.title} cannot be cut: {OTHERS}")
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        return await self._calls.last_words(self._log, lines_max)
 
     # In threads ---------------------------------------------------------------------------------------------
 
@@ -197,7 +139,7 @@ class NamedContainer:
         self._client.api.start(self._name)  # one that runs already stays as it is
         self._look()
 
-    def _stop(self, seconds: int) -> None:
+    def _end(self, seconds: int) -> None:
         self._look()
         if self.status == "paused":
             self._client.api.unpause(self._name)  # one that stands still cannot end by itself
@@ -207,11 +149,11 @@ class NamedContainer:
     def _kill(self) -> None:
         with contextlib.suppress(docker.errors.APIError):  # it had ended by itself
             self._client.api.kill(self._name, "SIGKILL")
-        deadline = time.monotonic() + _KILL_SECONDS_MAX
+        deadline = time.monotonic() + KILL_SECONDS_MAX
         while self._look() and self._pid is not None:
             if time.monotonic() >= deadline:
-                raise OSError(f"it still runs {_KILL_SECONDS_MAX:.0f} s after its kill")
-            time.sleep(_POLL_SECONDS)
+                raise OSError(f"it still runs {KILL_SECONDS_MAX:.0f} s after its kill")
+            time.sleep(POLL_SECONDS)
 
     def _pause(self) -> None:
         self._client.api.pause(self._name)

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed.external.detour import detour_to
+from soak.testbed.external.command import OperatorCommand
+from soak.testbed.external.detour import Detour, detour_to
 from soak.testbed.inspect import inspect
 from soak.testbed.postgres import PostgresServer
+from soak.testbed.power_cut import CutPower
 from soak.testbed.proxy import Proxy
 from soak.testbed.proxy_port import start_proxy
 from soak.testbed.redis import RedisServer
 from soak.testbed.server import Server
-from soak.testbed.vessel import StillLoadingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from soak.testbed.external.command import OperatorCommand
-    from soak.testbed.external.detour import Detour
-    from soak.testbed.power_cut import CutPower, Disk, PowerSupply
-    from soak.testbed.state import Pinned
+from soak.testbed.state import Pinned
+from soak.testbed.vessel import StillLoadingError, Vessel
 
 ASK_SECONDS_MAX = 5.0
 OTHERS = "its address was given, so others may be using it"
@@ -58,36 +53,26 @@ class Allowance:
         return None
 
 
-class ForeignVessel:
-    """What a given server lives in is not ours: it can be restarted by its operator's command, and nothing else."""
-
-    ready_seconds_max = 120.0
-
-    def __init__(self, kind: str, folder: Path, allowance: Allowance) -> None:
-        self.title = f"the given {kind} server"
-        self.options: Mapping[str, str] = {}
-        self.folder = folder
-        self.log_path = folder / f"{kind}.log"
-        """What the operator's command said."""
-        self.power: PowerSupply | Disk | None = None
-        self._kind = kind
-        self._allowance = allowance
+class NotOurs(Vessel):
+    """What is the same wherever a given server lives: its data and its power are not ours."""
 
     @property
     def working_folder(self) -> Path:
         raise UsageError(f"the data of {self.title} is not ours: {OTHERS}")
 
     @property
-    def pid(self) -> int | None:
-        return None
-
-    @property
-    def pid_inside(self) -> int | None:
-        return None
-
-    @property
     def no_power_cut(self) -> str | None:
         return OTHERS
+
+
+class ForeignVessel(NotOurs):
+    """What a given server lives in is not ours: it can be restarted by its operator's command, and nothing else."""
+
+    def __init__(self, kind: str, folder: Path, allowance: Allowance) -> None:
+        # What the operator's command said goes to the log.
+        super().__init__(f"the given {kind} server", folder, {}, log_name=f"{kind}.log")
+        self._kind = kind
+        self._allowance = allowance
 
     def refuses(self, what: str) -> str | None:
         if what == "stopped":
@@ -103,9 +88,6 @@ class ForeignVessel:
         """Do nothing: whoever restarted it starts it."""
 
     async def how_it_ended(self) -> str | None:
-        return None
-
-    def what_is_wrong(self) -> str | None:
         return None
 
     async def kill(self) -> None:

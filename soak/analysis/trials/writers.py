@@ -1,4 +1,4 @@
-"""Somebody reads while others write: each read must begin with what the one before has shown."""
+"""Several participants of one conversation speak at the same time, through several processes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.talk import Talk
 from soak.analysis.trial import Trial
-from soak.analysis.trials.concurrent_writers import speak
 from soak.tasks import end_tasks
 
+CROWD = 8
+CROWD_TURNS = 50
 WRITERS = 4
 TURNS = 40
 ROUNDS_MAX = 5
@@ -18,7 +19,20 @@ ROUNDS_MAX = 5
 READS_MIN = 5
 
 
-async def run(rig: Rig) -> Tried:
+async def _write_at_once(rig: Rig) -> Tried:
+    talk = rig.talk("crowd")
+    await asyncio.gather(*(speak(rig, talk, writer, CROWD_TURNS) for writer in range(CROWD)))
+    return seen_in([talk], notes=await rig.settle([talk]))
+
+
+async def speak(rig: Rig, talk: Talk, process: int, turns: int, writer: int | None = None) -> None:
+    """Say so much, one message after the other, through one process; the writer has its number unless told."""
+    for _ in range(turns):
+        await talk.say(rig.store(process), process if writer is None else writer)
+
+
+async def _watch_it_grow(rig: Rig) -> Tried:
+    """Read while others write: each read must begin with what the one before has shown."""
     talks: list[Talk] = []
     notes: list[str] = []
     meanwhile = 0
@@ -49,9 +63,15 @@ async def _read_on(rig: Rig, talk: Talk) -> None:
         await asyncio.sleep(0)
 
 
-TRIAL = Trial(
+CONCURRENT_WRITERS = Trial(
+    name="concurrent-writers",
+    question=f"Do {CROWD} writers of one session, {CROWD_TURNS} messages each, lose anything to each other?",
+    run=_write_at_once,
+    acknowledged_min=CROWD * CROWD_TURNS // 10,
+)
+GROWING_PREFIX = Trial(
     name="growing-prefix",
     question=f"Does a reader see only a growing prefix while {WRITERS} writers append?",
-    run=run,
+    run=_watch_it_grow,
     acknowledged_min=WRITERS * TURNS // 10,
 )

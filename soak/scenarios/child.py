@@ -1,0 +1,69 @@
+"""One scenario as a process of its own: told kind and plan by its arguments, it answers with a line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import shutil
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import structlog
+import uvloop
+
+from soak import lifeline
+from soak.errors import ServerUnreachableError, SoakError
+from soak.masking import mask
+from soak.scenarios.runner import Kind, P, R
+from soak.testbed import lock
+
+
+async def _make(kind: Kind[P, R], plan: P, folder: Path) -> R | None:
+    making = asyncio.ensure_future(kind.make(plan, folder))
+    lifeline.hold(making.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        return await making
+    return None
+
+
+def _remove(folder: Path, *, is_orphan: bool) -> None:
+    """Remove what whoever started us may not be there to remove; the last one also what was around it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        if is_orphan and {path.name for path in folder.parent.iterdir()} <= {lock.FILE_NAME}:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+
+
+def main(kind: Kind[P, R], plan: P, folder: Path) -> int:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    begun, parent = time.monotonic(), os.getppid()
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            result = runner.run(_make(kind, plan, folder))
+    except SoakError as error:
+        is_unreachable = isinstance(error, ServerUnreachableError)
+        result = kind.not_made(plan, mask(" ".join(str(error).split())), is_unreachable)
+    except Exception as error:  # noqa: BLE001  whatever it was, this one is lost, and the others go on
+        traceback.print_exc()
+        reason = mask(" ".join(f"internal error ({type(error).__name__}: {error})".split()))
+        result = kind.not_made(plan, reason, False)  # noqa: FBT003  it is ours
+    if result is None:
+        _remove(folder, is_orphan=os.getppid() != parent)
+        return 1
+    timed = msgspec.structs.replace(cast("msgspec.Struct", result), seconds=time.monotonic() - begun)
+    sys.stdout.buffer.write(msgspec.json.encode(timed) + b"\n")
+    return 0
+
+
+if __name__ == "__main__":
+    _kind = importlib.import_module(sys.argv[1]).KIND
+    sys.exit(main(_kind, msgspec.json.decode(sys.argv[2], type=_kind.plan), Path(sys.argv[3])))
