@@ -211,8 +211,10 @@ def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Jud
     unique = [place for place in names if counts[place] == 1]
     if rules.contract.order is not Order.NONE:
         findings.extend(order_findings(book, unique, places, rules))
-    foreign = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
-    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - foreign)
+    misplaced = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
+    if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
+        misplaced += counts.total() - len(counts)
+    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - misplaced)
     spoiled = {finding.place for finding in findings if finding.kind is Kind.CORRUPTED and finding.place is not None}
     spoiled |= _garbled_in_place(book, findings, places, absent)
     known = [place for place in names if _is_expected(book, place)]

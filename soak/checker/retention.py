@@ -183,7 +183,9 @@ def _count_newer(
     """Count the messages that may have been applied after this one: acknowledged, or shown."""
     mine, count = times.get(place), 0
     for number, writer in enumerate(book.writers):
-        applied = writer.acked.minus(writer.excused)  # what had to go before is older
+        applied = writer.acked.copy()
+        applied.update(writer.unknown)  # which may have been applied, and lost in a crash
+        applied = applied.minus(writer.excused)  # what had to go before is older
         applied.update((present.get(number) or Intervals()).minus(writer.failed))
         if number == place[0]:
             count += sum(1 for seq in applied if seq > place[1])

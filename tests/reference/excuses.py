@@ -302,10 +302,7 @@ def by_trimming(  # noqa: C901, PLR0911  one ruling a line
     behind = _may_stand_behind(known, attempt, view)
     newer = len(behind)
     if _own(known, view) < retained <= newer:
-        # There was room for it, but for what does not belong there, or for an unknown write that is not there either.
-        newer -= sum(known.applied_by[other.id] == NEVER for other in behind)
-        if newer < retained:
-            return perhaps("pushed-out")
+        return perhaps()  # there is room for it, but something else may have been lost since
     later = (v for v in known.full[attempt.id.session] if v.invoked > attempt.sent)
     first = next((v for v in later if attempt.id not in v.ids), view)
     if _is_something_untold(known, attempt, first):

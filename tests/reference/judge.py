@@ -69,8 +69,6 @@ DECISIONS = {
     "pair-of-two-writers": "Two reads that order messages of two writers differently under per_writer order.",
     "participant-altered": "A message that only a participant's read of the last N shows altered.",
     "refused-anyway": "What else is said of a message that is a phantom already.",
-    "pushed-out": "A last-N retention that has room for a message but for what does not belong there, or but for an"
-    " unknown write that no read has shown.",
     "raced-life": "A message past its time to live that was in flight together with a forget.",
     "retained-too-many": "A full read that shows more than the retained number.",
     "retries-fill-the-window": "at_least_once with a last-N retention: copies take places.",
@@ -178,7 +176,9 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
     message = attempt.id
     shown = known.shown.get(message, ())
     forgets = [one for one in known.history.forgets if one.session == message.session]
-    surely = any(
+    # A read that may be of before a forget is not remembered, where it may be so for ever.
+    is_blind = known.contract.staleness is None and any(known.outcome(one) is Outcome.OK for one in forgets)
+    surely = not is_blind and any(
         v.is_full
         and v.source is view.source
         and v.returned < view.invoked

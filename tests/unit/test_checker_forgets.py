@@ -153,3 +153,14 @@ def test_a_late_view_of_what_a_forget_erased_is_held_to_the_order_in_time() -> N
     session.intends_forget(1.0)
     session.forgot(1.0, 1.1)
     assert session.shows(1.5, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_under_eventual_what_was_seen_in_flight_behind_a_forget_is_lost_and_not_rolled_back() -> None:
+    session = CheckedSession(Contract(reads=Reads.EVENTUAL), asks_primary=True)
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    session.told(2, 2.0, 2.1)
+    assert session.shows(3.0, 1, 2) == set()
+    assert session.shows(4.0, 1) == set()
+    replica, primary = session.read(5.0, 1), session.read(5.1, 1)
+    assert session.reported(session.checker.observe(replica, primary)) == {(Kind.LOST, 2)}

@@ -171,3 +171,23 @@ def test_what_was_refused_takes_no_place_among_the_last() -> None:
     assert session.shows(5.0, 1, 2, 4) == set()
     session.shows(6.0, 2, 3, 4)
     assert session.shows(7.0, 2, 3, 4) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_a_copy_takes_no_place_among_the_last() -> None:
+    session = CheckedSession(Contract(retained_messages=3))
+    for seq in (1, 2, 3):
+        session.told(seq, seq - 0.1, float(seq))
+    assert session.shows(4.0, 1, 2, 3) == set()
+    assert session.shows(5.0, 2, 3, 3) == {(Kind.DUPLICATED, 3)}
+    assert session.shows(6.0, 2, 3, 3) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_an_unknown_write_may_have_taken_a_place_among_the_last_and_be_lost_since() -> None:
+    session = CheckedSession(Contract(retained_messages=2, crash_loss_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 1.0, 1.1)
+    session.told(3, 1.8, 1.9, Outcome.UNKNOWN)
+    session.crash(2.0, 2.1)
+    assert session.shows(3.0, 2) == set()
+    session.sweep()
+    assert session.shows(4.0, 2) == session.shows(5.0, 2) == set()

@@ -802,10 +802,6 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
         (wrote(1, 0, 200), wrote((2, 1), 0, 200), read(50, 1, (2, 1)), read(100, (2, 1), 1)),
     ),
     "participant-altered": (STRICT, (wrote(1, 0), window(20, 5, altered(1)), read(50, 1))),
-    "pushed-out": (
-        LAST_TWO,
-        (wrote(1, 0), wrote(2, 20), wrote(3, 40, outcome=UNKNOWN), read(100, 2), read(300, 2)),
-    ),
     "raced-life": (SLIDING, (wrote(1, 40, 70), forgot(50, 60), read(1500, 1))),
     "refused-anyway": (STRICT, (wrote(1, 0, outcome=FAILED), read(50, 1, 1))),
     "retained-too-many": (LAST_TWO, (wrote(1, 0), wrote(2, 20), wrote(3, 40), read(100, 1, 2, 3))),
