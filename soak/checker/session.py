@@ -248,6 +248,9 @@ class SessionChecker:
         book, rules = self.book, self.store.rules_at(self.book.last_whole, self.book.last_returned)
         staleness, drops = rules.contract.staleness_us, rules.contract.drops_by_itself
         behind_us = None if staleness is None else staleness + rules.clock_epsilon_us
+        if book.veiled is not None and event.outcome is Outcome.OK:
+            # What was seen in the shadow of a fault may have been of long before.
+            book.veiled = [one for one in book.veiled if not self.store.is_shadowed(one[2], one[2])] or None
         end_forget(book, event.outcome, event.sent, event.ended, behind_us=behind_us, ends_excuses=not drops)
 
     def attempted(self, attempt: Attempt) -> bool:

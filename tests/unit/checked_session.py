@@ -23,7 +23,7 @@ STRICT = Contract()
 class CheckedSession:
     """Times are in seconds; messages are of writer 0 unless they are named as (writer, seq)."""
 
-    def __init__(self, contract: Contract = STRICT, *, asks_primary: bool = False) -> None:
+    def __init__(self, contract: Contract = STRICT, *, asks_primary: bool = False, reads_replica: bool = False) -> None:
         self.faults = FaultHistory({"redis-list": ["redis"]})
         judging = StoreJudging(
             rules=Rules(contract=contract, ttl_epsilon_us=0),
@@ -32,6 +32,7 @@ class CheckedSession:
             targets=["redis"],
             settle_us=SECOND // 2,
             asks_primary=asks_primary,
+            reads_replica=reads_replica,
         )
         self.book = SessionBook(SESSION, "redis-list")
         for writer in (0, 1):
@@ -57,7 +58,7 @@ class CheckedSession:
     def close(self) -> None:
         self.apply(Closed(is_certain=True))
 
-    def crash(self, started: float, ended: float) -> None:
+    def crash(self, started: float, ended: float, *, caught_up: float | None = None) -> None:
         window = FaultWindow(
             fault=f"crash at {started}",
             kind="crash",
@@ -67,6 +68,7 @@ class CheckedSession:
             started=int(started * SECOND),
             injected=int(started * SECOND),
             ended=int(ended * SECOND),
+            caught_up=None if caught_up is None else int(caught_up * SECOND),
         )
         self.faults.begin(window)
         self.checker.doubt(window)

@@ -164,3 +164,16 @@ def test_under_eventual_what_was_seen_in_flight_behind_a_forget_is_lost_and_not_
     assert session.shows(4.0, 1) == set()
     replica, primary = session.read(5.0, 1), session.read(5.1, 1)
     assert session.reported(session.checker.observe(replica, primary)) == {(Kind.LOST, 2)}
+
+
+def test_what_a_replica_showed_in_the_shadow_of_a_fault_was_not_seen_behind_a_forget() -> None:
+    behind = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
+    session = CheckedSession(behind, asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2, Outcome.UNKNOWN)
+    session.intends_forget(1.0)
+    session.crash(1.5, 1.6, caught_up=3.0)
+    assert session.shows(2.5, 1) == session.shows(3.5) == set()
+    session.forgot(1.0, 1.1)
+    session.sweep()
+    assert session.shows(4.5) == set()
+    assert session.reported(session.checker.observe(session.read(5.5), session.read(5.6))) == set()
