@@ -292,7 +292,7 @@ def _own(known: Knowledge, view: View) -> int:
     return sum(attempt is not None and not known.is_refused(attempt) for attempt in attempts)
 
 
-def by_trimming(  # noqa: C901, PLR0911  one ruling a line
+def by_trimming(  # noqa: PLR0911  one ruling a line
     known: Knowledge, attempt: Attempt, view: View
 ) -> Ruling:
     """Trimmed if so many may stand behind it, and nothing older stands while it does not."""
