@@ -34,11 +34,11 @@ def suspect(book: SessionBook, absent: Seqs, read: Read, known: list[Suspicion])
     if not new:
         return None
     shown = {number: book.writers[number].standing.copy() for number in new}
-    for number, seq in (*book.unsettled_names(), *(book.veiled or ())):
+    for number, seq in (*book.unsettled_names(), *book.veiled_names()):
         if number in shown:
             shown[number].add(seq)
     seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
-    last_seen = book.last_read if book.veiled is None else min(book.last_read, book.veiled_since)
+    last_seen = min([book.last_read, *(at for number, seq, at in book.veiled or () if seq in new.get(number, NOTHING))])
     return Suspicion(
         invoked=read.invoked,
         returned=read.returned,

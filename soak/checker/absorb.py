@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import NO_ATTEMPTS, NOTHING, SessionBook, Unsettled, digest_of, names_in, united
+from soak.checker.book import (
+    IN_FLIGHT_GRACE_US,
+    NO_ATTEMPTS,
+    NOTHING,
+    SessionBook,
+    Unsettled,
+    digest_of,
+    names_in,
+    united,
+)
 from soak.checker.intervals import Intervals
-from soak.checker.outcome import Outcome
+from soak.checker.kinds import Kind
 from soak.checker.read import Judgement, Place, Read, Rules, Run, names_of
 from soak.checker.remembered import thinned
 from soak.checker.retention import has_run_out
@@ -44,6 +53,7 @@ def absorb(
     `exact_us` only some of them. A read that is not `whole` adds to what is verified, but only a whole one can be
     digested.
     """
+    _note_glimpsed(book, judgement, read)
     _note_late_arrivals(book, judgement.fresh, read, rules)
     if judgement.absent:
         _count_missed_as_seen(book, judgement)
@@ -62,6 +72,8 @@ def absorb(
         if seq not in book.writers[number].standing:
             book.writers[number].excuse(Intervals([seq, seq]))
             book.explained += 1
+    unreadable = sum(one.kind is Kind.UNDECODABLE for one in judgement.findings)
+    book.unexplained = max(0, unreadable - book.explained)
     absorbed = _settle_pending(book, judgement.spoiled, read.returned - remember_us)
     if book.recent and exact_us is not None and book.recent[0].ended < read.returned - exact_us:
         book.recent = thinned(book.recent, read.returned - exact_us)
@@ -88,16 +100,29 @@ def in_front_of_tail(book: SessionBook, judgement: Judgement) -> set[Place]:
     return set(names[: names.index(first)]) if first in names else set()
 
 
+def _note_glimpsed(book: SessionBook, judgement: Judgement, read: Read) -> None:
+    """Keep in mind what was seen in flight and is gone, for as long as its outcome is waited for: it may be refused."""
+    if book.unsettled is None and book.glimpsed is None:
+        return
+    here = {*names_in(judgement.fresh), *judgement.unsettled}
+    gone = [
+        (one.writer, one.seq, one.since)
+        for one in book.unsettled or ()
+        if (one.writer, one.seq) not in here and book.writers[one.writer].is_in_flight(one.seq)
+    ]
+    awaited = [one for one in (*(book.glimpsed or ()), *gone) if read.invoked - one[2] <= IN_FLIGHT_GRACE_US]
+    book.glimpsed = awaited[-VEILED_MAX:] or None
+
+
 def _veil(book: SessionBook, judgement: Judgement) -> None:
     """Keep in mind what earlier reads had shown and this one lacks, until it is decided whether it may."""
     if not judgement.is_undecided:
         book.veiled = None
         return
-    if book.veiled is None:
-        book.veiled_since = book.last_read
     here = {*names_in(judgement.fresh), *judgement.unsettled}
-    seen = (*(book.veiled or ()), *book.names_in_order(), *book.unsettled_names())
-    book.veiled = [one for one in dict.fromkeys(seen) if one not in here][:VEILED_MAX] or None
+    seen = {(number, seq): at for number, seq, at in book.veiled or ()}
+    seen |= dict.fromkeys((*book.names_in_order(), *book.unsettled_names()), book.last_read)
+    book.veiled = [(*place, at) for place, at in seen.items() if place not in here][:VEILED_MAX] or None
 
 
 def _note_late_arrivals(book: SessionBook, fresh: list[Run], read: Read, rules: Rules) -> None:
@@ -115,6 +140,9 @@ def _note_late_arrivals(book: SessionBook, fresh: list[Run], read: Read, rules: 
         writer.acked.update(late)
         if may_be_erased:
             writer.excuse(late)
+        for one in book.recent:
+            if one.writer == number and one.seq in late and one.sent > book.latest_sent:
+                book.latest_sent, book.latest_writer, book.latest_seq = one.sent, one.writer, one.seq
         if book.span is not None:
             _prolong(book, number, late, read, rules)
 
@@ -133,10 +161,8 @@ def _prolong(book: SessionBook, writer: int, seqs: Intervals, read: Read, rules:
 
 def _may_show_the_forgotten(book: SessionBook, read: Read, staleness_us: int | None) -> bool:
     """Whether a read may show the session as it was before a forget."""
-    forgetting = book.forgetting
-    if forgetting is None:
-        return False
-    return not forgetting.ended or staleness_us is None or read.invoked - staleness_us <= forgetting.ended
+    ended = 0 if book.forgets is None else book.forgets.ended
+    return ended > 0 and (staleness_us is None or read.invoked - staleness_us <= ended)
 
 
 def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) -> Absorbed:
@@ -162,7 +188,7 @@ def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) 
         bad = sum(1 for attempt in book.pending if (attempt.writer, attempt.seq) in spoiled)
     verified = sum(1 for attempt in seen if (attempt.writer, attempt.seq) not in spoiled) if spoiled else len(seen)
     released = len(book.pending) - len(waiting) - verified - bad
-    if book.is_being_forgotten:
+    if book.forgets is not None and book.forgets.open:
         # What has gone with it is told from what raced with it by its times, once the forget has ended.
         seen = [attempt for attempt in book.pending if attempt not in waiting]
     book.pending = waiting or NO_ATTEMPTS
@@ -208,15 +234,10 @@ def _count_missed_as_seen(book: SessionBook, judgement: Judgement) -> None:
 
 def _end_excuses(book: SessionBook, judgement: Judgement, read: Read, rules: Rules) -> None:
     """Expect again what raced with a forget that has happened, and is shown behind it: it was not erased."""
-    forgetting, staleness = book.forgetting, rules.contract.staleness_us
-    if (
-        forgetting is None
-        or forgetting.outcome is not Outcome.OK
-        or staleness is None
-        or rules.contract.drops_by_itself
-    ):
+    forgets, staleness = book.forgets, rules.contract.staleness_us
+    if forgets is None or not forgets.is_certain or staleness is None or rules.contract.drops_by_itself:
         return
-    if read.invoked <= forgetting.ended + staleness + rules.clock_epsilon_us:
+    if read.invoked <= forgets.ended + staleness + rules.clock_epsilon_us:
         return
     for number, first, last in judgement.fresh:
         writer = book.writers[number]

@@ -23,9 +23,9 @@ from xxhash import xxh3_128_digest
 
 from soak.checker.attempt import Attempt
 from soak.checker.counted import Counted
+from soak.checker.forgets import Forgets
 from soak.checker.intervals import Intervals
 from soak.checker.message import Stored
-from soak.checker.outcome import Outcome
 from soak.checker.suspicion import Failing, Missed, Suspicion
 
 NOTHING = Intervals()
@@ -34,11 +34,10 @@ NOTHING = Intervals()
 NO_ATTEMPTS: list[Attempt] = []
 """Stands for an empty list in the many sessions that wait for nothing; it is only ever read."""
 
-_NEVER = 2**62
+NEVER = 2**62
 
-FORGET_SECONDS_MAX = 10.0
-FORGET_US_MAX = int(FORGET_SECONDS_MAX * 1e6)
-"""A forget without an outcome for so long is one whose worker died: it may happen at any time."""
+IN_FLIGHT_GRACE_US = 5_000_000
+"""How long the outcome of a message is waited for that a read has shown."""
 
 
 class WriterBook(msgspec.Struct, gc=False, array_like=True):
@@ -60,20 +59,16 @@ class WriterBook(msgspec.Struct, gc=False, array_like=True):
     def is_in_flight(self, seq: int) -> bool:
         return seq not in self.acked and seq not in self.unknown and seq not in self.failed
 
+    def may_stand(self, seq: int) -> bool:
+        """Whether its outcome is known, and no refusal."""
+        return seq in self.acked or seq in self.unknown
+
     def bears_order(self, seq: int) -> bool:
         """Whether it was acknowledged before the same writer's next message was sent."""
         return seq in self.acked and seq not in self.unknown
 
     def excuse(self, seqs: Intervals) -> None:
         self.excused = united(self.excused, seqs)
-
-
-class Forgetting(NamedTuple):
-    """An attempt to erase the session; `outcome` is None while it is under way."""
-
-    sent: int
-    ended: int
-    outcome: Outcome | None
 
 
 class Span(NamedTuple):
@@ -115,18 +110,19 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     after both. With when the first one was invoked, and returned."""
     revived: list[tuple[int, int]] | None = None
     """What a read showed that was invoked after it had been forgotten; the outcome of the forget came afterwards."""
-    veiled: list[tuple[int, int]] | None = None
-    """Shown by an earlier read, and missing since a forget was sent whose outcome is still to come."""
-    veiled_since: int = 0
-    """When the last read that showed some of it was invoked."""
+    veiled: list[tuple[int, int, int]] | None = None
+    """Shown by an earlier read, and missing since a forget was sent whose outcome is still to come: (writer, seq, when
+    the last read that showed it was invoked)."""
+    glimpsed: list[tuple[int, int, int]] | None = None
+    """Shown by a read before the outcome came, and gone from a later one: (writer, seq, when it was seen)."""
     failing: Failing | None = None
     """Reads of this session that raise, one after the other."""
     counted: Counted | None = None
     """Which violations were reported already."""
     explained: int = 0
     """Messages that are missing because something unreadable stands in their place: one row explains one, once."""
-    forgotten_before: Forgetting | None = None
-    """The last forget that has happened for certain, while another one is under way."""
+    unexplained: int = 0
+    """Unreadable rows of the last read that explain no missing message yet."""
     searched: int = 0
     """How many searches for messages of it have been chosen, so that in time each has its turn."""
 
@@ -158,7 +154,7 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
     earlier life."""
     closed: bool = False
     """Every outcome there will ever be has arrived."""
-    forgetting: Forgetting | None = None
+    forgets: Forgets | None = None
     span: Span | None = None
     last_whole: int = 0
     """When the last whole read that was judged had been invoked; 0: there was none yet."""
@@ -199,16 +195,17 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             # It was seen so long before its outcome came that none was expected any more. It bears its order again.
             book.unknown = book.unknown.minus(Intervals([seq, seq]))
             self.recent = [*self.recent, attempt]
-        if self.forgetting is not None:
-            self._place_around_forget(attempt)
+        if self.forgets is not None and self.forgets.may_erase(attempt.sent):
+            book.excuse(Intervals([seq, seq]))
+            if self.forgets.has_erased(attempt.ended):
+                book.gone = united(book.gone, Intervals([seq, seq]))
         standing = book.standing.bounds
         if standing and seq <= standing[-1] and seq in book.standing:
             return False
         if attempt.ended <= self.last_read:
             self._note_lateness(attempt)
         if book.excused.bounds and seq in book.excused:
-            if self.is_being_forgotten:
-                self.recent = [*self.recent, attempt]
+            self.recent = [*self.recent, attempt]
             return False
         if self.pending:
             self.pending.append(attempt)
@@ -216,16 +213,10 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             self.pending = [attempt]
         return True
 
-    def is_before_forget(self, attempt: Attempt) -> bool:
-        """Whether an append was answered before a forget was sent that has happened."""
-        known = (self.forgetting, self.forgotten_before)
-        return any(one is not None and one.outcome is Outcome.OK and attempt.ended < one.sent for one in known)
-
     def extend_span(self, attempt: Attempt) -> None:
         """Note when the session was last appended to, where its life depends on it."""
-        known = (self.forgetting, self.forgotten_before)
-        may_be_erased = any(one is not None and attempt.sent <= one.ended for one in known)
-        begun = _NEVER if may_be_erased else attempt.ended
+        may_be_erased = self.forgets is not None and attempt.sent <= self.forgets.ended
+        begun = NEVER if may_be_erased else attempt.ended
         span = self.span or Span(attempt.sent, begun, attempt.sent, attempt.ended)
         # Of several appends under way at once any may have been applied first, but none after the first answer. One
         # that raced with a forget may have been erased by it, and begun nothing.
@@ -253,18 +244,27 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
     def _note_lateness(self, attempt: Attempt) -> None:
         """Take in that a read should have shown a message, as it turns out."""
         if self.was_overlooked(attempt):
-            self.overlooked = [*(self.overlooked or ()), attempt]
+            if self.unexplained:
+                # Something unreadable stood in its place.
+                self.unexplained, self.explained = self.unexplained - 1, self.explained + 1
+                self.writers[attempt.writer].excuse(Intervals([attempt.seq, attempt.seq]))
+            else:
+                self.overlooked = [*(self.overlooked or ()), attempt]
             return
         for one in self.unsettled or ():
             is_it = (one.writer, one.seq) == (attempt.writer, attempt.seq)
-            if is_it and attempt.ended < one.lacked and self.forgetting is None:
+            if is_it and attempt.ended < one.lacked and not self._may_be_erased(attempt):
                 self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned)]
+
+    def _may_be_erased(self, attempt: Attempt) -> bool:
+        """Whether a forget may have erased a message, or may yet."""
+        return self.forgets is not None and (bool(self.forgets.open) or self.forgets.may_erase(attempt.sent))
 
     def was_overlooked(self, attempt: Attempt) -> bool:
         """Whether the last read did not show a message, as far as is known, although it should have."""
-        if self.is_blind or self.forgetting is not None or attempt.seq in self.writers[attempt.writer].excused:
+        if self.is_blind or self._may_be_erased(attempt) or attempt.seq in self.writers[attempt.writer].excused:
             return False
-        if (attempt.writer, attempt.seq) in (self.veiled or ()):
+        if (attempt.writer, attempt.seq) in self.veiled_names():
             return False
         if any(_is_in(one.absent, attempt.writer, attempt.seq) for one in self.suspicions or ()):
             return False  # it is missed already
@@ -274,13 +274,13 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         book = self.writer(writer)
         book.failed = united(book.failed, Intervals([seq, seq]))
         seen = [one.since for one in self.unsettled or () if (one.writer, one.seq) == (writer, seq)]
+        seen += [at for number, other, at in self.glimpsed or () if (number, other) == (writer, seq)]
         if seq in book.standing:
             # A read has shown it, before its refusal was known: the next one has to look at it again.
             self.restand([place for place in self.names_in_order() if place != (writer, seq)])
             seen = [self.last_read]
         elif seq in book.acked:
             # It was seen, and is missed since: it had counted as acknowledged from then on.
-            seen = [one.last_seen for one in self.suspicions or () if _is_in(one.seen, writer, seq)]
             book.acked = book.acked.minus(Intervals([seq, seq]))
             book.unknown = book.unknown.minus(Intervals([seq, seq])) if book.unknown else NOTHING
         if seen:
@@ -299,110 +299,22 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
 
     def intend_forget(self, sent: int) -> None:
         """Take in that the session is about to be erased: until the outcome is known nothing need be there."""
-        if self.is_being_forgotten and self.forgetting is not None:
-            # Of two at once, which is answered first says nothing about the other: the earlier one stays in doubt.
-            self.forgetting = self.forgetting._replace(outcome=Outcome.UNKNOWN)
-        elif self.forgetting is None or self.forgetting.outcome is not Outcome.UNKNOWN:
-            if self.forgetting is not None:
-                self.forgotten_before = self.forgetting
-            self.forgetting = Forgetting(sent, 0, None)
-
-    def end_forget(self, outcome: Outcome, sent: int, ended: int) -> None:
-        certain = self.last_certain_forget
-        if certain is not None and certain.sent > sent:
-            return  # a later one has happened, and this one with it, or before it, or not at all
-        if self.forgetting is not None and self.forgetting.outcome is Outcome.UNKNOWN:
-            return  # an earlier one may still happen at any time, whatever became of this one
-        later = self.forgetting if self.forgetting is not None and self.forgetting.sent > sent else None
-        if later is not None and outcome is not Outcome.OK:
-            return  # a later one is under way
-        if outcome is Outcome.FAILED:
-            self.forgetting = self.forgotten_before
-            return
-        self.veiled = None
-        self._forget(outcome, sent, ended)
-        if later is not None:
-            self.forgetting, self.forgotten_before = later, self.forgetting
-
-    def _forget(self, outcome: Outcome, sent: int, ended: int) -> None:
-        """Expect no longer what a forget has erased, or may have."""
-        self.forgetting = Forgetting(sent, ended, outcome)
-        raced = {(attempt.writer, attempt.seq) for attempt in (*self.recent, *self.pending) if attempt.ended >= sent}
-        for number, book in enumerate(self.writers):
-            if outcome is Outcome.OK:
-                racing = Intervals.of(sorted(seq for writer, seq in raced if writer == number))
-                book.gone = united(book.gone, book.acked.minus(racing).minus(book.unknown))
-            later = Intervals.of(
-                sorted(a.seq for a in self.pending if a.writer == number and a.sent > ended and outcome is Outcome.OK)
-            )
-            book.excuse(book.acked.minus(later))
-            book.gone = book.gone.minus(later) if later else book.gone
-        if self.span is not None:
-            # The next append that is answered begins a new life, unless one that raced with the forget has, or one
-            # that came after it and is known already.
-            behind = [one.ended for one in (*self.recent, *self.pending) if one.sent > ended]
-            self.span = self.span._replace(first_ended=min(behind, default=_NEVER))
-        if outcome is Outcome.OK:
-            if ended < self.last_whole:
-                names = self.names_in_order()
-                self.revived = [(number, seq) for number, seq in names if seq in self.writers[number].gone] or None
-            for number, seq in self.unsettled_names():
-                self.writers[number].excuse(Intervals([seq, seq]))
-            self.unsettled = self.overlooked = self.shown_late = None
-            self.is_blind = True
-            self.restand([])
-            self.recent = [one for one in self.recent if one.sent > ended] or NO_ATTEMPTS
-        self.drop_excused()
-
-    def _place_around_forget(self, attempt: Attempt) -> None:
-        """Decide what an acknowledgement that comes after a forget means for it."""
-        for forgetting in (self.forgetting, self.forgotten_before):
-            if forgetting is None or forgetting.outcome is None:
-                continue
-            if forgetting.outcome is not Outcome.OK or attempt.sent <= forgetting.ended:
-                # It may have been erased with the rest, or by a forget that is still on its way.
-                writer, seqs = self.writer(attempt.writer), Intervals([attempt.seq, attempt.seq])
-                writer.excuse(seqs)
-                if forgetting.outcome is Outcome.OK and attempt.ended < forgetting.sent:
-                    writer.gone = united(writer.gone, seqs)
-
-    def doubt_since(self, since: int, until: int) -> None:
-        """Take in that a fault may have undone what was done in this time: a forget, or that a life was prolonged."""
-        for forgetting in (self.forgetting, self.forgotten_before):
-            if forgetting is not None and forgetting.outcome is Outcome.OK and since <= forgetting.ended <= until:
-                self.forgetting = forgetting._replace(outcome=Outcome.UNKNOWN)
-                for writer in self.writers:
-                    writer.gone = NOTHING
-        if self.span is not None and since <= self.span.last_ended and self.span.last_sent <= until:
-            self.span = self.span._replace(last_sent=self.span.first_sent)
-
-    @property
-    def is_being_forgotten(self) -> bool:
-        """Whether a forget is under way: when it ends, the times of all that raced with it are needed."""
-        return self.forgetting is not None and self.forgetting.outcome is None
-
-    def is_forget_open(self, at: int) -> bool:
-        """Whether a forget is under way whose outcome is still to come: what is missing meanwhile proves nothing."""
-        forgetting = self.forgetting
-        return forgetting is not None and forgetting.outcome is None and at <= forgetting.sent + FORGET_US_MAX
-
-    @property
-    def last_certain_forget(self) -> Forgetting | None:
-        """The last forget that has happened, also while another one is under way or in doubt."""
-        known = (self.forgetting, self.forgotten_before)
-        return next((one for one in known if one is not None and one.outcome is Outcome.OK), None)
+        if self.forgets is None:
+            self.forgets = Forgets()
+        self.forgets.open = [*self.forgets.open, sent]
 
     @property
     def forget_in_doubt(self) -> bool:
         """Whether a forget was sent that may or may not have happened, now or later."""
-        return self.forgetting is not None and self.forgetting.outcome is not Outcome.OK
+        return self.forgets is not None and self.forgets.is_in_doubt
 
     def drop_excused(self) -> None:
         """Stop waiting for what is no longer expected."""
         waiting = [attempt for attempt in self.pending if attempt.seq not in self.writers[attempt.writer].excused]
-        if self.is_being_forgotten and len(waiting) < len(self.pending):
+        if len(waiting) < len(self.pending):
+            # A read that is behind may still show it, and a forget under way may have raced with it.
             self.recent = [*self.recent, *(attempt for attempt in self.pending if attempt not in waiting)]
-        self.pending = waiting or NO_ATTEMPTS
+            self.pending = waiting or NO_ATTEMPTS
 
     # -- what happened to it, if anything did --
 
@@ -461,21 +373,22 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             self._noted().revived = value
 
     @property
-    def veiled(self) -> list[tuple[int, int]] | None:
+    def veiled(self) -> list[tuple[int, int, int]] | None:
         return None if self.incidents is None else self.incidents.veiled
 
     @veiled.setter
-    def veiled(self, value: list[tuple[int, int]] | None) -> None:
+    def veiled(self, value: list[tuple[int, int, int]] | None) -> None:
         if value is not None or self.incidents is not None:
             self._noted().veiled = value
 
     @property
-    def veiled_since(self) -> int:
-        return 0 if self.incidents is None else self.incidents.veiled_since
+    def glimpsed(self) -> list[tuple[int, int, int]] | None:
+        return None if self.incidents is None else self.incidents.glimpsed
 
-    @veiled_since.setter
-    def veiled_since(self, value: int) -> None:
-        self._noted().veiled_since = value
+    @glimpsed.setter
+    def glimpsed(self, value: list[tuple[int, int, int]] | None) -> None:
+        if value is not None or self.incidents is not None:
+            self._noted().glimpsed = value
 
     @property
     def failing(self) -> Failing | None:
@@ -505,13 +418,13 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             self._noted().explained = value
 
     @property
-    def forgotten_before(self) -> Forgetting | None:
-        return None if self.incidents is None else self.incidents.forgotten_before
+    def unexplained(self) -> int:
+        return 0 if self.incidents is None else self.incidents.unexplained
 
-    @forgotten_before.setter
-    def forgotten_before(self, value: Forgetting | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().forgotten_before = value
+    @unexplained.setter
+    def unexplained(self, value: int) -> None:
+        if value or self.incidents is not None:
+            self._noted().unexplained = value
 
     @property
     def searched(self) -> int:
@@ -546,7 +459,10 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
     @property
     def may_have_begun_untold(self) -> bool:
         """Whether an append of which no outcome ever came may have begun the life of the session."""
-        is_one_life = self.forgetting is None and (self.span is None or not self.span.reborn)
+        is_one_life = self.forgets is None and (self.span is None or not self.span.reborn)
+        known = {(one.writer, one.seq) for one in (*self.recent, *self.pending)}
+        if not is_one_life and any(place not in known for place in (*self.unsettled_names(), *self.veiled_names())):
+            return True  # nobody knows when that was sent
         for writer in self.writers:
             applied = writer.acked.copy()
             applied.update(writer.unknown)
@@ -557,6 +473,13 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
 
     def unsettled_names(self) -> list[tuple[int, int]]:
         return [(one.writer, one.seq) for one in self.unsettled or ()]
+
+    def veiled_names(self) -> list[tuple[int, int]]:
+        return [(writer, seq) for writer, seq, _ in self.veiled or ()]
+
+    def shows(self, writer: int, seq: int) -> bool:
+        """Whether the last read has shown a message."""
+        return seq in self.writers[writer].standing or (writer, seq) in self.unsettled_names()
 
     @property
     def first_of_tail(self) -> tuple[int, int] | None:

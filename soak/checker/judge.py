@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-from soak.checker.book import SessionBook, digest_of, names_in, runs_of
+from soak.checker.book import IN_FLIGHT_GRACE_US, SessionBook, digest_of, names_in, runs_of
 from soak.checker.contract import Duplicates, Order
 from soak.checker.identity import identify
 from soak.checker.intervals import Intervals
@@ -23,9 +23,6 @@ from soak.checker.order import is_in_time_order, order_findings
 from soak.checker.read import Finding, Judgement, Place, Read, Rules, Run, name_of, names_of
 from soak.checker.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
 from soak.checker.text import Author
-
-IN_FLIGHT_GRACE_US = 5_000_000
-"""How long the verified part waits for the outcome of a message that is already seen."""
 
 FINDINGS_MAX = 1_000
 """Findings of one read, at most; a session that is wrong all over needs no more."""
@@ -96,7 +93,7 @@ def _judge_growth(
     book: SessionBook, read: Read, items: Sequence[Stored], rules: Rules, author: Author, digest: bytes = b""
 ) -> Judgement | None:
     """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
-    if book.forgetting is not None or rules.contract.retained_messages is not None or book.is_news_pending:
+    if book.forgets is not None or rules.contract.retained_messages is not None or book.is_news_pending:
         return None
     if book.veiled is not None:
         return None
@@ -214,8 +211,10 @@ def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Jud
     unique = [place for place in names if counts[place] == 1]
     if rules.contract.order is not Order.NONE:
         findings.extend(order_findings(book, unique, places, rules))
-    foreign = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
-    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - foreign)
+    misplaced = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
+    if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
+        misplaced += counts.total() - len(counts)
+    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - misplaced)
     spoiled = {finding.place for finding in findings if finding.kind is Kind.CORRUPTED and finding.place is not None}
     spoiled |= _garbled_in_place(book, findings, places, absent)
     known = [place for place in names if _is_expected(book, place)]
@@ -325,7 +324,7 @@ def find_resurrected(
     for place in names:
         if forgotten and place[1] in book.writers[place[0]].gone:
             detail = "was acknowledged as forgotten before the read"
-        elif overdue and not book.writers[place[0]].is_in_flight(place[1]):
+        elif overdue and book.writers[place[0]].may_stand(place[1]):
             detail = f"should have expired {overdue / 1e6:.1f} s before the read"
         else:
             continue

@@ -5,19 +5,22 @@ Both are judged by a whole read that came later. Pure, like every judgement: use
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from soak.checker.book import SessionBook, WriterBook
+from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.identity import identify, is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message
+from soak.checker.outcome import Outcome
 from soak.checker.read import Finding, Place, Read, Rules, name_of
 from soak.checker.retention import may_have_expired, must_be_forgotten
 from soak.checker.second_look import Late, breaks_freshness
 from soak.checker.text import Author
-from soak.checker.window import judge_window
+from soak.checker.window import WindowFinding, judge_window
 
 AckedTimes = list[tuple[int, int, int, int]]
 """(writer, seq, sent, ended) of what a participant knew as acknowledged when it read."""
@@ -39,7 +42,7 @@ NOTHING_WRONG = Seen([], [], [])
 
 def judge_glance(book: SessionBook, tail: Read, last: int, rules: Rules) -> Seen:
     """Ask whether what a glance showed could have been the end of the session as a whole read has shown it since."""
-    if book.forgetting is not None or may_have_expired(book, tail.returned, rules):
+    if book.forgets is not None or may_have_expired(book, tail.returned, rules):
         return NOTHING_WRONG
     seen = [
         (item.writer, item.seq)
@@ -73,23 +76,25 @@ def judge_seen(
             for at, place in enumerate(seen)
             if place[1] in book.writers[place[0]].gone
         ]
+    if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
+        findings += [
+            Finding(Kind.DUPLICATED, name_of(book, place), place, "stands twice in one read", seen.index(place))
+            for place, count in Counter(seen).items()
+            if count > 1
+        ]
     if findings:
         return Seen(findings, [], [])
-    forgetting = book.forgetting
-    if forgetting is not None and forgetting.sent <= read.returned:
+    if book.forgets is not None or may_have_expired(book, read.returned, rules):
         return NOTHING_WRONG
-    if may_have_expired(book, read.returned, rules):
-        return NOTHING_WRONG
-    known = {(number, seq) for number, seq, _, _ in acked}
-    ended = {(number, seq): at for number, seq, _, at in acked}
-    judged = _judge_window(book, read.invoked, last, seen, known, ended, rules)
+    told = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
+    judged = _judge_window(book, read.invoked, last, seen, set(told), told, rules)
     return judged._replace(vanished=_vanished(book, seen, read, rules))
 
 
 def _vanished(book: SessionBook, seen: list[Place], read: Read, rules: Rules) -> list[Place]:
     """Return what a participant saw although nobody had acknowledged it, and what the full read since does not show."""
     contract = rules.contract
-    if book.forgetting is not None or contract.retained_messages is not None or contract.eviction_allowed:
+    if book.forgets is not None or contract.retained_messages is not None or contract.eviction_allowed:
         return []
     if contract.staleness_us is None or may_have_expired(book, book.last_returned, rules):
         return []
@@ -113,14 +118,15 @@ def _judge_window(
     last: int | None,
     seen: list[Place],
     acked: set[Place],
-    ended: Mapping[Place, int],
+    told: Mapping[Place, tuple[int, int]],
     rules: Rules,
 ) -> Seen:
     whole = [*book.names_in_order(), *book.unsettled_names()]
     # A participant may know of an acknowledgement before the ledger tells.
-    told = ended.keys()
     unsure = {one for one in {*whole, *seen} if one not in told and not book.writers[one[0]].bears_order(one[1])}
-    times = {(attempt.writer, attempt.seq): attempt.ended for attempt in (*book.recent, *book.pending)} | dict(ended)
+    attempts = [one for one in (*book.recent, *book.pending) if one.outcome == Outcome.OK]
+    known = {(one.writer, one.seq): (one.sent, one.ended) for one in attempts} | dict(told)
+    times = {place: ended for place, (_, ended) in known.items()}
     findings: list[Finding] = []
     late: list[Late] = []
     at = {place: index for index, place in enumerate(seen)}
@@ -131,7 +137,10 @@ def _judge_window(
         # What was acknowledged so lately need not have been in it, wherever it stands now.
         due = invoked - staleness - rules.clock_epsilon_us
         acked = {place for place in acked if times.get(place, 0) <= due or place in at}
-    for found in judge_window(last, seen, acked, whole, unsure, rules.contract):
+    missed = judge_window(last, seen, acked, whole, unsure, rules.contract)
+    if not missed:
+        missed = _older_instead(seen, acked & set(whole) - unsure, known, rules.contract)
+    for found in missed:
         if found.kind is Kind.STALE:
             lag = max(0, invoked - times.get(found.place, invoked)) / 1e6
             is_broken = breaks_freshness(lag, Kind.STALE, rules)
@@ -140,3 +149,23 @@ def _judge_window(
             name = name_of(book, found.place)
             findings.append(Finding(found.kind, name, found.place, found.detail, at.get(found.place, -1)))
     return Seen(findings, late, [])
+
+
+def _older_instead(
+    seen: list[Place], acked: set[Place], known: Mapping[Place, tuple[int, int]], contract: Contract
+) -> list[WindowFinding]:
+    """Find what a window lacked while something stood in it that is older, where nothing of it is left to compare."""
+    if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:
+        return []
+    detail = "acknowledged before the read, which showed something older in its place"
+    return [
+        WindowFinding(Kind.STALE, place, detail)
+        for place in sorted(acked - set(seen))
+        if place in known
+        and any(
+            other in known
+            and known[other][1] < known[place][0]
+            and (contract.order is Order.REALTIME or other[0] == place[0])
+            for other in seen
+        )
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook, Span
+from soak.checker.book import NEVER, SessionBook, Span
 from soak.checker.contract import Expiry
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
@@ -17,10 +17,10 @@ OUTCOME_US_MAX = 10_000_000
 
 def must_be_forgotten(book: SessionBook, at: int, rules: Rules) -> bool:
     """Whether a read at this time may no longer show what was forgotten; a stale one may, for as long as promised."""
-    forgetting, staleness = book.last_certain_forget, rules.contract.staleness_us
-    if forgetting is None or forgetting.outcome is not Outcome.OK or staleness is None:
+    forgets, staleness = book.forgets, rules.contract.staleness_us
+    if forgets is None or not forgets.is_certain or staleness is None:
         return False
-    return at > forgetting.ended + staleness + rules.clock_epsilon_us
+    return at > forgets.ended + staleness + rules.clock_epsilon_us
 
 
 def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
@@ -31,9 +31,11 @@ def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
         return 0
     if rules.contract.staleness_us is None:
         return 0  # a read may show what was, for ever
-    if rules.contract.expiry is Expiry.ABSOLUTE and book.forget_in_doubt:
-        return 0  # it may have ended this life at any time, and the next append may have begun another
-    return max(0, read.invoked - _latest_end(book.span, rules) - rules.contract.staleness_us)
+    latest, forgets = _latest_end(book.span, rules), book.forgets
+    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= book.span.last_ended:
+        # It may have ended this life, and any append since may have begun another.
+        latest = _latest_end(book.span._replace(first_ended=NEVER), rules)
+    return max(0, read.invoked - latest - rules.contract.staleness_us)
 
 
 def _may_be_prolonged(book: SessionBook, rules: Rules) -> bool:
@@ -61,7 +63,8 @@ def _earliest_end(span: Span, rules: Rules) -> int:
 
 
 def _latest_end(span: Span, rules: Rules) -> int:
-    base = span.last_ended if rules.contract.expiry is Expiry.SLIDING else span.first_ended
+    is_begin_known = rules.contract.expiry is Expiry.ABSOLUTE and span.first_ended != NEVER
+    base = span.first_ended if is_begin_known else span.last_ended
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
 
 
@@ -99,16 +102,32 @@ def absences(book: SessionBook, read: Read, names: list[Place], rules: Rules, ta
     gone = _missing(book, read, present)
     if not gone:
         return Absences({}, {})
-    if book.is_forget_open(read.returned) or _is_life_untold(book, read, rules):
+    if (book.forgets is not None and book.forgets.is_awaited(read.returned)) or _is_life_untold(book, read, rules):
         return Absences({}, {}, is_undecided=True)
     if book.forget_in_doubt or rules.contract.eviction_allowed or may_have_expired(book, read.returned, rules):
-        return Absences({}, gone)
+        return Absences(*_part_expired(book, gone, read, rules))
     if rules.contract.retained_messages is None:
         return Absences(gone, {})
     # Whatever stands there takes up a place, a permitted repeat as well as a message.
     if taken < rules.contract.retained_messages:
         return Absences(*_part_superseded(book, gone, present, rules.contract.retained_messages))
     return Absences(*_part_trimmed(book, gone, names))
+
+
+def _part_expired(
+    book: SessionBook, gone: dict[int, Intervals], read: Read, rules: Rules
+) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
+    """Part what may be gone from what a sliding life keeps: until its own send + TTL a message is there."""
+    contract = rules.contract
+    is_only_by_age = not (book.forget_in_doubt or contract.eviction_allowed or contract.retained_messages)
+    if contract.expiry is not Expiry.SLIDING or not is_only_by_age:
+        return {}, gone
+    young: dict[int, Intervals] = {}
+    for one in (*book.recent, *book.pending):
+        life = Span(one.sent, one.ended, one.sent, one.ended)
+        if one.seq in gone.get(one.writer, ()) and read.returned < _earliest_end(life, rules):
+            young.setdefault(one.writer, Intervals()).add(one.seq)
+    return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}
 
 
 def _is_life_untold(book: SessionBook, read: Read, rules: Rules) -> bool:
@@ -127,10 +146,12 @@ def _missing(book: SessionBook, read: Read, present: dict[int, Intervals]) -> di
     """Return what this read had to show and does not: acknowledged before it, or shown by the read before."""
     gone: dict[int, Intervals] = {}
     for number, acked in read.acked.items():
-        missing = acked.minus(present.get(number) or Intervals()).minus(book.writers[number].excused)
+        writer = book.writers[number]
+        # What was seen in flight counted as acknowledged; it may have been refused since the read was invoked.
+        missing = acked.minus(present.get(number) or Intervals()).minus(writer.excused).minus(writer.failed)
         if missing:
             gone[number] = missing
-    for number, seq in (*book.unsettled_names(), *(book.veiled or ())):
+    for number, seq in (*book.unsettled_names(), *book.veiled_names()):
         writer = book.writers[number]
         if seq not in present.get(number, ()) and seq not in writer.failed and seq not in writer.excused:
             gone.setdefault(number, Intervals()).add(seq)
@@ -162,8 +183,10 @@ def _count_newer(
     """Count the messages that may have been applied after this one: acknowledged, or shown."""
     mine, count = times.get(place), 0
     for number, writer in enumerate(book.writers):
-        applied = writer.acked.minus(writer.excused)  # what had to go before is older
-        applied.update(present.get(number) or Intervals())
+        applied = writer.acked.copy()
+        applied.update(writer.unknown)  # which may have been applied, and lost in a crash
+        applied = applied.minus(writer.excused)  # what had to go before is older
+        applied.update((present.get(number) or Intervals()).minus(writer.failed))
         if number == place[0]:
             count += sum(1 for seq in applied if seq > place[1])
         else:

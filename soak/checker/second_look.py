@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from soak.checker.absence import Seqs, resolve
 from soak.checker.attempt import Attempt
-from soak.checker.book import NOTHING, SessionBook
+from soak.checker.book import IN_FLIGHT_GRACE_US, NOTHING, SessionBook
 from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
 from soak.checker.identity import is_well_made
 from soak.checker.intervals import Intervals
@@ -42,6 +42,8 @@ class Look(NamedTuple):
     asks_primary: bool
     sampled_since: int | None = None
     """When the server was last asked whether it is still the one it was; None: nobody can ask it."""
+    primary_judged: Judgement | None = None
+    """What the primary lacks when it is asked: by then a message may have expired, or made room for newer ones."""
 
 
 class Lost(NamedTuple):
@@ -77,15 +79,14 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
     is_final = is_last_word(look, suspicion)
     absent = look.judgement.absent
     late: list[Late] = []
-    if is_final and look.primary is not None:
+    if is_final and look.primary is not None and look.primary_judged is not None:
         there = _shown_places(look.primary.items, look.book.session, look.run)
-        missing_there = {n: Intervals(b).minus(there.get(n, NOTHING)) for n, b in suspicion.absent.items()}
         overdue = {
-            number: Intervals(bounds).both(absent.get(number, NOTHING)).minus(missing_there.get(number, NOTHING))
+            number: Intervals(bounds).both(absent.get(number, NOTHING)).both(there.get(number, NOTHING))
             for number, bounds in suspicion.absent.items()
         }
         late += _late(look, overdue, look.read.invoked, Kind.STALE)
-        absent = {number: seqs.both(missing_there.get(number, NOTHING)) for number, seqs in absent.items()}
+        absent = {n: seqs.both(look.primary_judged.absent.get(n, NOTHING)) for n, seqs in absent.items()}
     present = _shown_places(look.read.items, look.book.session, look.run)
     resolution = resolve(suspicion, absent, present, is_final=is_final)
     missed_at = suspicion.last_lacked or suspicion.invoked
@@ -98,7 +99,20 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
         for number, seqs in seqs_by.items()
         for seq in seqs
     ]
-    return Looked(lost, late)
+    awaited = [one for one in lost if _is_outcome_awaited(look, suspicion, one)]
+    for number, seq in (one.place for one in awaited):
+        still = Intervals(suspicion.absent[number])
+        still.add(seq)
+        suspicion.absent[number] = still.bounds
+    return Looked([one for one in lost if one not in awaited], late)
+
+
+def _is_outcome_awaited(look: Look, suspicion: Suspicion, lost: Lost) -> bool:
+    """Whether a message is excused by when it was seen, and its acknowledgement, which dates it, may be on its way."""
+    if lost.excused_by is None or lost.attempt is not None:
+        return False
+    is_unknown = lost.place[1] in look.book.writers[lost.place[0]].unknown
+    return is_unknown and look.read.invoked - suspicion.last_seen <= IN_FLIGHT_GRACE_US
 
 
 def is_last_word(look: Look, suspicion: Suspicion) -> bool:
@@ -107,6 +121,8 @@ def is_last_word(look: Look, suspicion: Suspicion) -> bool:
         return False
     if look.sampled_since is not None and look.sampled_since < suspicion.returned:
         return False  # it may have restarted by itself, which nobody has noticed yet
+    if look.primary_judged is not None and look.primary_judged.is_undecided:
+        return False
     return not look.asks_primary or look.primary is not None or not lacks_still(suspicion, look.judgement)
 
 

@@ -23,6 +23,7 @@ from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Reads, ReplicaReads
 from soak.checker.counted import Counted
+from soak.checker.erasure import end_forget, undo
 from soak.checker.faults import FaultHistory, FaultWindow, Survivor
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
@@ -238,11 +239,19 @@ class SessionChecker:
         elif isinstance(event, ForgetBegun):
             book.intend_forget(event.sent)
         elif isinstance(event, ForgetEnded):
-            book.end_forget(event.outcome, event.sent, event.ended)
-            for window in self.store.windows():
-                self.doubt(window)
+            self._end_forget(event)
+            self._doubt_what_faults_undo()
         elif isinstance(event, Closed):
             book.closed = event.is_certain
+
+    def _end_forget(self, event: ForgetEnded) -> None:
+        book, rules = self.book, self.store.rules_at(self.book.last_whole, self.book.last_returned)
+        staleness, drops = rules.contract.staleness_us, rules.contract.drops_by_itself
+        behind_us = None if staleness is None else staleness + rules.clock_epsilon_us
+        if book.veiled is not None and event.outcome is Outcome.OK:
+            # What was seen in the shadow of a fault may have been of long before.
+            book.veiled = [one for one in book.veiled if not self.store.is_shadowed(one[2], one[2])] or None
+        end_forget(book, event.outcome, event.sent, event.ended, behind_us=behind_us, ends_excuses=not drops)
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
@@ -250,6 +259,7 @@ class SessionChecker:
         if attempt.outcome == Outcome.OK:
             if is_expiring:
                 self._prolong(attempt)
+                self._doubt_what_faults_undo()
             return book.acknowledge(attempt)
         if attempt.outcome == Outcome.FAILED:
             book.fail(attempt.writer, attempt.seq)
@@ -262,12 +272,12 @@ class SessionChecker:
     def _prolong(self, attempt: Attempt) -> None:
         """Excuse what may have expired before this append began a new life of the session."""
         book, rules = self.book, self.store.rules
-        if book.is_before_forget(attempt):
+        if book.forgets is not None and book.forgets.has_erased(attempt.ended):
             return  # it is told late, and belongs to a life that is over
         if has_run_out(book, attempt.ended, rules):
             for writer in book.writers:
                 writer.excuse(writer.acked)
-            for number, seq in (*book.unsettled_names(), *(book.veiled or ())):
+            for number, seq in (*book.unsettled_names(), *book.veiled_names()):
                 book.writers[number].excuse(Intervals([seq, seq]))
             book.unsettled = book.veiled = None
             book.is_blind = True
@@ -285,11 +295,15 @@ class SessionChecker:
                 return  # it is told late, and belongs to the old one
         book.extend_span(attempt)
 
+    def _doubt_what_faults_undo(self) -> None:
+        for window in self.store.windows():
+            self.doubt(window)
+
     def doubt(self, window: FaultWindow) -> None:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
         undone = window.undoes(self.store.rules.contract)
         if undone is not None:
-            self.book.doubt_since(*undone)
+            undo(self.book, *undone)
 
     # -- which read is needed next --
 
@@ -301,7 +315,7 @@ class SessionChecker:
             return Wanted(Want.CONFIRM, now + self.store.settle_us)
         expiry = expiry_of(book, self.store.rules)
         if book.pending:
-            if not book.length or book.forgetting is not None:
+            if not book.length or book.forgets is not None:
                 return Wanted(Want.FULL, now)
             return Wanted(Want.TAIL, now, len(book.pending) + len(book.writers) + TAIL_OVERLAP)
         if expiry is not None and book.closed and book.last_whole <= expiry[1]:
@@ -447,22 +461,20 @@ class SessionChecker:
         """Return the unknown writes that a read has shown: each was applied by the time of the last one."""
         book = self.book
         return [
-            Survivor(one.sent, book.last_read, (one.writer, one.seq))
+            Survivor(one.sent, book.last_returned, (one.writer, one.seq))
             for one in book.recent
-            if one.outcome == Outcome.UNKNOWN and one.seq in book.writers[one.writer].standing
+            if one.outcome == Outcome.UNKNOWN and book.shows(one.writer, one.seq)
         ]
 
     def _survivors(self, earlier: list[Survivor]) -> list[Survivor]:
         """Return what stands now, with when each was sent and by when it was applied."""
         book = self.book
-        unsettled = set(book.unsettled_names())
         standing = [
             Survivor(one.sent, one.ended, (one.writer, one.seq))
             for one in (*book.recent, *book.pending)
-            if one.outcome == Outcome.OK
-            and (one.seq in book.writers[one.writer].standing or (one.writer, one.seq) in unsettled)
+            if one.outcome == Outcome.OK and book.shows(one.writer, one.seq)
         ]
-        return standing + [one for one in earlier if one.place[1] in book.writers[one.place[0]].standing]
+        return standing + [one for one in earlier if book.shows(*one.place)]
 
     def _absorb(self, judgement: Judgement, read: Read, rules: Rules, *, whole: bool) -> Verified:
         book = self.book
@@ -493,6 +505,7 @@ class SessionChecker:
             read=read,
             judgement=judgement,
             primary=primary,
+            primary_judged=None if primary is None else judge(book, primary, rules, store.author),
             run=store.author.run,
             rules=rules,
             faults=store.windows(),

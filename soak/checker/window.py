@@ -11,6 +11,7 @@ from soak.checker.kinds import Kind
 Place = tuple[int, int]
 
 STRICTEST = Contract()
+_HOLE = "missing in the middle of the window"
 _OLDEST = "the oldest messages were returned, not the last"
 
 
@@ -54,11 +55,11 @@ def judge_window(  # noqa: PLR0911  one answer a line reads better than one vari
         wrong = next(i for i in range(1, len(indexes)) if indexes[i] < indexes[i - 1])
         place = line[indexes[wrong]]
         return [WindowFinding(Kind.REORDERED, place, "stands in another order than in a later read of all")]
-    if not set(seen) <= set(whole):
-        # It showed something the later read does not have, or has not settled yet: where it ended cannot be told.
-        return []
     anchored = [place for place in whole if place not in unsure or place in counts]
     found = _judge_gaps(last, len(seen), _indexes(seen, anchored), acked, anchored)
+    if not set(seen) <= set(whole):
+        # It showed something the later read does not have, or has not settled yet: where it ended cannot be told.
+        return [one for one in found if one.detail == _HOLE]
     if contract.staleness_us != 0:
         # Where a read may be behind, the oldest messages may simply have been all there was to see.
         return [one._replace(kind=Kind.STALE) if one.detail == _OLDEST else one for one in found]
@@ -67,7 +68,7 @@ def judge_window(  # noqa: PLR0911  one answer a line reads better than one vari
 
 def _indexes(seen: list[Place], line: list[Place]) -> list[int]:
     at = {place: index for index, place in enumerate(line)}
-    return sorted(at[place] for place in seen)
+    return sorted(at[place] for place in seen if place in at)
 
 
 def _judge_gaps(
@@ -81,7 +82,7 @@ def _judge_gaps(
     shown = set(indexes)
     holes = [line[index] for index in expected if start < index < end and index not in shown]
     if holes:
-        return [WindowFinding(Kind.WINDOW, place, "missing in the middle of the window") for place in holes]
+        return [WindowFinding(Kind.WINDOW, place, _HOLE) for place in holes]
     older = [line[index] for index in expected if index < start]
     if older and (last is None or size < last):
         detail = f"only {size} messages returned" + ("" if last is None else f", {last} asked for")

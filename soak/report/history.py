@@ -95,7 +95,7 @@ def of_cases(session: str, cases: list[Case]) -> SessionHistory:
     reads: dict[tuple[int, int], ReadOperation] = {}
     attempts: dict[Place, Attempt] = {}
     for case in cases:
-        check_expressible(session, case.rules.contract, is_forgotten=case.book.forgetting is not None)
+        check_expressible(session, case.rules.contract, is_forgotten=case.book.forgets is not None)
         attempts.update(times_of(case.book))
         if isinstance(case.basis, Participation):
             known = ((w, s, sent, ended) for w, s, sent, ended in case.basis.acked)

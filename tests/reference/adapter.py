@@ -98,6 +98,19 @@ def compare(history: History, judge: Judge) -> list[Disagreement]:
     ]
 
 
+def at_kind_level(disagreements: list[Disagreement]) -> list[Disagreement]:
+    """Return those that remain if it does not matter which messages of a session a kind is reported of."""
+    return [one for one in disagreements if not _is_agreed_kind(one)]
+
+
+def _is_agreed_kind(disagreement: Disagreement) -> bool:
+    judgement = disagreement.judgement
+    allowed = {*judgement.may, *(finding for obligation in judgement.must for finding in obligation)}
+    known = disagreement.reported if disagreement.way is Way.MISSED else allowed
+    kinds = {(finding.kind, finding.message.session) for finding in known}
+    return any((finding.kind, finding.message.session) in kinds for finding in disagreement.findings)
+
+
 def shrink(history: History, judge: Callable[[], Judge], way: Way, kind: str) -> History:
     """Return a smaller history in which the checker is still wrong in this way about this kind.
 

@@ -47,6 +47,8 @@ def _required(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
         return YES
     if known.is_current(view, applied_by):
         return NO
+    if known.contract.staleness is not None and view.is_full and view.source is Source.PRIMARY:
+        return NO  # reads may be behind the primary, and the primary is behind nothing
     if known.contract.staleness is None and view.is_full:
         return _required_eventually(known, attempt, view)
     earlier = [v for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked and v.source is view.source]
@@ -108,13 +110,15 @@ def _by_one_forget(  # noqa: PLR0911  one ruling a line
         return NO
     if outcome is Outcome.FAILED:
         told = NEVER if forget.delivered_at is None else forget.delivered_at
-        return perhaps("during-refused-forget") if view.invoked <= told else NO
+        return perhaps("during-open-forget") if view.invoked <= told else NO
     if outcome is Outcome.UNKNOWN or forget.ended is None:
         return _by_unknown_forget(known, attempt, view, forget)
     if known.applied_by[attempt.id] < forget.sent:
         return YES
     if attempt.sent > forget.ended and _may_be_undone(known, forget, view):
         return perhaps("undone-by-fault")
+    if attempt.sent > forget.ended and view.invoked <= (forget.delivered_at or NEVER):
+        return perhaps("during-open-forget")
     if attempt.sent > forget.ended:
         return NO if attempt.delivered_at is not None else perhaps()
     return _by_race(known, attempt, view, forget, forget.ended)
@@ -135,10 +139,17 @@ def _by_race(known: Knowledge, attempt: Attempt, view: View, forget: Forget, for
     behind = [v for v in known.shown.get(attempt.id, ()) if v.invoked > forgotten]
     firm = [v for v in behind if known.is_current(v, forgotten)]
     if any(v.returned < view.invoked for v in firm):
-        return NO
+        return perhaps() if _excuse_stays(known) else NO
     if behind or _follows_one_shown_behind(known, attempt, forgotten):
         return perhaps()
     return YES
+
+
+def _excuse_stays(known: Knowledge) -> bool:
+    """Whether what raced with a forget stays excused although a read has shown it behind the forget."""
+    contract = known.contract
+    drops_by_itself = contract.ttl is not None or contract.retained is not None or contract.eviction
+    return drops_by_itself or contract.staleness is None
 
 
 def _follows_one_shown_behind(known: Knowledge, attempt: Attempt, forgotten: int) -> bool:
@@ -173,7 +184,9 @@ def by_fault(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     return best
 
 
-def _by_one_fault(known: Knowledge, attempt: Attempt, view: View, fault: Fault) -> Ruling:
+def _by_one_fault(  # noqa: PLR0911  one ruling a line
+    known: Knowledge, attempt: Attempt, view: View, fault: Fault
+) -> Ruling:
     if view.returned < fault.started:
         return NO
     acknowledged = known.is_acknowledged(attempt)
@@ -184,11 +197,20 @@ def _by_one_fault(known: Knowledge, attempt: Attempt, view: View, fault: Fault) 
         return perhaps("during-fault") if view.invoked < fault.ended else NO
     if attempt.sent > fault.ended:
         return NO if attempt.delivered_at is not None else perhaps()
+    if _was_missed_before(known, attempt, fault):
+        return perhaps()
     loss = known.contract.loss(fault.excuse)
     if loss is None:
         return perhaps() if shown_after else YES
     ruling = _by_tail(known, attempt, fault, loss)
     return perhaps() if shown_after and ruling.legit is Legit.YES else ruling
+
+
+def _was_missed_before(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:
+    """Whether the last full read before a fault lacked it already."""
+    applied = known.applied_by[attempt.id]
+    before = [v for v in known.full[attempt.id.session] if v.returned < fault.started and v.invoked > applied]
+    return bool(before) and attempt.id not in before[-1].ids and known.is_current(before[-1], applied)
 
 
 def dates(known: Knowledge, attempt: Attempt, fault: Fault) -> tuple[int, int]:
@@ -253,16 +275,34 @@ def _is_known_applied(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:
 # Retention, the last N: R4
 
 
-def by_trimming(known: Knowledge, attempt: Attempt, view: View) -> Ruling:  # noqa: PLR0911  one ruling a line
+def _may_stand_behind(known: Knowledge, attempt: Attempt, view: View) -> list[Attempt]:
+    return [
+        other
+        for other in known.by_session[attempt.id.session]
+        if other is not attempt
+        and other.sent <= view.returned
+        and not known.is_refused(other)
+        and not known.is_before(other.id, attempt)
+    ]
+
+
+def _own(known: Knowledge, view: View) -> int:
+    """Count the messages of the session that a read shows, without those that have no business there."""
+    attempts = (known.attempts.get(message) for message in view.ids)
+    return sum(attempt is not None and not known.is_refused(attempt) for attempt in attempts)
+
+
+def by_trimming(  # noqa: PLR0911  one ruling a line
+    known: Knowledge, attempt: Attempt, view: View
+) -> Ruling:
     """Trimmed if so many may stand behind it, and nothing older stands while it does not."""
     retained = known.contract.retained
     if retained is None:
         return NO
-    newer = sum(
-        other.sent <= view.returned and not known.is_refused(other) and not known.is_before(other.id, attempt)
-        for other in known.by_session[attempt.id.session]
-        if other is not attempt
-    )
+    behind = _may_stand_behind(known, attempt, view)
+    newer = len(behind)
+    if _own(known, view) < retained <= newer:
+        return perhaps()  # there is room for it, but something else may have been lost since
     later = (v for v in known.full[attempt.id.session] if v.invoked > attempt.sent)
     first = next((v for v in later if attempt.id not in v.ids), view)
     if _is_something_untold(known, attempt, first):
@@ -314,6 +354,11 @@ def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     if known.contract.ttl is None:
         return NO
     surely, if_unknown_writes_are_late = exist_until(known, attempt)
+    if (
+        known.contract.expiry is Expiry.SLIDING
+        and _sliding_until(known, attempt, view.invoked) <= view.returned < surely
+    ):
+        return perhaps()  # what prolonged its life was not known yet
     if view.returned < surely:
         if known.contract.expiry is Expiry.ABSOLUTE and _is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
@@ -326,20 +371,21 @@ def exist_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
     cached = known.exist_until.get(attempt.id)
     if cached is None:
         is_sliding = known.contract.expiry is Expiry.SLIDING
-        cached = _sliding_until(known, attempt) if is_sliding else _absolute_until(known, attempt)
+        cached = (_sliding_until(known, attempt),) * 2 if is_sliding else _absolute_until(known, attempt)
         known.exist_until[attempt.id] = cached
     return cached
 
 
-def _sliding_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
-    """Each append that certainly came while the session lived gives it another life."""
+def _sliding_until(known: Knowledge, attempt: Attempt, told_by: int = NEVER) -> int:
+    """Each append that certainly came while the session lived, and was known by then, gives it another life."""
     ttl = known.contract.ttl or 0
     until = attempt.sent + ttl
     for other in sorted(known.by_session[attempt.id.session], key=lambda a: a.sent):
         is_certain = known.applied_by[other.id] < until and not known.is_refused(other)
-        if is_certain and other.delivered_at is not None and not known.lossy_faults:
+        is_told = other.delivered_at is not None and other.delivered_at <= told_by
+        if is_certain and is_told and not known.lossy_faults:
             until = max(until, other.sent + ttl)
-    return until, until
+    return until
 
 
 def _absolute_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
@@ -404,28 +450,34 @@ def is_same_life(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
 
 def gone_after(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
     """Return when it must certainly be gone, and when it must be if no unknown write prolonged its life."""
-    applied = known.done_by(attempt)
+    lives_from = _lives_from(known, attempt)
     ttl = known.contract.ttl
-    if ttl is None or applied == NEVER:
+    if ttl is None or lives_from == NEVER:
         return NEVER, NEVER
     if known.contract.expiry is Expiry.SLIDING:
         return _sliding_gone_after(known, attempt, ttl)
     joined = [other for other in known.by_session[attempt.id.session] if is_same_life(known, other, attempt)]
-    gone = min([applied, *(known.applied_by[other.id] for other in joined)]) + ttl
+    gone = min([lives_from, *(_lives_from(known, other) for other in joined)]) + ttl
     return gone, gone
 
 
+def _lives_from(known: Knowledge, attempt: Attempt) -> int:
+    """Return when its time to live has begun for certain: with its acknowledgement, also if a read showed it before."""
+    is_acknowledged = known.is_acknowledged(attempt) and attempt.ended is not None
+    return attempt.ended if is_acknowledged and attempt.ended is not None else known.done_by(attempt)
+
+
 def _sliding_gone_after(known: Knowledge, attempt: Attempt, ttl: int) -> tuple[int, int]:
-    gone = known.done_by(attempt) + ttl
+    gone = _lives_from(known, attempt) + ttl
     is_certain = True
     for other in sorted(known.by_session[attempt.id.session], key=lambda a: a.sent):
         if other.sent > gone or known.is_refused(other):
             continue
-        applied = known.done_by(other)
-        if applied == NEVER:
+        lives_from = _lives_from(known, other)
+        if lives_from == NEVER:
             is_certain = False
         else:
-            gone = max(gone, applied + ttl)
+            gone = max(gone, lives_from + ttl)
     return (gone if is_certain else NEVER), gone
 
 

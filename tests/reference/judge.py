@@ -44,7 +44,7 @@ DECISIONS = {
     "acknowledged-during-fault": "A loss of what was acknowledged between `injected` and `ended` of a fault whose loss"
     " is limited: the page excuses a tail before the fault and nothing after recovery, and leaves out what is between.",
     "during-fault": "A primary that hides a message of the excusable tail during the fault and shows it later.",
-    "during-refused-forget": "The absence of a message from a read that was made before the refusal of a forget had"
+    "during-open-forget": "The absence of a message from a read that was made before the outcome of a forget had"
     " reached the verifier.",
     "eventual-late": "Under an eventual contract, a message that the primary lacks and shows later: for how long a loss"
     " stays a suspicion.",
@@ -63,6 +63,8 @@ DECISIONS = {
     "may-be-in-flight": "A last-N retention that one message more of each writer, yet unheard of, would fill.",
     "order-not-promised": "A last-N retention or window without the newer and with the older message, of two writers"
     " between whom the contract promises no order.",
+    "order-over-forget": "Two reads that order a pair differently which a forget has removed: one of them is behind,"
+    " and shows the session as it was.",
     "other-reader": "Monotonic reads under a staleness bound between two readers of one source.",
     "pair-of-two-writers": "Two reads that order messages of two writers differently under per_writer order.",
     "participant-altered": "A message that only a participant's read of the last N shows altered.",
@@ -82,7 +84,6 @@ DECISIONS = {
     "unreadable-in-its-place": "The absence of a message in a read that holds something unreadable.",
     "told-after-forget": "A message that one read hid and a later one showed, of a session that was to be forgotten"
     " after it was sent.",
-    "two-forgets": "What a read shows behind a forget while another one of the same session is under way.",
     "undone-by-fault": "A forget within the tail that a fault may take: what it had removed may stand again.",
 }
 __doc__ += "".join(f"\n- {name}: {sentence}" for name, sentence in DECISIONS.items())
@@ -160,7 +161,7 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
         if back_surely and _is_told_after_forget(known, attempt):
             report.may("told-after-forget", *hidden)
         elif back_surely:
-            report.must(*hidden, *(gone if looked_again else ()))
+            report.must(*hidden, *(gone if looked_again or _was_looked_at_before(known, attempt, view) else ()))
         elif confirmed:
             report.must(*gone, *(hidden if back_perhaps else ()))
 
@@ -175,7 +176,9 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
     message = attempt.id
     shown = known.shown.get(message, ())
     forgets = [one for one in known.history.forgets if one.session == message.session]
-    surely = any(
+    # A read that may be of before a forget is not remembered, where it may be so for ever.
+    is_blind = known.contract.staleness is None and any(known.outcome(one) is Outcome.OK for one in forgets)
+    surely = not is_blind and any(
         v.is_full
         and v.source is view.source
         and v.returned < view.invoked
@@ -252,7 +255,7 @@ def _is_judged(known: Knowledge, view: View) -> bool:
 def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
     """Whether some second read may be taken for a confirmation."""
     settle = known.history.settle
-    shown = [v.invoked for v in known.shown.get(attempt.id, ()) if v.invoked < view.invoked]
+    shown = [v.invoked for v in known.shown.get(attempt.id, ()) if v.is_full and v.invoked < view.invoked]
     # The suspicion is as old as the first read without it, also where that was allowed to be behind.
     lacking = [v.invoked for v in known.full[attempt.id.session] if v.invoked > max(shown, default=attempt.sent)]
     since = min([view.invoked, *(at for at in lacking)])
@@ -264,6 +267,13 @@ def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
         if is_late_enough and is_quiet and absence(known, attempt, second).legit is not Legit.YES:
             return True
     return False
+
+
+def _was_looked_at_before(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a loss may have been confirmed already by reads before this one, in the same absence."""
+    shown = max((v.invoked for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked), default=0)
+    before = [v for v in known.full[attempt.id.session] if shown < v.invoked and v.returned <= view.invoked]
+    return any(v.invoked > attempt.sent and _is_looked_at_again(known, attempt, v) for v in before)
 
 
 def _absent_from_then_on(known: Knowledge, attempt: Attempt, view: View) -> Iterator[View]:
@@ -349,6 +359,8 @@ def _order_between_reads(report: _Report, known: Knowledge) -> None:
             common = [message for message in one.order if message in other.ids]
             if common != [message for message in other.order if message in one.ids]:
                 _report_flips(report, known, one, other)
+        for view in known.views[views[0].session] if views else ():
+            _report_flipped_window(report, known, view)
         for earlier, later in combinations(views, 2):
             if earlier.order != later.order[: len(earlier.order)]:
                 _report_insertions(report, earlier, later)
@@ -364,6 +376,8 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
         attempts = [known.attempts.get(message) for message in (front, behind)]
         if any(attempt is None or known.is_refused(attempt) for attempt in attempts):
             report.may("refused-anyway", *pair)
+        elif _may_be_forgotten(known, front, one, other):
+            report.may("order-over-forget", *pair)
         elif not is_promised(known, front.writer, behind.writer):
             report.may("pair-of-two-writers", *pair)
         elif known.contract.at_least_once and (known.forgets[front.session] or _stands_twice(known, front, behind)):
@@ -373,6 +387,29 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
             surely.update(pair)
     if surely:
         report.must(*surely)
+
+
+def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View) -> bool:
+    """Whether a forget that has happened removed what one of two reads shows, which is behind."""
+    attempt = known.attempts[front]
+    return any(
+        known.outcome(forget) is Outcome.OK
+        and attempt.sent <= (forget.ended or 0)
+        and forget.sent <= max(one.returned, other.returned)
+        for forget in known.forgets[one.session]
+    )
+
+
+def _report_flipped_window(report: _Report, known: Knowledge, view: View) -> None:
+    """Hold a participant's read against the full read that judges it: it may not order a pair differently."""
+    later = next((full for full in known.full[view.session] if full.invoked >= view.returned), None)
+    if view.is_full or later is None:
+        return
+    place = {message: index for index, message in enumerate(later.order)}
+    for front, behind in combinations([message for message in view.order if message in place], 2):
+        if place[front] > place[behind]:
+            pair = [found(kind, message) for kind in (REORDERED, NON_MONOTONIC) for message in (front, behind)]
+            report.may(UNDECIDED, *pair, found(WINDOW, _whole(view)))
 
 
 def _report_insertions(report: _Report, earlier: View, later: View) -> None:
@@ -482,19 +519,39 @@ def _report_forgotten(
             report.may(UNDECIDED, finding)
         return
     is_before = known.done_by(attempt) < forget.sent
-    others = [one for one in known.history.forgets if one.session == forget.session and one is not forget]
-    told = NEVER if forget.delivered_at is None else forget.delivered_at
-    is_in_doubt = any(known.outcome(one) is Outcome.UNKNOWN for one in others)
-    if is_in_doubt or any(one.sent < told and (one.delivered_at or NEVER) > forget.sent for one in others):
-        report.may("two-forgets", finding)
-    elif _may_be_undone(known, forget, forgotten, view):
+    if _may_be_undone(known, forget, forgotten, view):
         report.may("undone-by-fault", finding)
+    elif _is_told_after_another(known, forget):
+        report.may("told-after-forget", finding)
+    elif is_before and not (_is_surely_before(known, attempt, forget) and _is_judged_before(known, view, forget)):
+        report.may("gone-before-judged", finding)
     elif is_before and view.is_full:
         report.must(finding)
     elif is_before:
         report.must(finding, found(WINDOW, _whole(view)))
     elif _was_gone_before(known, attempt, forgotten, view):
         report.may(UNDECIDED, finding)
+
+
+def _is_told_after_another(known: Knowledge, forget: Forget) -> bool:
+    """Whether its outcome came when a later forget was known to have happened."""
+    told = forget.delivered_at or NEVER
+    others = [one for one in known.forgets[forget.session] if one.sent > (forget.ended or NEVER)]
+    return any(known.outcome(one) is Outcome.OK and (one.delivered_at or NEVER) <= told for one in others)
+
+
+def _is_judged_before(known: Knowledge, view: View, forget: Forget) -> bool:
+    """Whether a read of a part is followed by a full one before the session is to be forgotten again."""
+    later = next((full for full in known.full[view.session] if full.invoked >= view.returned), None)
+    others = [one for one in known.forgets[view.session] if one.sent > forget.sent]
+    return view.is_full or (later is not None and not any(one.sent <= later.returned for one in others))
+
+
+def _is_surely_before(known: Knowledge, attempt: Attempt, forget: Forget) -> bool:
+    """Whether its acknowledgement or a full read dates it before a forget: no read of a participant does."""
+    if known.is_acknowledged(attempt) and attempt.ended is not None and attempt.ended < forget.sent:
+        return True
+    return any(view.is_full and view.returned < forget.sent for view in known.shown.get(attempt.id, ()))
 
 
 def _may_be_undone(known: Knowledge, forget: Forget, forgotten: int, view: View) -> bool:
@@ -532,12 +589,23 @@ def _expired(report: _Report, known: Knowledge) -> None:  # noqa: C901  one case
                 report.may("raced-life", finding)
             elif (reason := _why_life_is_open(known, attempt)) is not None:
                 report.may(reason, finding)
+            elif known.is_current(view, surely) and _may_have_begun_since(known, attempt, view):
+                report.may("late-forget", finding)
             elif known.is_current(view, surely) and not _is_told_by(known, attempt, view):
                 report.may("under-way", finding)
             elif known.is_current(view, surely):
                 report.must(finding, *(() if view.is_full else (found(WINDOW, _whole(view)),)))
             elif view.invoked > if_nothing_prolonged_it:
                 report.may(UNDECIDED, finding)
+
+
+def _may_have_begun_since(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a forget in doubt may have let a later append begin another absolute life, which is not over."""
+    others = known.by_session[attempt.id.session]
+    doubtful = [one for one in known.forgets[attempt.id.session] if known.outcome(one) is Outcome.UNKNOWN]
+    last = max(one.ended or 0 for one in others)
+    is_over = view.invoked > last + (known.contract.ttl or 0) + known.staleness()
+    return known.contract.expiry is Expiry.ABSOLUTE and not is_over and any(one.sent <= last for one in doubtful)
 
 
 def _is_told_by(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -552,12 +620,12 @@ def _races_with_forget(known: Knowledge, attempt: Attempt) -> bool:
 
 
 def _why_life_is_open(known: Knowledge, attempt: Attempt) -> str | None:
-    """Return why the verifier cannot tell in which absolute life a message was said."""
-    if known.contract.expiry is not Expiry.ABSOLUTE:
-        return None
+    """Return why the verifier cannot tell when the life ended in which a message was said."""
     others = known.by_session[attempt.id.session]
     if any(one.outcome is Outcome.UNKNOWN or one.delivered_at is None for one in others):
         return "unknown-in-life"
+    if known.contract.expiry is not Expiry.ABSOLUTE:
+        return None
     ends = [one.sent + (known.contract.ttl or 0) for one in others]
     return "straddles-lives" if any((one.ended or NEVER) >= min(ends) for one in others) else None
 

@@ -112,13 +112,16 @@ class CheckerJudge:
         self._found: set[tuple[str, MessageId]] = set()
         self._made: set[int] = set()
         self._last: dict[int, OurRead] = {}
+        self._told_of_missing: set[int] = set()
+        """Sessions in which an outcome of something that is missing came after the last read."""
 
     def found(self) -> set[tuple[str, MessageId]]:
         """Return what was reported; what an outcome that came last says of earlier reads is told by the next one."""
         for session, checker in self._checkers.items():
             self._conclude_waiting(session, None)
             last = self._last.get(session)
-            if checker.book.is_news_pending and last is not None:
+            is_news = checker.book.is_news_pending or session in self._told_of_missing
+            if is_news and last is not None:
                 read = msgspec.structs.replace(last, invoked=last.returned + 1, returned=last.returned + 2)
                 self._take(session, checker.observe(read))
         return self._found
@@ -132,7 +135,11 @@ class CheckerJudge:
             one = event.attempt
             outcome = int(OUTCOMES[one.outcome])
             attempt = Attempt(one.id.session, one.id.writer, one.id.seq, outcome, one.sent, one.ended or one.sent)
-            self._checkers[one.id.session].apply(attempt)
+            checker = self._checkers[one.id.session]
+            checker.apply(attempt)
+            suspicions = checker.book.suspicions or ()
+            if any(one.id.seq in Intervals(known.absent.get(one.id.writer, [])) for known in suspicions):
+                self._told_of_missing.add(one.id.session)
         elif isinstance(event, ForgetSent):
             self._checkers[event.forget.session].apply(ForgetBegun(event.forget.sent))
         elif isinstance(event, ForgetDelivered):
@@ -218,6 +225,7 @@ class CheckerJudge:
     def _observe(self, session: int, read: OurRead, primary: OurRead | None = None) -> None:
         checker = self._checkers[session]
         self._last[session] = read
+        self._told_of_missing.discard(session)
         self._take(session, checker.observe(read, primary))
         for seen in [one for one in self._seen[session] if one.returned <= read.invoked]:
             self._seen[session].remove(seen)

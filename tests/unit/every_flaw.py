@@ -60,8 +60,8 @@ class Flaw:
 
 async def begin_anew(simulation: Simulation) -> None:
     book = simulation.watched.book
-    if book.forgetting is not None:
-        book.forgetting = book.forgotten_before = None
+    if book.forgets is not None:
+        book.forgets = None
         for writer in book.writers:
             writer.excused = writer.acked.copy()
     simulation.rows, simulation.expires = [], 0

@@ -1,8 +1,9 @@
 """The checker and an independent reading of the consistency model, asked about the same random histories.
 
 The seed is drawn from the clock and printed; SOAK_SEED repeats a run, SOAK_HISTORIES asks about more (100,000 by hand).
-A store that keeps its contract must never be accused. Of stores with a planted flaw, nearly all answers agree: what is
-left are outcomes that reach the verifier seconds late, in other orders than they happened.
+A store that keeps its contract must never be accused. Of a store with a planted flaw, the two find the same kinds in
+the same sessions, but for the decisions of the page. Which messages of a session are named may differ: how often that
+happens is printed.
 """
 
 from __future__ import annotations
@@ -12,13 +13,11 @@ import time
 
 import pytest
 from checker_under_reference import CheckerJudge, as_read
-from reference.adapter import Disagreement, compare, explain
+from reference.adapter import at_kind_level, compare, explain
 from reference.generator import correct, flawed
 
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
-FLAWED_SHARE_MAX = 0.02
-"""Flawed histories about which the two may disagree."""
 
 
 @pytest.fixture
@@ -29,19 +28,19 @@ def seed() -> int:
 
 
 def expect_no_false_alarm(first: int, count: int) -> None:
-    wrong: list[Disagreement] = []
     for number in range(first, first + count):
-        wrong += compare(as_read(correct(number)), CheckerJudge())
-        if wrong:
-            raise AssertionError(f"history {number}:\n{explain(wrong[0])}")
+        wrong = compare(as_read(correct(number)), CheckerJudge())
+        assert not wrong, f"history {number}:\n{explain(wrong[0])}"
 
 
 def expect_agreement(first: int, count: int) -> None:
-    differing: list[Disagreement] = []
+    other_names = 0
     for number in range(first, first + count):
-        differing += compare(as_read(flawed(number)), CheckerJudge())[:1]
-    print(f"{len(differing)} of {count} flawed histories are judged differently")
-    assert len(differing) <= max(3, FLAWED_SHARE_MAX * count), explain(differing[0])
+        differing = compare(as_read(flawed(number)), CheckerJudge())
+        other_kinds = at_kind_level(differing)
+        assert not other_kinds, f"history {number}:\n{explain(other_kinds[0])}"
+        other_names += bool(differing)
+    print(f"in {other_names} of {count} flawed histories other messages of the same session are named")
 
 
 def test_a_store_that_keeps_its_contract_is_never_accused(seed: int) -> None:

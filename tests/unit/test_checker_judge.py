@@ -10,6 +10,7 @@ from soak.checker.absorb import absorb
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.erasure import end_forget
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -39,7 +40,7 @@ class Talk:
     def forget(self, outcome: Outcome | None, sent: float, ended: float) -> None:
         self.book.intend_forget(int(sent * SECOND))
         if outcome is not None:
-            self.book.end_forget(outcome, int(sent * SECOND), int(ended * SECOND))
+            end_forget(self.book, outcome, int(sent * SECOND), int(ended * SECOND))
 
     def read(self, at: float, *places: int | tuple[int, int] | object) -> Read:
         items = [self._item(place) for place in places]

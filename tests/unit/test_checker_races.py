@@ -9,6 +9,7 @@ from soak.checker.absence import suspect
 from soak.checker.absorb import absorb
 from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.erasure import end_forget
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -59,7 +60,7 @@ def test_an_append_after_a_forget_is_expected_also_when_both_are_told_at_once() 
     talk.ack(1, 1.0)
     talk.book.intend_forget(2 * SECOND)
     talk.ack(2, 3.0, sent=2.5)
-    talk.book.end_forget(Outcome.OK, 2 * SECOND, int(2.1 * SECOND))
+    end_forget(talk.book, Outcome.OK, 2 * SECOND, int(2.1 * SECOND))
     assert absent(talk.judge(4.0)) == {0: [2]}
     assert kinds(talk.judge(5.0, 1, 2)) == {Kind.RESURRECTED}
 

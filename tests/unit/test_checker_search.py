@@ -11,6 +11,7 @@ from test_checker_case import case_of, checker_of, confirmed, grow, kept, mangle
 
 from soak.checker.case import CannotDeriveError, Case, Derived, Search, SecondSearch, derive, found_of, replay
 from soak.checker.contract import Contract, Reads
+from soak.checker.erasure import end_forget
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import Outcome
@@ -196,7 +197,7 @@ def test_what_is_being_forgotten_or_is_forgotten_is_not_due() -> None:
     read = store.read()
     store.book.intend_forget(store.tick())
     assert not is_due(store.book, (0, 2), read, RULES)
-    store.book.end_forget(Outcome.OK, store.tick(), store.tick())
+    end_forget(store.book, Outcome.OK, store.tick(), store.tick())
     assert not is_due(store.book, (0, 2), read, RULES)
     found = judge_search(store.book, store.read(), (0, 2), NEAREST, RULES, AUTHOR)
     assert {one.kind for one in found} == {Kind.RESURRECTED}

@@ -94,8 +94,8 @@ def raised(at: int) -> Read:
     return Read(1, VERIFIER, Source.PRIMARY, at * MILLISECOND, (at + 2) * MILLISECOND, None)
 
 
-def window(at: int, last: int, *messages: Name | Item, reader: int = 1) -> Read:
-    return Read(1, reader, Source.PRIMARY, at * MILLISECOND, (at + 2) * MILLISECOND, _items(messages), last)
+def window(at: int, last: int, *messages: Name | Item, reader: int = 1, source: Source = Source.PRIMARY) -> Read:
+    return Read(1, reader, source, at * MILLISECOND, (at + 2) * MILLISECOND, _items(messages), last)
 
 
 def _items(messages: tuple[Name | Unreadable | Item, ...]) -> tuple[Item | Unreadable, ...]:
@@ -766,7 +766,7 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     ),
     "begun-untold": (ABSOLUTE, (wrote(1, 0), wrote((2, 1), 100, delivered=2000), read(500), read(900))),
     "during-fault": (CRASH_TAIL, (wrote(1, 2000), crash(2100, 2500, injected=2150), read(2300), read(2700, 1))),
-    "during-refused-forget": (STRICT, (wrote(1, 0), forgot(50, 60, FAILED, delivered=500), read(100), read(300))),
+    "during-open-forget": (STRICT, (wrote(1, 0), forgot(50, 60, FAILED, delivered=500), read(100), read(300))),
     "eventual-late": (EVENTUAL, (wrote(1, 0), read(50), read(300), read(500, 1))),
     "eventual-monotonic": (EVENTUAL, (wrote(1, 0), *HIDDEN_BY_REPLICA)),
     "expired-in-fault": (
@@ -789,7 +789,14 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
         (wrote(1, 0), wrote((2, 1), 20, delivered=None), read(100, (2, 1)), read(300, (2, 1))),
     ),
     "order-not-promised": (PER_WRITER, (wrote(1, 0), wrote((2, 1), 20), wrote(2, 40), window(60, 2, 1, 2))),
-    "other-reader": (BOUNDED, (wrote(1, 0), window(20, 5, 1), read(100), read(200, 1))),
+    "order-over-forget": (
+        BOUNDED,
+        (*AT_ONCE, read(100, 1, (2, 1), source=REPLICA), forgot(150, 160), read(200, (2, 1), 1, source=REPLICA)),
+    ),
+    "other-reader": (
+        BOUNDED,
+        (wrote(1, 0), window(20, 5, 1, source=REPLICA), read(100, source=REPLICA), read(200, 1, source=REPLICA)),
+    ),
     "pair-of-two-writers": (
         PER_WRITER,
         (wrote(1, 0, 200), wrote((2, 1), 0, 200), read(50, 1, (2, 1)), read(100, (2, 1), 1)),
@@ -807,7 +814,6 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     "straddles-lives": (ABSOLUTE, (wrote(1, 0), wrote(2, 995), read(1100, 1, 2))),
     "swept-first": (STRICT, (wrote(1, 0), crash(50, 100), read(200), read(400))),
     "told-after-forget": (STRICT, (wrote(1, 0), read(20), read(40, 1), forgot(50, 60))),
-    "two-forgets": (STRICT, (wrote(1, 0), forgot(50, 60), forgot(55, 70), read(100, 1))),
     "under-way": (SLIDING, (wrote(1, 0, delivered=2000), read(1500, 1))),
     "undone-by-fault": (CRASH_TAIL, (wrote(1, 0), forgot(2000, 2010), crash(2100, 2200), read(2400, 1))),
     "unknown-in-life": (ABSOLUTE, (wrote(1, 0), wrote(2, 100, outcome=UNKNOWN), read(1200, 1))),

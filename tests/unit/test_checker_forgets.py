@@ -1,0 +1,179 @@
+"""Forgets: what one has erased must not stand, what it has left is expected, whenever its outcome comes."""
+
+from __future__ import annotations
+
+import pytest
+from checked_session import CheckedSession
+
+from soak.checker.contract import Contract, Expiry, Reads
+from soak.checker.kinds import Kind
+from soak.checker.outcome import Outcome
+
+TWO_SECONDS_AT_MOST = Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE)
+TAIL = Contract(crash_loss_seconds=1.0)
+
+
+@pytest.mark.parametrize("first_comes_first", [True, False])
+def test_forgets_count_one_by_one_whatever_the_order_of_their_outcomes(first_comes_first: bool) -> None:
+    session = CheckedSession()
+    session.told(1, 1.0, 1.1)
+    session.intends_forget(2.0)
+    session.intends_forget(3.0)
+    for sent in (2.0, 3.0) if first_comes_first else (3.0, 2.0):
+        session.forgot(sent, sent + 0.1)
+    session.told(2, 4.0, 4.1)
+    assert session.shows(5.0) == set()
+    assert session.shows(6.0) == {(Kind.LOST, 2)}
+    assert session.shows(7.0, 1) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_refused_forget_does_not_end_the_doubt_of_another_one() -> None:
+    session = CheckedSession()
+    session.told(1, 1.0, 1.1)
+    session.intends_forget(2.0)
+    session.intends_forget(2.1)
+    session.forgot(2.0, 2.3, Outcome.FAILED)
+    assert session.shows(3.0) == session.shows(4.0) == set()
+    session.forgot(2.1, 2.2, Outcome.FAILED)
+    assert session.shows(5.0) == set()
+    assert session.shows(6.0) == {(Kind.LOST, 1)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN, None])
+def test_what_a_read_showed_behind_a_forget_is_expected_also_if_the_outcome_came_later(
+    outcome: Outcome | None,
+) -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    if outcome is not None:
+        session.told(1, 1.5, 1.6, outcome)
+    assert session.shows(2.0, 1) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(0.5, 1) == set()
+    session.intends_forget(1.0)
+    session.told(2, 1.5, 1.6, Outcome.UNKNOWN)
+    assert session.shows(2.0, 2) == session.shows(2.5) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_what_a_read_from_before_a_forget_had_ended_showed_may_be_gone() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.0)
+    assert session.shows(1.05, 1) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0) == session.shows(3.0) == set()
+
+
+def test_what_raced_with_a_forget_and_was_left_stays_excused_where_messages_go_by_themselves() -> None:
+    session = CheckedSession(Contract(eviction_allowed=False, retained_messages=5))
+    session.intends_forget(1.0)
+    session.told(1, 0.9, 1.2)
+    assert session.shows(2.0, 1) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(3.0) == session.shows(4.0) == set()
+
+
+def test_a_forget_that_a_fault_may_have_undone_is_settled_by_the_next_one() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 1.0, 1.1)
+    session.intends_forget(2.0)
+    session.forgot(2.0, 2.1)
+    session.crash(2.5, 2.6)
+    assert session.shows(3.0, 1) == set()
+    session.intends_forget(4.0)
+    session.forgot(4.0, 4.1)
+    assert session.shows(5.0, 1) == {(Kind.RESURRECTED, 1)}
+
+
+def test_an_absolute_life_begins_anew_behind_a_forget() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 1.0, 1.1)
+    assert session.shows(2.0) == set()
+    assert session.shows(2.8) == {(Kind.LOST, 2)}
+
+
+def test_what_may_have_come_after_the_forget_may_have_begun_that_life() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told(1, 0.1, 0.2, Outcome.UNKNOWN)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 1.0, 1.1)
+    assert session.shows(2.2) == session.shows(2.9) == set()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, None])
+def test_a_forget_in_doubt_prolongs_no_life_to_which_nothing_was_said_since(outcome: Outcome | None) -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.8, 0.9)
+    session.close()
+    session.intends_forget(1.0)
+    if outcome is not None:
+        session.forgot(1.0, 1.1, outcome)
+    assert session.shows(2.5, 1, 2) == {(Kind.RESURRECTED, 1), (Kind.RESURRECTED, 2)}
+
+
+def test_a_life_that_a_fault_may_have_taken_ends_with_what_was_said_after_it() -> None:
+    session = CheckedSession(Contract(ttl_seconds=5.0, expiry=Expiry.ABSOLUTE, crash_loss_seconds=1.0))
+    session.told(1, 1.0, 1.1)
+    session.crash(1.5, 1.6)
+    session.sweep()
+    session.told(2, 5.0, 5.1)
+    session.close()
+    assert session.shows(9.0, 2) == set()
+    assert session.shows(10.5, 2) == {(Kind.RESURRECTED, 2)}
+
+
+def test_lateness_behind_a_forget_is_noticed_when_the_outcome_comes() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0) == set()
+    session.told(1, 1.5, 1.6)
+    assert session.shows(3.0, 1) == {(Kind.STALE, 1)}
+
+
+def test_a_late_view_of_what_a_forget_erased_is_held_to_the_order_in_time() -> None:
+    session = CheckedSession(Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.told((1, 1), 0.5, 0.6)
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(1.5, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_under_eventual_what_was_seen_in_flight_behind_a_forget_is_lost_and_not_rolled_back() -> None:
+    session = CheckedSession(Contract(reads=Reads.EVENTUAL), asks_primary=True)
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    session.told(2, 2.0, 2.1)
+    assert session.shows(3.0, 1, 2) == set()
+    assert session.shows(4.0, 1) == set()
+    replica, primary = session.read(5.0, 1), session.read(5.1, 1)
+    assert session.reported(session.checker.observe(replica, primary)) == {(Kind.LOST, 2)}
+
+
+def test_what_a_replica_showed_in_the_shadow_of_a_fault_was_not_seen_behind_a_forget() -> None:
+    behind = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
+    session = CheckedSession(behind, asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2, Outcome.UNKNOWN)
+    session.intends_forget(1.0)
+    session.crash(1.5, 1.6, caught_up=3.0)
+    assert session.shows(2.5, 1) == session.shows(3.5) == set()
+    session.forgot(1.0, 1.1)
+    session.sweep()
+    assert session.shows(4.5) == set()
+    assert session.reported(session.checker.observe(session.read(5.5), session.read(5.6))) == set()

@@ -1,0 +1,193 @@
+"""Outcomes that come after the reads they say something about."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from checked_session import SECOND, CheckedSession
+
+from soak.checker.contract import Contract, Expiry, Order, Reads
+from soak.checker.kinds import Kind
+from soak.checker.message import Garbled
+from soak.checker.outcome import Outcome
+
+TAIL = Contract(crash_loss_seconds=1.0)
+BEHIND = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
+
+
+@pytest.mark.parametrize(
+    "contract",
+    [
+        Contract(),
+        Contract(eviction_allowed=True),
+        Contract(retained_messages=1),
+        Contract(ttl_seconds=0.5, expiry=Expiry.ABSOLUTE),
+    ],
+    ids=["strict", "eviction", "last one", "expiry"],
+)
+def test_what_was_seen_in_flight_is_a_phantom_if_it_is_refused_after_it_has_gone(contract: Contract) -> None:
+    session = CheckedSession(contract)
+    assert session.shows(1.0, 1) == set()
+    session.shows(2.0)
+    session.shows(3.0)
+    session.told(1, 0.8, 1.1, Outcome.FAILED)
+    assert (Kind.PHANTOM, 1) in session.shows(3.5)
+
+
+def test_a_refusal_that_comes_when_nobody_waits_for_it_any_more_says_nothing() -> None:
+    session = CheckedSession(Contract(eviction_allowed=True))
+    assert session.shows(1.0, 1) == session.shows(2.0) == session.shows(6.5) == set()
+    session.told(1, 0.8, 1.1, Outcome.FAILED)
+    assert session.shows(7.0) == set()
+
+
+def test_a_read_under_way_does_not_lack_what_is_refused_meanwhile() -> None:
+    session = CheckedSession()
+    session.shows(1.0, 1)
+    session.shows(2.0)
+    late = session.read(2.1)
+    session.told(1, 0.8, 1.1, Outcome.FAILED)
+    session.checker.observe(late)
+    assert session.shows(3.0) == set()
+
+
+def test_what_was_refused_is_a_phantom_and_not_resurrected_as_well() -> None:
+    session = CheckedSession(Contract(ttl_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.3, 0.4, Outcome.FAILED)
+    session.close()
+    assert session.shows(5.0, 2) == {(Kind.PHANTOM, 2)}
+
+
+@pytest.mark.parametrize(("acknowledged", "is_lost"), [(1.0, True), (2.0, False)])
+def test_nothing_is_excused_by_when_it_was_seen_while_its_acknowledgement_may_come(
+    acknowledged: float, is_lost: bool
+) -> None:
+    session = CheckedSession(TAIL)
+    assert session.shows(2.1, 1) == set()
+    session.crash(2.2, 2.3)
+    assert session.shows(2.5) == set()
+    session.sweep()
+    assert session.shows(3.5) == set()
+    session.told(1, 0.8, acknowledged)
+    assert session.shows(4.5) == ({(Kind.ROLLED_BACK, 1)} if is_lost else set())
+
+
+def test_an_acknowledgement_that_never_comes_is_not_waited_for_for_ever() -> None:
+    session = CheckedSession(TAIL)
+    session.shows(2.1, 1)
+    session.crash(2.2, 2.3)
+    session.shows(2.5)
+    session.sweep()
+    assert session.shows(8.0) == set()
+    assert session.book.suspicions is None
+
+
+def test_an_unknown_write_behind_one_in_flight_can_prove_a_hole() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 1.5)
+    session.told(3, 1.6, 1.7, Outcome.UNKNOWN)
+    assert session.shows(2.0, 1, 2, 3) == set()
+    session.crash(2.1, 2.2)
+    session.shows(2.5, 2, 3)
+    session.sweep()
+    assert session.shows(3.5, 2, 3) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_an_unreadable_row_explains_what_is_acknowledged_only_afterwards() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    row = Garbled(b"\xff", "bad")
+    assert session.shows(1.0, 1, row) == {(Kind.UNDECODABLE, 0)}
+    session.told(2, 0.3, 0.4)
+    assert session.shows(2.0, 1) == session.shows(3.0, 1) == set()
+
+
+def test_an_unknown_write_that_a_read_has_shown_bears_its_time_for_the_next_one() -> None:
+    session = CheckedSession()
+    session.told((1, 1), 0.5, 0.6, Outcome.UNKNOWN)
+    assert session.shows(1.0, (1, 1), 1) == set()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(2.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_the_primary_is_judged_at_the_time_at_which_it_is_asked() -> None:
+    session = CheckedSession(msgspec.structs.replace(BEHIND, ttl_seconds=3.0), asks_primary=True)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.3, 0.4)
+    assert session.shows(1.0, 1) == set()
+    replica, primary = session.read(2.9, 1), session.read(3.5, 1)
+    assert session.checker.needs_primary(replica)
+    assert session.reported(session.checker.observe(replica, primary)) == set()
+
+
+def test_a_sliding_life_lasts_as_long_as_the_own_send_of_a_message_whatever_a_fault_may_undo() -> None:
+    session = CheckedSession(Contract(ttl_seconds=3.0, crash_loss_seconds=0.5))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 1.0, 1.1)
+    session.told(3, 1.2, 1.3)
+    session.crash(1.5, 1.6)
+    assert session.shows(3.2, 1, 3) == set()
+    session.sweep()
+    assert session.shows(3.8, 1, 3) == {(Kind.LOST, 2)}
+
+
+def window_of(session: CheckedSession, at: float, *seen: int) -> set[tuple[Kind, int]]:
+    """Judge a participant's read of the last three by the last full read."""
+    acked = [(0, seq, seq * SECOND - 10, seq * SECOND) for seq in range(1, int(at) + 1)]
+    observed = session.checker.observe_participant(session.read(at, *seen), 3, acked)
+    return session.reported(observed)
+
+
+@pytest.mark.parametrize(
+    ("seen", "wrong"),
+    [((3, 4, 6), (Kind.WINDOW, 5)), ((1, 2, 3), (Kind.STALE, 4))],
+    ids=["a hole", "only older ones"],
+)
+def test_a_window_is_wrong_although_the_next_full_read_does_not_show_all_of_it(
+    seen: tuple[int, ...], wrong: tuple[Kind, int]
+) -> None:
+    session = CheckedSession(Contract(retained_messages=3))
+    for seq in range(1, 7):
+        session.told(seq, seq - 0.001, float(seq))
+    assert session.shows(7.0, 4, 5, 6) == set()
+    assert wrong in window_of(session, 6.5, *seen)
+
+
+def test_a_window_with_a_message_twice_is_wrong_also_if_the_session_was_forgotten_since() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(2.0)
+    session.forgot(2.0, 2.1)
+    assert session.shows(3.0) == set()
+    assert window_of(session, 1.5, 1, 1) == {(Kind.DUPLICATED, 1)}
+
+
+def test_what_was_refused_takes_no_place_among_the_last() -> None:
+    session = CheckedSession(Contract(retained_messages=3, order=Order.PER_WRITER))
+    for seq in (1, 2, 4):
+        session.told(seq, seq - 0.1, float(seq))
+    session.told(3, 2.5, 2.6, Outcome.FAILED)
+    assert session.shows(5.0, 1, 2, 4) == set()
+    session.shows(6.0, 2, 3, 4)
+    assert session.shows(7.0, 2, 3, 4) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_a_copy_takes_no_place_among_the_last() -> None:
+    session = CheckedSession(Contract(retained_messages=3))
+    for seq in (1, 2, 3):
+        session.told(seq, seq - 0.1, float(seq))
+    assert session.shows(4.0, 1, 2, 3) == set()
+    assert session.shows(5.0, 2, 3, 3) == {(Kind.DUPLICATED, 3)}
+    assert session.shows(6.0, 2, 3, 3) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_an_unknown_write_may_have_taken_a_place_among_the_last_and_be_lost_since() -> None:
+    session = CheckedSession(Contract(retained_messages=2, crash_loss_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.told(2, 1.0, 1.1)
+    session.told(3, 1.8, 1.9, Outcome.UNKNOWN)
+    session.crash(2.0, 2.1)
+    assert session.shows(3.0, 2) == set()
+    session.sweep()
+    assert session.shows(4.0, 2) == session.shows(5.0, 2) == set()
