@@ -235,7 +235,7 @@ class VerifierSettings(Section):
         default=[60.0, 3600.0, 86_400.0, 259_200.0], description="Ages at which closed sessions are read again."
     )
     closed_sessions_max: int = Field(
-        default=500, ge=0, description="Closed sessions kept beyond the first recall age, per store, at most."
+        default=2_000, ge=0, description="Closed sessions kept beyond the first recall age, per store, at most."
     )
     kept_share: float = Field(
         default=0.1, ge=0, le=1, description="Share of closed sessions kept to the last age when there are too many."
