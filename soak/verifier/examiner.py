@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
@@ -23,6 +22,7 @@ from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
 from soak.checker.session import Observed, SessionChecker, StoreJudging, Want
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
 from soak.stores.protocol import MemoryStore
@@ -304,7 +304,3 @@ def _restore(item: SeenItem, author: Author) -> Stored:
         return Message.from_bytes(item.raw)
     except ValueError:
         return Garbled(raw=item.raw, reason=item.problem or "no message")
-
-
-def now_us() -> int:
-    return time.monotonic_ns() // 1000

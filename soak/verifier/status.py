@@ -9,12 +9,12 @@ import msgspec
 from prometheus_client.core import Exemplar
 
 from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
+from soak.clock import clock_offset_us, now_us
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import drift, result
 from soak.verifier.backpressure import Backpressure
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.examiner import now_us
 from soak.verifier.follower import Follower
 from soak.verifier.journal import Violation
 from soak.verifier.measured import measure
@@ -245,7 +245,7 @@ class Status:
             promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
             servers={store: list(targets) for store, targets in state.targets.items()},
             configurations=state.header.configurations,
-            faults=result.faults_of(state, int(time.time() * 1e6) - now_us()),
+            faults=result.faults_of(state, clock_offset_us()),
             violations=[_head(violation) for violation in self._reporter.recent],
             findings=result.findings_of(state),
             store_errors=result.store_errors_of(state.tally.store_errors.listed()),
