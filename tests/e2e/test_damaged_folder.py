@@ -49,7 +49,9 @@ def test_a_run_goes_on_although_a_byte_of_each_of_its_files_was_changed() -> Non
         check = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
         try:
             before = len(account.read_text().splitlines())
-            check.until(lambda status: len(account.read_text().splitlines()) > before and total(status, "violations") > 2)
+            check.until(
+                lambda status: len(account.read_text().splitlines()) > before and total(status, "violations") > 2
+            )
             flip(check.data_dir / "run.json")
             (check.data_dir / "verifier" / "endpoint.json").unlink()
             told = check.end()
