@@ -350,7 +350,7 @@ class Canary:
         for window in self._state.faults.values():
             if window.target not in self._examiner.targets:
                 continue
-            if window.ended is None or window.ended >= begun or not self._state.is_swept(window):
+            if window.ended is None or window.ended >= begun or not self._state.faults.is_swept(window):
                 return False
         return True
 

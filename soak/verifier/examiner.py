@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from soak.checker.case import FullRead, Participation, Search, TailRead
-from soak.checker.faults import FaultWindow
 from soak.checker.message import Garbled, Message, Stored, shown
 from soak.checker.read import Place, Read, Rules
 from soak.checker.saved import save
@@ -259,10 +258,6 @@ class Examiner:
         """Return the other session that was answered last; None: none was, or it is not kept any more."""
         _, other = self._answered.beside(watched)
         return None if other is None or other.retired else other
-
-    def faults(self) -> list[FaultWindow]:
-        """Return the faults of the servers that the store depends on."""
-        return self.judging.windows()
 
     # -- what the participants saw --
 

@@ -84,9 +84,8 @@ class Follower:
 
     def _record(self, entry: Entry) -> None:
         recorder = self._state.recorder
-        worker = self._state.workers.get(entry.worker) if isinstance(entry, WorkerBatch) else None
-        if recorder is not None and worker is not None:
-            recorder.take(entry, worker.sessions)
+        if recorder is not None and isinstance(entry, WorkerBatch) and entry.worker in self._state.workers:
+            recorder.take(entry, self._state.workers[entry.worker].sessions)
 
     async def caught_up(self) -> bool:
         """Wait until everything that is in the ledger now has been taken in; False if that takes too long.

@@ -94,7 +94,7 @@ class Recoveries:
         ]
 
     def _is_clear(self, window: FaultWindow, stores: list[str], now: int) -> bool:
-        if not self._state.is_swept(window):
+        if not self._state.faults.is_swept(window):
             return False
         swept_at = self._swept_at.setdefault(window.fault, now)
         # Among all, not only those in line for a second look: one that is being looked at is in no line.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from soak.checker.counted import Counted
-from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
+from soak.checker.faults import CATCH_UP_US, FaultHistory
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.reader import START
@@ -209,7 +209,3 @@ class State:
             gone = [name for name, one in self.workers.items() if one.farewell and not one.sessions]
             for name in gone[: len(gone) // 2]:
                 del self.workers[name]
-
-    def is_swept(self, window: FaultWindow) -> bool:
-        """Whether every session that a fault may have touched has been read since it ended."""
-        return self.faults.is_swept(window)
