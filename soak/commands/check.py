@@ -12,7 +12,6 @@ from pathlib import Path
 from soak.commands.flags import DATA_DIR, SOAKING, add_flags, read_configuration
 from soak.commands.soaking import add_output_arguments, append_step_summary, soak
 from soak.configuration import Configuration
-from soak.daemon.run import RunOptions
 from soak.errors import ExitCode, SoakError
 
 DESCRIPTION = (
@@ -56,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _check(configuration: Configuration, arguments: argparse.Namespace) -> ExitCode:
-    outcome = soak(configuration, RunOptions(), arguments)
+    outcome = soak(configuration, arguments)
     if (path := os.environ.get(STEP_SUMMARY_VARIABLE)) and configuration.settings.report.step_summary:
         append_step_summary(outcome, path)
     return ExitCode(outcome.exit_code)

@@ -6,7 +6,6 @@ import argparse
 
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.commands.soaking import add_output_arguments, soak
-from soak.daemon.run import RunOptions
 from soak.errors import ExitCode
 
 DESCRIPTION = (
@@ -31,5 +30,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     configuration = read_configuration(arguments)
-    outcome = soak(configuration, RunOptions(with_load=not arguments.no_load), arguments)
+    outcome = soak(configuration, arguments, with_load=not arguments.no_load)
     return ExitCode(outcome.exit_code)

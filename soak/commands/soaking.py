@@ -14,7 +14,7 @@ from rich.console import Console
 
 from soak.browsing.chromium import find_chromium
 from soak.configuration import Configuration
-from soak.daemon.run import RunOptions, run_soak
+from soak.daemon.run import run_soak
 from soak.daemon.view import LiveView, PlainView, View
 from soak.errors import ExitCode, SoakError
 from soak.report import markdown
@@ -39,16 +39,16 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def soak(configuration: Configuration, options: RunOptions, arguments: argparse.Namespace) -> Outcome:
+def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True) -> Outcome:
     """Run a soak, tell how it ended, and write what reports were asked for."""
     targets = parse_targets(arguments.report, arguments.report_dir)
     check_writable(targets)
     load = configuration.settings.load
-    if options.with_load and load.browser_users:
+    if with_load and load.browser_users:
         find_chromium(load.browser)
     view = _view(arguments)
     try:
-        outcome = asyncio.run(run_soak(configuration, options, view))
+        outcome = asyncio.run(run_soak(configuration, view, with_load=with_load))
     finally:
         view.close()
     try:

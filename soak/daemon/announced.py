@@ -18,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from soak.checker.faults import Excuse
-from soak.daemon.heartbeat import now_us
+from soak.clock import now_us
 from soak.daemon.permission import Permission, error
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.ledger.records import FaultPhase

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from soak.clock import now_us
 from soak.configuration import Configuration
 from soak.daemon import heartbeat
 from soak.daemon.folder import DataFolder
@@ -171,7 +172,7 @@ def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple
     guessed = Heartbeat(
         run=header.run,
         boot=heartbeat.boot_identity(),
-        at_us=heartbeat.now_us() - int(since * 1e6),
+        at_us=now_us() - int(since * 1e6),
         active_seconds=max(0.0, time.time() - since - header.started_wall_seconds),
     )
     what = f"{folder.heartbeat_file.name} is gone or damaged; the daemon before this one was last seen {since:.0f}s ago"

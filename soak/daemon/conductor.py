@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from soak import log
+from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.fault import Fault, FaultUnavailableError
@@ -224,7 +225,7 @@ class Conductor:
 
     async def _remember(self, fault: Fault, story: FaultStory, what: str) -> None:
         """Write to the ledger what failed, where it outlives us: a run that is resumed must not be greener for it."""
-        now = time.monotonic_ns() // 1000
+        now = now_us()
         record = FaultPhase(
             fault=f"failed-{fault.kind}-{story.target}-{now}",
             kind=fault.kind,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from soak.clock import now_us
 from soak.daemon.children import Child
 from soak.daemon.faults import FaultLog, until_written
-from soak.daemon.heartbeat import now_us
 from soak.ledger.records import EndOfLoad
 from soak.ledger.run import RunJournal
 from soak.settings import SoakSettings

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from soak.checker.faults import Excuse
-from soak.daemon.heartbeat import now_us
+from soak.clock import now_us
 from soak.errors import SoakError
 from soak.faults.fault import Fault
 from soak.ledger.records import FaultPhase

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from soak.clock import now_us
 from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 
 INTERVAL_SECONDS = 1.0
@@ -23,10 +24,6 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     active_seconds: float
     """How long the run has been active, all its daemons taken together."""
-
-
-def now_us() -> int:
-    return time.monotonic_ns() // 1000
 
 
 def boot_identity() -> str:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from soak import join, log
@@ -61,14 +60,7 @@ ERRORS_SAID_MAX = 32
 _log = log.get_logger("soak.daemon")
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What is asked of this soak beyond its settings."""
-
-    with_load: bool = True
-
-
-async def run_soak(configuration: Configuration, options: RunOptions, view: View) -> Outcome:
+async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> Outcome:
     """Run one soak in its data folder; raises `SoakError` where it cannot begin."""
     settings = configuration.settings
     folder = DataFolder(settings.data_dir)
@@ -81,7 +73,7 @@ async def run_soak(configuration: Configuration, options: RunOptions, view: View
         beginning = _begin(configuration, folder)
         stop = StopRequest(view.say)
         with stop.listening(), violations_not_hidden(folder, beginning.run):
-            daemon = Daemon(configuration, options, folder, beginning, register, stop, view)
+            daemon = Daemon(configuration, folder, beginning, register, stop, view, with_load=with_load)
             return await (daemon.conclude() if beginning.is_concluded else daemon.run())
 
 
@@ -99,12 +91,13 @@ class Daemon:
     def __init__(
         self,
         configuration: Configuration,
-        options: RunOptions,
         folder: DataFolder,
         beginning: Beginning,
         register: ChildrenFile,
         stop: StopRequest,
         view: View,
+        *,
+        with_load: bool,
     ) -> None:
         self._configuration = configuration
         self._settings = configuration.settings
@@ -129,7 +122,7 @@ class Daemon:
             proxied=needs_proxies(self._settings.faults),
             power_cuts=needs_power_cuts(self._settings.faults),
         )
-        self._children = {child.name: child for child in self._make_children(options, register)}
+        self._children = {child.name: child for child in self._make_children(register, with_load=with_load)}
         under_test = [kind for kind in beginning.plan.kinds if kind != LEDGER]
         self._announced = AnnouncedWindows(folder.announced_file, beginning.run, under_test, self._say)
         self._board = StatusBoard(
@@ -319,10 +312,10 @@ class Daemon:
 
     # What it is made of -------------------------------------------------------------------------------------
 
-    def _make_children(self, options: RunOptions, register: ChildrenFile) -> list[Child]:
+    def _make_children(self, register: ChildrenFile, *, with_load: bool) -> list[Child]:
         settings, path = self._settings, self._folder.path
         commands = {"verifier": verifier_command(path)}
-        if options.with_load:
+        if with_load:
             commands["load"] = load_command(settings, path)
         finals = {"verifier": self._has_result}
         return [

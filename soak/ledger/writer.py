@@ -21,6 +21,7 @@ from typing import Any, Self
 import msgspec
 from redis.exceptions import RedisError
 
+from soak.clock import clock_offset_us
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.host import Host, this_host
 from soak.ledger.records import (
@@ -70,7 +71,7 @@ class LedgerWriter:
         self._connection = connection
         self._settings = settings
         self._host = host
-        self._clock_offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._clock_offset_us = clock_offset_us()
         self._sessions = 0
         self._number = 0
         self._bytes = 0

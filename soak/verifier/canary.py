@@ -31,10 +31,11 @@ from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.settings import VerifierSettings
 from soak.tasks import heed_cancellation
 from soak.verifier.canary_numbers import CanaryNumbers
-from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.examiner import Examiner
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
 from soak.verifier.watched import Watched
@@ -349,7 +350,7 @@ class Canary:
         for window in self._state.faults.values():
             if window.target not in self._examiner.targets:
                 continue
-            if window.ended is None or window.ended >= begun or not self._state.is_swept(window):
+            if window.ended is None or window.ended >= begun or not self._state.faults.is_swept(window):
                 return False
         return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -23,6 +22,7 @@ from soak.checker.read import Place, Read
 from soak.checker.suspicion import Suspicion
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.verifier.state import State
 from soak.verifier.watched import Watched
 
@@ -234,7 +234,7 @@ class Detective:
         worker = self._state.workers.get(watched.worker)
         if worker is None or worker.farewell:
             return 0
-        return time.monotonic_ns() // 1000 - max(worker.last_heard, self._state.listening_since)
+        return now_us() - max(worker.last_heard, self._state.listening_since)
 
 
 def _is_among(bounds: dict[int, list[int]], place: Place) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from soak.checker.telemetry import ServerSample
+from soak.clock import now_us
 from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
 from soak.contracts.given import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
@@ -69,7 +70,7 @@ class DriftWatch:
             await asyncio.sleep(max(PAUSE_SECONDS_MIN, pause))
 
     async def _sample(self, kind: str, url: str) -> bool:
-        asked = time.monotonic_ns() // 1000
+        asked = now_us()
         with_size = time.monotonic() - self._sized_at.get(kind, float("-inf")) > SIZE_SECONDS
         try:
             sample = await inspect(kind, url, timeout_seconds=ANSWER_SECONDS_MAX, with_size=with_size)
@@ -224,7 +225,7 @@ def obtained(state: State, store: str) -> str:
 
 def described(state: State) -> dict[str, Any]:
     """Return contracts and configurations for `/status`."""
-    now = time.monotonic_ns() // 1000
+    now = now_us()
     return {
         "contracts": {
             store: {

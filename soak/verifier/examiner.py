@@ -10,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
 from soak.checker.case import FullRead, Participation, Search, TailRead
-from soak.checker.faults import FaultWindow
 from soak.checker.message import Garbled, Message, Stored, shown
 from soak.checker.read import Place, Read, Rules
 from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
 from soak.checker.session import Observed, SessionChecker, StoreJudging, Want
 from soak.checker.text import Author
+from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
 from soak.stores.protocol import MemoryStore
@@ -260,10 +259,6 @@ class Examiner:
         _, other = self._answered.beside(watched)
         return None if other is None or other.retired else other
 
-    def faults(self) -> list[FaultWindow]:
-        """Return the faults of the servers that the store depends on."""
-        return self.judging.windows()
-
     # -- what the participants saw --
 
     def _judge_observations(self, watched: Watched, read: Read) -> list[Place]:
@@ -304,7 +299,3 @@ def _restore(item: SeenItem, author: Author) -> Stored:
         return Message.from_bytes(item.raw)
     except ValueError:
         return Garbled(raw=item.raw, reason=item.problem or "no message")
-
-
-def now_us() -> int:
-    return time.monotonic_ns() // 1000

@@ -7,6 +7,7 @@ import time
 
 import structlog
 
+from soak.clock import clock_offset_us, now_us
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
 from soak.verifier.intake import Intake
@@ -54,7 +55,7 @@ class Follower:
                 self.is_reachable = False
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            now = time.monotonic_ns() // 1000
+            now = now_us()
             if not self.is_reachable or not self._state.listening_since:
                 self._state.listening_since = now
             self.is_reachable = True
@@ -70,7 +71,7 @@ class Follower:
 
     def _note_downtime(self, entries: list[Entry], heard: int) -> None:
         """Note when neither a verifier nor anybody who writes was there, before this one was started."""
-        ahead_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        ahead_us = clock_offset_us()
         if not heard:
             note_downtime(self._state, 0, self._started_ms * 1000 - ahead_us)  # it is started for the first time
             heard = self._started_ms
@@ -83,9 +84,8 @@ class Follower:
 
     def _record(self, entry: Entry) -> None:
         recorder = self._state.recorder
-        worker = self._state.workers.get(entry.worker) if isinstance(entry, WorkerBatch) else None
-        if recorder is not None and worker is not None:
-            recorder.take(entry, worker.sessions)
+        if recorder is not None and isinstance(entry, WorkerBatch) and entry.worker in self._state.workers:
+            recorder.take(entry, self._state.workers[entry.worker].sessions)
 
     async def caught_up(self) -> bool:
         """Wait until everything that is in the ledger now has been taken in; False if that takes too long.

@@ -24,6 +24,7 @@ from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import Author
+from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
 from soak.verifier.server_restarts import note_end
@@ -50,7 +51,7 @@ class Intake:
         }
         self._expiring = {store for store, rule in rules.items() if rule.contract.ttl_seconds is not None}
         self._host = host
-        self._clock_offset_us = time.time_ns() // 1000 - time.monotonic_ns() // 1000
+        self._clock_offset_us = clock_offset_us()
 
     def take(self, entry: Entry, now: int) -> None:
         self._state.tally.records_taken += 1
@@ -358,4 +359,4 @@ def _shifted(batch: Batch, shift: int) -> Batch:
 
 
 def _wall_seconds(at: int) -> float:
-    return time.time() - (time.monotonic_ns() // 1000 - at) / 1e6
+    return time.time() - (now_us() - at) / 1e6

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from soak.clock import now_us
 from soak.tasks import heed_cancellation
-from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.examiner import Examiner
 
 if TYPE_CHECKING:
     from soak.verifier.state import State

@@ -17,6 +17,7 @@ from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import Author
 from soak.checker.verdict import Verdict
+from soak.clock import now_us
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.ledger.connection import LedgerConnection
@@ -35,7 +36,7 @@ from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.drift import DriftWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.examiner import Examiner
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake

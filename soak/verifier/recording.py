@@ -21,7 +21,7 @@ from soak.checker.read import Read
 from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
 from soak.checker.text import Author
-from soak.ledger.reader import Entry, WorkerBatch
+from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Open, RunHeader
 from soak.verifier.watched import Watched
 
@@ -127,10 +127,8 @@ class Recorder:
             if self._path(one).exists():
                 self._go_on(one)
 
-    def take(self, entry: Entry, sessions: dict[int, Watched]) -> None:
+    def take(self, entry: WorkerBatch, sessions: dict[int, Watched]) -> None:
         """Take in a batch of a worker whose sessions these are."""
-        if not isinstance(entry, WorkerBatch):
-            return
         for opened in entry.batch.opens:
             if opened.number in sessions:
                 self._begin(opened, sessions[opened.number])

@@ -19,6 +19,7 @@ from soak.checker.recovery import Recovery, age_at, begin_recovery, blamed_windo
 from soak.checker.remembered import next_known
 from soak.checker.second_look import Lost
 from soak.checker.suspicion import Suspicion
+from soak.clock import now_us
 from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, Histogram
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Recoveries:
     async def run(self) -> None:
         """Settle faults until cancelled."""
         while True:
-            self.settle(time.monotonic_ns() // 1000)
+            self.settle(now_us())
             await asyncio.sleep(TICK_SECONDS)
 
     def note(self, book: SessionBook, losses: Iterable[Lost], suspicion: Suspicion) -> None:
@@ -93,7 +94,7 @@ class Recoveries:
         ]
 
     def _is_clear(self, window: FaultWindow, stores: list[str], now: int) -> bool:
-        if not self._state.is_swept(window):
+        if not self._state.faults.is_swept(window):
             return False
         swept_at = self._swept_at.setdefault(window.fault, now)
         # Among all, not only those in line for a second look: one that is being looked at is in no line.
@@ -125,7 +126,7 @@ class Recoveries:
         known = self._state.tally.recoveries
         found = known.get(key_of(window, store))
         if found is None:
-            ago_seconds = (time.monotonic_ns() // 1000 - window.started) / 1e6
+            ago_seconds = (now_us() - window.started) / 1e6
             contract = self._state.header.contracts[store]
             found = known[key_of(window, store)] = begin_recovery(window, store, contract, time.time() - ago_seconds)
             while len(known) > RECOVERIES_KEPT:

@@ -8,7 +8,6 @@ the fault was in effect: one that was on its way when the server died proves not
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from soak.checker.book import SessionBook
 from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.recovery import Recovery
+from soak.clock import now_us
 from soak.ledger.records import Batch, FaultPhase
 from soak.verifier.recovery import key_of
 from soak.verifier.tally import RECOVERY_TIME_BUCKETS_SECONDS, Histogram
@@ -161,7 +161,7 @@ class RecoveryTimes:
                     if key_of(window, store) in self._state.tally.recoveries:
                         self._followed.setdefault(store, []).append(window)
         if self._followed:
-            now = time.monotonic_ns() // 1000
+            now = now_us()
             kept = {
                 store: [w for w in windows if self._is_open(w, store, now)] for store, windows in self._followed.items()
             }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 
 from soak.checker.counted import Counted
-from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
+from soak.checker.faults import CATCH_UP_US, FaultHistory
 from soak.checker.telemetry import ServerSample
+from soak.clock import now_us
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
 from soak.verifier.catching_up import CatchingUp
@@ -58,7 +58,7 @@ class Lane:
         """Sessions that lack something and wait for a second look."""
         self.diary: dict[int, list[Watched]] = {}
         """When each session is read whole next (in its rounds, for a second look, at an age), by slots of time."""
-        self.diary_at = time.monotonic_ns() // 1000 // DIARY_SLOT_US
+        self.diary_at = now_us() // DIARY_SLOT_US
         """The slot that is opened next."""
         self.sweep: deque[Watched] = deque()
         """Sessions still to be read since a fault ended."""
@@ -209,7 +209,3 @@ class State:
             gone = [name for name, one in self.workers.items() if one.farewell and not one.sessions]
             for name in gone[: len(gone) // 2]:
                 del self.workers[name]
-
-    def is_swept(self, window: FaultWindow) -> bool:
-        """Whether every session that a fault may have touched has been read since it ended."""
-        return self.faults.is_swept(window)

@@ -9,14 +9,13 @@ import msgspec
 from prometheus_client.core import Exemplar
 
 from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
+from soak.clock import clock_offset_us, now_us
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import drift, result
 from soak.verifier.backpressure import Backpressure
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.examiner import now_us
 from soak.verifier.follower import Follower
-from soak.verifier.journal import Violation
 from soak.verifier.measured import measure
 from soak.verifier.reporter import Reporter
 from soak.verifier.result import Result
@@ -245,8 +244,8 @@ class Status:
             promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
             servers={store: list(targets) for store, targets in state.targets.items()},
             configurations=state.header.configurations,
-            faults=result.faults_of(state, int(time.time() * 1e6) - now_us()),
-            violations=[_head(violation) for violation in self._reporter.recent],
+            faults=result.faults_of(state, clock_offset_us()),
+            violations=msgspec.convert(list(self._reporter.recent), list[result.ViolationHead], from_attributes=True),
             findings=result.findings_of(state),
             store_errors=result.store_errors_of(state.tally.store_errors.listed()),
         )
@@ -256,19 +255,6 @@ class Status:
         if self._state.tally.violations != self._evidence_shown[0]:
             self._evidence_shown = (self._state.tally.violations, self._evidence.first(EVIDENCE_SHOWN_MAX))
         return self._evidence_shown[1]
-
-
-def _head(violation: Violation) -> result.ViolationHead:
-    return result.ViolationHead(
-        id=violation.id,
-        store=violation.store,
-        kind=violation.kind,
-        session=violation.session,
-        message=violation.message,
-        detail=violation.detail,
-        cause=violation.cause,
-        at_wall_seconds=violation.at_wall_seconds,
-    )
 
 
 def settings_seconds(settings: SoakSettings) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from soak.checker.read import Place, Read, Rules
 from soak.checker.second_look import times_of
 from soak.checker.suspicion import Suspicion
 from soak.checker.text import Author
+from soak.clock import clock_offset_us
 from soak.verifier.journal import Violation
 from soak.verifier.watched import Watched
 
@@ -107,11 +107,6 @@ def shown_in(
         "stored": _stored(items, at),
         "neighbours": _neighbours(items, at, place, book),
     }
-
-
-def clock_offset_us() -> int:
-    """Return what turns the times of a run into those on a wall, in microseconds."""
-    return time.time_ns() // 1000 - time.monotonic_ns() // 1000
 
 
 def _attempt(watched: Watched, place: Place | None) -> Attempt | None:

@@ -22,10 +22,11 @@ from soak.checker.faults import FaultWindow
 from soak.checker.retention import expiry_of, must_have_expired
 from soak.checker.search import NEAREST
 from soak.checker.session import FAILURES_MIN
+from soak.clock import now_us
 from soak.duration import format_seconds
 from soak.settings import VerifierSettings
 from soak.tasks import heed_cancellation
-from soak.verifier.examiner import Examiner, now_us
+from soak.verifier.examiner import Examiner
 from soak.verifier.state import Lane, State
 from soak.verifier.watched import Watched
 

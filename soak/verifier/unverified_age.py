@@ -9,9 +9,9 @@ the load goes on is behind.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 
+from soak.clock import now_us
 from soak.verifier.state import State
 
 TICK_SECONDS = 0.5
@@ -36,7 +36,7 @@ class UnverifiedAge:
 
     async def run(self) -> None:
         while True:
-            self.tick(time.monotonic_ns() // 1000)
+            self.tick(now_us())
             await asyncio.sleep(TICK_SECONDS)
 
     def tick(self, now: int) -> None:

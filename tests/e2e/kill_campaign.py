@@ -5,7 +5,9 @@
 A memory drops one message in so many and keeps an account of them. A follower of the ledger keeps another, of what was
 acknowledged. The daemon, the load, the verifier, the ledger and PostgreSQL are killed or stopped for a while; a daemon
 that was killed is started again. At the end every message that was dropped and acknowledged has to be in the journal
-of violations, and no other. What happens in a round follows from its seed.
+of violations, and no other. What happens in a round follows from its seed. Most of its time is spent starting
+processes, so several rounds can share one run (`--together 3`): what they do in its start and its drain is mixed, in
+between one comes after the other.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +65,7 @@ TARGETS = {
 STOPPED_SECONDS_MAX = 4.0
 LEAST_DROPPED = 3
 UP_SECONDS_MAX = 60.0
+FOUND_SECONDS_MAX = 30.0
 END_SECONDS_MAX = 150.0
 
 
@@ -82,11 +86,13 @@ class Deed:
 
 
 @dataclass
-class Round:
-    """What happened in one round."""
+class Run:
+    """What happened in one run."""
 
-    seed: int
-    deeds: list[Deed]
+    rounds: dict[int, list[Deed]]
+    """By seed."""
+    idle: list[Deed] = field(default_factory=list)
+    """What found nobody to be done to."""
     exit_code: int | None = None
     dropped: set[str] = field(default_factory=set)
     acknowledged: set[str] = field(default_factory=set)
@@ -108,11 +114,14 @@ class Round:
         return not self.missed and not self.false_alarms and self.exit_code == code
 
     def told(self) -> str:
+        deeds = "; ".join(f"seed {seed}: {', '.join(map(str, deeds))}" for seed, deeds in self.rounds.items())
+        seeds, verdict = ",".join(map(str, self.rounds)), "right" if self.is_right else "WRONG"
         return (
-            f"seed {self.seed}: {'right' if self.is_right else 'WRONG'} exit {self.exit_code} in {self.seconds:.0f} s, "
+            f"seeds {seeds}: {verdict} exit {self.exit_code} in {self.seconds:.0f} s, "
             f"dropped {len(self.dropped)}, of them acknowledged {len(self.dropped & self.acknowledged)}, "
-            f"missed {len(self.missed)} {sorted(self.missed)[:3]}, false {len(self.false_alarms)}; "
-            f"{'; '.join(map(str, self.deeds))}"
+            f"missed {len(self.missed)} {sorted(self.missed)}, false {len(self.false_alarms)} "
+            f"{sorted(self.false_alarms)}; {deeds}"
+            f"{'; found nobody: ' if self.idle else ''}{', '.join(map(str, self.idle))}"
         )
 
 
@@ -177,10 +186,10 @@ class LedgerAccount(threading.Thread):
 
 
 class Campaign:
-    """Carries out one round."""
+    """Carries out some rounds in one run."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self.round = Round(seed, draw(seed))
+    def __init__(self, folder: Path, seeds: Sequence[int]) -> None:
+        self.run = Run({seed: draw(seed) for seed in seeds})
         self._folder = folder
         self._account = folder / "account.txt"
         self._account.touch()
@@ -191,28 +200,29 @@ class Campaign:
     def _start(self) -> RunningCheck:
         return RunningCheck(self._folder, *WORDS, **{ACCOUNT_VARIABLE: str(self._account)})
 
-    def carry_out(self) -> Round:
+    def carry_out(self) -> Run:
         began = time.monotonic()
-        ledger = LedgerAccount(self._check.data_dir, self.round.acknowledged)
+        ledger = LedgerAccount(self._check.data_dir, self.run.acknowledged)
         ledger.start()
         try:
-            self._do("start")
+            self._do(self._deeds("start"))
             self._until_dropped(LEAST_DROPPED)
-            self._do("run")
-            self._until_dropped(len(self._dropped()) + 1)
+            for deeds in self.run.rounds.values():
+                self._do([deed for deed in deeds if deed.phase == "run"])
+                self._until_dropped(len(self._dropped()) + 1)
             self._end()
         finally:
             for timer in self._stopped:
                 timer.join()
             self._let_go()
             ledger.end()
-        self.round.seconds = time.monotonic() - began
-        self.round.exit_code = self._check.process.returncode
-        self.round.dropped = self._dropped()
-        self.round.reported = self._reported()
-        self.round.output = "\n".join([*self._outputs, self._check.output])
+        self.run.seconds = time.monotonic() - began
+        self.run.exit_code = self._check.process.returncode
+        self.run.dropped = self._dropped()
+        self.run.reported = self._reported()
+        self.run.output = "\n".join([*self._outputs, self._check.output])
         self._check.close()
-        return self.round
+        return self.run
 
     def _let_go(self) -> None:
         if self._check.process.poll() is None:
@@ -221,12 +231,15 @@ class Campaign:
 
     # What is done -------------------------------------------------------------------------------------------
 
-    def _do(self, phase: str) -> None:
+    def _deeds(self, phase: str) -> list[Deed]:
+        deeds = [deed for deeds in self.run.rounds.values() for deed in deeds if deed.phase == phase]
+        return sorted(deeds, key=lambda deed: deed.after_seconds)
+
+    def _do(self, deeds: Sequence[Deed]) -> None:
         began = time.monotonic()
-        for deed in self.round.deeds:
-            if deed.phase == phase:
-                time.sleep(max(0.0, began + deed.after_seconds - time.monotonic()))
-                self._do_one(deed)
+        for deed in deeds:
+            time.sleep(max(0.0, began + deed.after_seconds - time.monotonic()))
+            self._do_one(deed)
 
     def _do_one(self, deed: Deed) -> None:
         if deed.target == "daemon":
@@ -234,7 +247,10 @@ class Campaign:
             self._check.process.wait()
             self._resume_if_killed()
             return
-        for process in self._found(deed.target):
+        found = self._found(deed)
+        if not found:
+            self.run.idle.append(deed)
+        for process in found:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL if deed.stopped_seconds is None else signal.SIGSTOP)
                 if deed.stopped_seconds is not None:
@@ -242,7 +258,18 @@ class Campaign:
                     timer.start()
                     self._stopped.append(timer)
 
-    def _found(self, target: str) -> list[psutil.Process]:
+    def _found(self, deed: Deed) -> list[psutil.Process]:
+        """Return the processes that are meant; one that is still to be started is waited for, unless all ends."""
+        deadline = time.monotonic() + (0.0 if deed.phase == "drain" else FOUND_SECONDS_MAX)
+        while not (found := self._processes(deed.target)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        # A server that is killed while it starts is one that cannot be started, and that ends the run.
+        while deed.phase == "start" and not (self._check.data_dir / "run.json").exists():
+            assert time.monotonic() < deadline, self._check.output
+            time.sleep(0.02)
+        return self._processes(deed.target) if deed.phase == "start" else found
+
+    def _processes(self, target: str) -> list[psutil.Process]:
         found = []
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(self._check.process.pid).children(recursive=True):
@@ -266,7 +293,7 @@ class Campaign:
         """Let it drain, with what is to happen meanwhile; a drain that was cut off is gone through again."""
         self._check.process.send_signal(signal.SIGTERM)
         before = self._check
-        self._do("drain")
+        self._do(self._deeds("drain"))
         deadline = time.monotonic() + END_SECONDS_MAX
         while self._check.process.poll() is None:
             assert time.monotonic() < deadline, self._check.output
@@ -281,7 +308,7 @@ class Campaign:
     # What is known ------------------------------------------------------------------------------------------
 
     def _dropped(self) -> set[str]:
-        return set(self._account.read_text().split())
+        return set(self._account.read_text().splitlines())
 
     def _until_dropped(self, count: int) -> None:
         deadline = time.monotonic() + UP_SECONDS_MAX
@@ -301,42 +328,43 @@ def _go_on(process: psutil.Process) -> None:
         process.send_signal(signal.SIGCONT)
 
 
-def one_round(seed: int, *, kept: bool = False) -> Round:
+def one_run(seeds: Sequence[int], *, kept: bool = False) -> Run:
     with new_folder() as folder:
-        campaign = Campaign(folder, seed)
+        campaign = Campaign(folder, seeds)
         try:
             done = campaign.carry_out()
         except BaseException:
-            print(f"seed {seed}: {'; '.join(map(str, campaign.round.deeds))}", flush=True)
+            print(f"seeds {seeds}: {campaign.run.rounds}", flush=True)
             raise
         if kept and not done.is_right:
-            shutil.copytree(
-                folder, Path(tempfile.gettempdir()) / f"campaign-{seed}", ignore=shutil.ignore_patterns("*.s.*")
-            )
+            kept_folder = Path(tempfile.gettempdir()) / f"campaign-{seeds[0]}"
+            shutil.copytree(folder, kept_folder, ignore=shutil.ignore_patterns("*.s.*"))
         return done
 
 
-def run_rounds(seeds: list[int], at_once: int = 2, *, kept: bool = False) -> list[Round]:
-    """Carry out rounds side by side and tell how each went."""
+def run_rounds(seeds: Sequence[int], *, together: int = 1, at_once: int = 2, kept: bool = False) -> list[Run]:
+    """Carry out rounds, so many in one run and so many runs side by side, and tell how each went."""
+    groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     with ThreadPoolExecutor(at_once) as pool:
-        rounds = []
-        for done in pool.map(lambda seed: one_round(seed, kept=kept), seeds):
+        runs = []
+        for done in pool.map(lambda group: one_run(group, kept=kept), groups):
             print(done.told(), flush=True)
-            rounds.append(done)
-    return rounds
+            runs.append(done)
+    return runs
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
-    parser.add_argument("--at-once", type=int, default=2)
+    parser.add_argument("--together", type=int, default=1, help="rounds that share one run")
+    parser.add_argument("--at-once", type=int, default=2, help="runs side by side")
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that went wrong in /tmp")
     arguments = parser.parse_args()
     seeds = [arguments.seed + number for number in range(arguments.rounds)]
-    rounds = run_rounds(seeds, arguments.at_once, kept=arguments.keep)
-    wrong = [one for one in rounds if not one.is_right]
-    print(f"{len(rounds)} rounds, {len(wrong)} wrong", flush=True)
+    runs = run_rounds(seeds, together=arguments.together, at_once=arguments.at_once, kept=arguments.keep)
+    wrong = [one for one in runs if not one.is_right]
+    print(f"{len(seeds)} rounds in {len(runs)} runs, {len(wrong)} of them wrong", flush=True)
     return 1 if wrong else 0
 
 

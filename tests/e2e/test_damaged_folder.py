@@ -48,8 +48,10 @@ def test_a_run_goes_on_although_a_byte_of_each_of_its_files_was_changed() -> Non
             flip(folder / "data" / name)
         check = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
         try:
-            before = len(account.read_text().split())
-            check.until(lambda status: len(account.read_text().split()) > before and total(status, "violations") > 2)
+            before = len(account.read_text().splitlines())
+            check.until(
+                lambda status: len(account.read_text().splitlines()) > before and total(status, "violations") > 2
+            )
             flip(check.data_dir / "run.json")
             (check.data_dir / "verifier" / "endpoint.json").unlink()
             told = check.end()
@@ -60,7 +62,7 @@ def test_a_run_goes_on_although_a_byte_of_each_of_its_files_was_changed() -> Non
         assert "heartbeat.json is gone or damaged" in check.output
         lines = (check.data_dir / "verifier" / "journal.jsonl").read_bytes().splitlines()
         named = {line.message for text in lines if isinstance(line := decode_line(text), Violation)}
-        assert named <= set(account.read_text().split())
+        assert named <= set(account.read_text().splitlines())
 
 
 @pytest.mark.long

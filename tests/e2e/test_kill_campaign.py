@@ -9,13 +9,14 @@ import signal
 import pytest
 from checking import RunningCheck, new_folder, processes_of, total, wait_until
 from forgetful_stores import ACCOUNT_VARIABLE
-from kill_campaign import WORDS, run_rounds
+from kill_campaign import TARGETS, WORDS, draw, run_rounds
 
 from soak.errors import ExitCode
 from soak.verifier.journal import Violation, decode_line
 
-QUICK_SEEDS = [200, 202, 206, 208]
-"""Kills in the start, the run and the drain; the daemon among them twice in a row."""
+QUICK_SEEDS = [431, 1084, 2815, 437, 839, 2223, 2121, 1243, 1939, 2780]
+"""Each process is killed, and each but the daemon is stopped, in the start, in the run and in the drain."""
+QUICK_TOGETHER = 4
 ROUNDS = int(os.environ.get("SOAK_CAMPAIGN_ROUNDS", "30"))
 FIRST_SEED = int(os.environ.get("SOAK_CAMPAIGN_SEED", "0")) or random.SystemRandom().randrange(10**6)
 
@@ -37,7 +38,7 @@ def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_loa
             wait_until(lambda: not processes_of(first.data_dir))
         finally:
             first.close()
-        dropped = account.read_text().split()
+        dropped = account.read_text().splitlines()
         second = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
         try:
             told = second.wait()
@@ -46,20 +47,32 @@ def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_loa
         assert (second.process.returncode, told["run"]) == (ExitCode.VIOLATION, status["run"]), second.output
         lines = (second.data_dir / "verifier" / "journal.jsonl").read_bytes().splitlines()
         named = [line.message for text in lines if isinstance(line := decode_line(text), Violation)]
-        assert account.read_text().split() == dropped, "a load was started again"
+        assert account.read_text().splitlines() == dropped, "a load was started again"
         assert sorted(named) == sorted(dropped)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_few_rounds_of_kills_lose_no_report() -> None:
-    rounds = run_rounds(QUICK_SEEDS)
-    assert all(one.is_right for one in rounds), "\n".join(one.told() for one in rounds if not one.is_right)
+def test_ten_rounds_of_kills_lose_no_report() -> None:
+    runs = run_rounds(QUICK_SEEDS, together=QUICK_TOGETHER, at_once=3)
+    assert all(one.is_right for one in runs), "\n".join(one.told() for one in runs if not one.is_right)
+
+
+def test_ten_rounds_do_everything_to_everybody_at_any_time() -> None:
+    done = {(deed.phase, deed.target, deed.stopped_seconds is None) for seed in QUICK_SEEDS for deed in draw(seed)}
+    assert len(QUICK_SEEDS) == 10
+    assert done == {
+        (phase, target, is_killed)
+        for phase in ("start", "run", "drain")
+        for target in TARGETS
+        for is_killed in (True, False)
+        if is_killed or target != "daemon"
+    }
 
 
 @pytest.mark.extra
 @pytest.mark.timeout(3_600)
 def test_a_campaign_of_kills_loses_no_report() -> None:
     print(f"SOAK_CAMPAIGN_SEED={FIRST_SEED}")
-    rounds = run_rounds([FIRST_SEED + number for number in range(ROUNDS)])
-    assert all(one.is_right for one in rounds), "\n".join(one.told() for one in rounds if not one.is_right)
+    runs = run_rounds([FIRST_SEED + number for number in range(ROUNDS)])
+    assert all(one.is_right for one in runs), "\n".join(one.told() for one in runs if not one.is_right)

@@ -11,11 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from verifying import scripting, verifying
 
 from soak.checker.faults import Excuse
+from soak.clock import now_us
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
 from soak.verifier import last_metrics
-from soak.verifier.examiner import now_us
 from soak.verifier.status import settings_seconds
 
 
