@@ -41,9 +41,9 @@ def _remove(folder: Path, *, is_orphan: bool) -> None:
             shutil.rmtree(folder.parent, ignore_errors=True)
 
 
-def main(kind: Kind[P, R], plan: P, folder: Path) -> int:
+def main(kind: Kind[P, R], plan: P, folder: Path, parent: int) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    begun, parent = time.monotonic(), os.getppid()
+    begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)
     try:
@@ -56,8 +56,10 @@ def main(kind: Kind[P, R], plan: P, folder: Path) -> int:
         traceback.print_exc()
         reason = mask(" ".join(f"internal error ({type(error).__name__}: {error})".split()))
         result = kind.not_made(plan, reason, False)  # noqa: FBT003  it is ours
-    if result is None:
-        _remove(folder, is_orphan=os.getppid() != parent)
+    # Asked of whoever started us, not of whom we found: they may have been gone before we came this far.
+    is_orphan = os.getppid() != parent
+    if result is None or is_orphan:
+        _remove(folder, is_orphan=is_orphan)
         return 1
     timed = msgspec.structs.replace(cast("msgspec.Struct", result), seconds=time.monotonic() - begun)
     sys.stdout.buffer.write(msgspec.json.encode(timed) + b"\n")
@@ -66,4 +68,4 @@ def main(kind: Kind[P, R], plan: P, folder: Path) -> int:
 
 if __name__ == "__main__":
     _kind = importlib.import_module(sys.argv[1]).KIND
-    sys.exit(main(_kind, msgspec.json.decode(sys.argv[2], type=_kind.plan), Path(sys.argv[3])))
+    sys.exit(main(_kind, msgspec.json.decode(sys.argv[2], type=_kind.plan), Path(sys.argv[3]), int(sys.argv[4])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -98,7 +99,7 @@ async def running(
 
 
 async def _in_process(kind: Kind[P, R], plan: P, folder: Path) -> R:
-    words = (kind.module, msgspec.json.encode(plan).decode(), str(folder))
+    words = (kind.module, msgspec.json.encode(plan).decode(), str(folder), str(os.getpid()))
     try:
         return decode_json(await answer_of(_CHILD, *words, seconds_max=plan.seconds_max), kind.result)
     except (NoAnswerError, msgspec.MsgspecError) as error:
