@@ -18,10 +18,11 @@ from soak.checker.contract import Duplicates, Order
 from soak.checker.identity import identify
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import expiry_overdue, may_have_expired
 from soak.checker.message import Message, Stored
 from soak.checker.order import is_in_time_order, order_findings
 from soak.checker.read import Finding, Judgement, Place, Read, Rules, Run, name_of, names_of
-from soak.checker.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
+from soak.checker.retention import absences, must_be_forgotten
 from soak.checker.text import Author
 
 FINDINGS_MAX = 1_000

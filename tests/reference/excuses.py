@@ -254,7 +254,8 @@ def _hole(known: Knowledge, fault: Fault, first: int, last: int) -> Ruling:
             continue
         told = NEVER if other.delivered_at is None else other.delivered_at
         is_proof = other.sent > last and told <= _swept_by(known, fault)
-        if is_proof and any(v.source is Source.PRIMARY and v.is_full for v in after):
+        swept_at = _swept_at(known, fault)
+        if is_proof and any(v.source is Source.PRIMARY and v.is_full and v.invoked <= swept_at for v in after):
             return NO
         best = perhaps()
     return best
@@ -264,6 +265,15 @@ def _swept_by(known: Knowledge, fault: Fault) -> int:
     """Return when the first session had been read after a fault: who survived has to be known by then."""
     after = [v.invoked for views in known.full.values() for v in views if v.invoked > fault.ended]
     return min(after, default=NEVER)
+
+
+def _swept_at(known: Knowledge, fault: Fault) -> int:
+    """Return when the last session was read for the first time after a fault: who survived is collected until then."""
+    behind = fault.ended + (known.contract.staleness or 0)
+    return max(
+        (min((v.invoked for v in views if v.invoked > behind), default=NEVER) for views in known.full.values()),
+        default=NEVER,
+    )
 
 
 def _is_known_applied(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:

@@ -177,3 +177,31 @@ def test_what_a_replica_showed_in_the_shadow_of_a_fault_was_not_seen_behind_a_fo
     session.sweep()
     assert session.shows(4.5) == set()
     assert session.reported(session.checker.observe(session.read(5.5), session.read(5.6))) == set()
+
+
+def test_what_raced_with_a_forget_and_was_seen_in_flight_behind_it_is_expected() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == set()
+    session.told(1, 1.05, 1.2)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_was_seen_behind_a_forget_and_is_missed_is_not_excused_by_it_when_its_outcome_comes() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == session.shows(2.2) == set()
+    session.told(1, 1.05, 1.2)
+    assert session.shows(3.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_stood_behind_a_forget_is_resurrected_also_if_it_has_gone_when_the_outcome_comes() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == session.shows(3.0) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(4.0) == {(Kind.RESURRECTED, 1)}

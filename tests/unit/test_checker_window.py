@@ -43,11 +43,10 @@ def test_what_was_in_flight_may_be_there_or_not() -> None:
         (5, [], Kind.STALE),
         (None, WHOLE[:-1], Kind.STALE),
         (5, [*WHOLE[-5:-2], WHOLE[-1], WHOLE[-2]], Kind.REORDERED),
-        (5, [*WHOLE[-4:], WHOLE[-1]], Kind.DUPLICATED),
     ],
     ids=[
         "too many", "too few", "a hole", "the oldest", "the oldest is missing", "an earlier end", "empty",
-        "the newest is missing", "another order", "one twice",
+        "the newest is missing", "another order",
     ],
 )  # fmt: skip
 def test_what_is_no_window_is_told_by_its_kind(last: int | None, seen: list[Place], kind: Kind) -> None:
