@@ -194,6 +194,10 @@ def _remember_unsettled(
 ) -> None:
     """Remember what is seen and not settled, in its order, each since when a read has shown it."""
     was_blind, book.is_blind = book.is_blind, _may_show_the_forgotten(book, read, staleness_us)
+    if book.is_blind and judgement.unsettled:
+        # Seen is seen, if it is refused.
+        in_flight = [place for place in judgement.unsettled if book.writers[place[0]].is_in_flight(place[1])]
+        book.glimpsed = [*(book.glimpsed or ()), *((*place, read.invoked) for place in in_flight)] or None
     if not judgement.unsettled or book.is_blind:
         book.unsettled = None
         return

@@ -155,8 +155,10 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         """Whether a forget may have erased a message, or may yet; not one behind which it was seen."""
         if self.forgets is None or not self.forgets.may_erase(attempt.sent):
             return False
-        seen = (*self.unsettled_names(), *((writer, seq) for writer, seq, _ in self.glimpsed or ()))
-        return self.forgets.is_in_doubt or (attempt.writer, attempt.seq) not in seen
+        if self.forgets.is_in_doubt or (attempt.writer, attempt.seq) in self.unsettled_names():
+            return self.forgets.is_in_doubt
+        seen = [one.seen for one in self.suspicions or () if one.last_seen > self.forgets.ended]
+        return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)
 
     def _is_around_forget(self, attempt: Attempt) -> bool:
         """Whether a read may rightly have lacked a message because of a forget."""

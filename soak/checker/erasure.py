@@ -71,7 +71,6 @@ def _keep_what_is_left(book: SessionBook, forgets: Forgets, shows_since: int, *,
     shown = [*standing, *((number, seq) for number, seq, at in book.veiled or () if shows_since < at)]
     if forgets.ended < book.last_whole:
         book.revived = [(number, seq) for number, seq in shown if seq in book.writers[number].gone] or None
-    book.glimpsed = [one for one in book.glimpsed or () if shows_since < one[2]] or None
     left = [place for place in standing if is_behind and place[1] not in book.writers[place[0]].gone]
     book.veiled = [
         (number, seq, at)
@@ -100,4 +99,4 @@ def undo(book: SessionBook, since: int, until: int) -> None:
     if span is not None and since <= span.first_ended <= until:
         span = book.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:
-        book.span = span._replace(last_sent=span.first_sent)
+        book.span = span._replace(last_sent=span.first_sent if span.first_sent < NEVER else 0)

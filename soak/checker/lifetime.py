@@ -29,10 +29,7 @@ def prolong(book: SessionBook, attempt: Attempt, rules: Rules) -> None:
         book.is_blind = True
         book.drop_excused()
         # From here on it may be a new life, whose end is counted from this append.
-        # An unknown append may have begun one at any time since.
-        is_over = must_have_expired(book, attempt.sent, rules) and not any(one.unknown for one in book.writers)
-        begun = None if is_over else book.span
-        book.span = _restarted(attempt, begun)
+        book.span = _restarted(book, attempt, rules)
         return
     if book.span is not None and attempt.sent <= book.span.reborn:
         # It was under way when the new life began, and may have been the last thing said in the old one.
@@ -58,9 +55,16 @@ def extend(book: SessionBook, attempt: Attempt) -> None:
     )
 
 
-def _restarted(attempt: Attempt, begun: Span | None) -> Span:
-    """Begin a new life with this append; if the old one may go on, it may also end when that would have."""
-    first_sent = attempt.sent if begun is None else begun.first_sent
+def _restarted(book: SessionBook, attempt: Attempt, rules: Rules) -> Span:
+    """Begin a new life with this append; if the old one may go on, it may also end when that would have.
+
+    An unknown append may have begun one at any time since it was sent.
+    """
+    unseen = {(n, seq) for n, writer in enumerate(book.writers) for seq in writer.unknown.minus(writer.acked)}
+    known = {(one.writer, one.seq): one.sent for one in book.recent if (one.writer, one.seq) in unseen}
+    first_sent = min([attempt.sent, *known.values()])
+    if book.span is not None and (len(known) < len(unseen) or not must_have_expired(book, attempt.sent, rules)):
+        first_sent = book.span.first_sent
     return Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
 
 

@@ -162,6 +162,7 @@ def _part_trimmed(
         first_seq[number] = min(seq, first_seq.get(number, seq))
     first_at = min((at[place] for place in window if place in at), default=None)
     first_ended = min((times[place].ended for place in window if place in times), default=None)
+    first_back = min((times[place].ended for place in window if place in times and place not in at), default=None)
     absent: dict[int, Intervals] = {}
     trimmed: dict[int, Intervals] = {}
     for number, seqs in gone.items():
@@ -169,6 +170,7 @@ def _part_trimmed(
             sent = times[number, seq].sent if (number, seq) in times else None
             has_older = number in first_seq and first_seq[number] < seq
             has_older |= first_at is not None and at.get((number, seq), -1) > first_at
+            has_older |= sent is not None and first_back is not None and first_back < sent
             if sent is not None and (number, seq) not in at:
                 # What an earlier read had shown is older than all that was sent since.
                 has_older |= first_at is not None and sent > book.last_returned

@@ -171,6 +171,7 @@ class CheckerJudge:
                 target=fault.target.value,
                 excuses=Excuse(fault.excuse.value),
                 down=True,
+                keeps_data=fault.target is Source.PRIMARY,
                 started=fault.started,
             )
             self._faults.begin(window)

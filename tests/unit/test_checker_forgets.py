@@ -205,3 +205,26 @@ def test_what_stood_behind_a_forget_is_resurrected_also_if_it_has_gone_when_the_
     assert session.shows(2.0, 1) == session.shows(3.0) == set()
     session.forgot(1.0, 1.1)
     assert session.shows(4.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_life_that_a_fault_may_have_cut_short_behind_a_forget_lasts_no_longer_than_any_other() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, crash_loss_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.crash(0.3, 0.4)
+    session.sweep()
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 0.8, 0.9)
+    assert session.shows(1.0, 2) == session.shows(5.0) == session.shows(6.0) == set()
+
+
+def test_what_came_back_after_a_forget_takes_no_place_among_the_last() -> None:
+    session = CheckedSession(Contract(retained_messages=2))
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 0.8, 0.9)
+    session.told(3, 1.0, 1.1)
+    assert session.shows(2.0, 2, 3) == set()
+    assert session.shows(3.0, 1, 3) == {(Kind.RESURRECTED, 1)}
+    assert session.shows(4.0, 1, 3) == {(Kind.ROLLED_BACK, 2)}
