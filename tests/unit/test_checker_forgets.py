@@ -228,3 +228,14 @@ def test_what_came_back_after_a_forget_takes_no_place_among_the_last() -> None:
     assert session.shows(2.0, 2, 3) == set()
     assert session.shows(3.0, 1, 3) == {(Kind.RESURRECTED, 1)}
     assert session.shows(4.0, 1, 3) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_an_unknown_append_from_before_a_forget_may_have_begun_the_life_behind_it_and_nothing_older() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.4, 0.45, Outcome.UNKNOWN)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(3, 1.0, 1.1)
+    assert session.shows(1.6) == set()
+    assert session.shows(2.3) == {(Kind.LOST, 3)}

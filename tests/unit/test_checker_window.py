@@ -66,3 +66,7 @@ def test_what_may_stand_anywhere_is_left_out_on_both_sides() -> None:
 
 def test_a_read_that_showed_what_is_gone_since_cannot_be_placed() -> None:
     assert kinds(5, [*WHOLE[-4:], (0, 21)]) == set()
+
+
+def test_an_unknown_write_that_was_seen_took_up_a_place() -> None:
+    assert judge_window(1, [(0, 2)], {(0, 1)}, [(0, 1), (0, 2)], {(0, 2)}) == []
