@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
+from soak.checker.events import Confirmed, Gone, Observed, Verified
 from soak.checker.faults import FaultHistory
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased
 from soak.checker.message import Stored
 from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.session import Confirmed, Gone, Observed, SessionChecker, StoreJudging, Verified
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 from soak.clock import now_us
 from soak.stores.protocol import MemoryStore

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.checker.book import NOTHING, SessionBook
+from soak.checker.book import SessionBook
 from soak.checker.intervals import Intervals
 from soak.checker.read import Read
 from soak.checker.suspicion import Suspicion
+from soak.checker.writer_book import NOTHING
 
 Seqs = dict[int, Intervals]
 """Messages of one session, by writer."""

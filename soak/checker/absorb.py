@@ -5,21 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import (
-    IN_FLIGHT_GRACE_US,
-    NO_ATTEMPTS,
-    NOTHING,
-    SessionBook,
-    Unsettled,
-    digest_of,
-    names_in,
-    united,
-)
+from soak.checker.book import IN_FLIGHT_GRACE_US, NO_ATTEMPTS, SessionBook, Unsettled, digest_of, names_in
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import has_run_out
 from soak.checker.read import Judgement, Place, Read, Rules, Run, names_of
 from soak.checker.remembered import thinned
-from soak.checker.retention import has_run_out
+from soak.checker.writer_book import NOTHING, united
 
 RECENT_MAX = 8_192
 """Verified messages of a session whose times are all remembered, at most."""
@@ -202,6 +194,10 @@ def _remember_unsettled(
 ) -> None:
     """Remember what is seen and not settled, in its order, each since when a read has shown it."""
     was_blind, book.is_blind = book.is_blind, _may_show_the_forgotten(book, read, staleness_us)
+    if book.is_blind and judgement.unsettled:
+        # Seen is seen, if it is refused.
+        in_flight = [place for place in judgement.unsettled if book.writers[place[0]].is_in_flight(place[1])]
+        book.glimpsed = [*(book.glimpsed or ()), *((*place, read.invoked) for place in in_flight)] or None
     if not judgement.unsettled or book.is_blind:
         book.unsettled = None
         return

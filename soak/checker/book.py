@@ -24,62 +24,18 @@ from xxhash import xxh3_128_digest
 from soak.checker.attempt import Attempt
 from soak.checker.counted import Counted
 from soak.checker.forgets import Forgets
+from soak.checker.incidents import Incidents, Noted
 from soak.checker.intervals import Intervals
 from soak.checker.message import Stored
+from soak.checker.span import Span
 from soak.checker.suspicion import Failing, Missed, Suspicion
-
-NOTHING = Intervals()
-"""Stands for an empty set that was never needed; it is only ever read."""
+from soak.checker.writer_book import NOTHING, WriterBook, united
 
 NO_ATTEMPTS: list[Attempt] = []
 """Stands for an empty list in the many sessions that wait for nothing; it is only ever read."""
 
-NEVER = 2**62
-
 IN_FLIGHT_GRACE_US = 5_000_000
 """How long the outcome of a message is waited for that a read has shown."""
-
-
-class WriterBook(msgspec.Struct, gc=False, array_like=True):
-    """What is expected of one writer's messages."""
-
-    leased: int
-    acked: Intervals
-    standing: Intervals
-    failed: Intervals
-    unknown: Intervals
-    excused: Intervals
-    gone: Intervals
-    """Acknowledged as forgotten: it must not be seen again."""
-
-    @classmethod
-    def new(cls) -> WriterBook:
-        return cls(0, Intervals(), Intervals(), NOTHING, NOTHING, NOTHING, NOTHING)
-
-    def is_in_flight(self, seq: int) -> bool:
-        return seq not in self.acked and seq not in self.unknown and seq not in self.failed
-
-    def may_stand(self, seq: int) -> bool:
-        """Whether its outcome is known, and no refusal."""
-        return seq in self.acked or seq in self.unknown
-
-    def bears_order(self, seq: int) -> bool:
-        """Whether it was acknowledged before the same writer's next message was sent."""
-        return seq in self.acked and seq not in self.unknown
-
-    def excuse(self, seqs: Intervals) -> None:
-        self.excused = united(self.excused, seqs)
-
-
-class Span(NamedTuple):
-    """When a session's first and last append were sent and acknowledged; kept only where sessions expire."""
-
-    first_sent: int
-    first_ended: int
-    last_sent: int
-    last_ended: int
-    reborn: int = 0
-    """An earlier life may have ended; what was sent up to this time may have gone with it."""
 
 
 class Unsettled(NamedTuple):
@@ -92,39 +48,6 @@ class Unsettled(NamedTuple):
     lacked: int
     """When the read before that was invoked, and returned; 0: there was none."""
     lacked_returned: int
-
-
-class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
-    """What is known only of a session to which something out of the ordinary happened."""
-
-    suspicions: list[Suspicion] | None = None
-    """What reads lacked, waiting to be confirmed."""
-    missed: list[Missed] | None = None
-    """What a search for its own words did not show, waiting for another look."""
-    dirty: list[tuple[int, int, int]] | None = None
-    """Shown by a read, and refused as it turned out: (writer, seq, when). To be reported by the next judgement."""
-    overlooked: list[Attempt] | None = None
-    """Acknowledged before the last read was invoked, and not shown by it; the outcome came only afterwards."""
-    shown_late: list[tuple[Attempt, int, int]] | None = None
-    """What one read lacked and the next showed, although it had been acknowledged before the first; the outcome came
-    after both. With when the first one was invoked, and returned."""
-    revived: list[tuple[int, int]] | None = None
-    """What a read showed that was invoked after it had been forgotten; the outcome of the forget came afterwards."""
-    veiled: list[tuple[int, int, int]] | None = None
-    """Shown by an earlier read, and missing since a forget was sent whose outcome is still to come: (writer, seq, when
-    the last read that showed it was invoked)."""
-    glimpsed: list[tuple[int, int, int]] | None = None
-    """Shown by a read before the outcome came, and gone from a later one: (writer, seq, when it was seen)."""
-    failing: Failing | None = None
-    """Reads of this session that raise, one after the other."""
-    counted: Counted | None = None
-    """Which violations were reported already."""
-    explained: int = 0
-    """Messages that are missing because something unreadable stands in their place: one row explains one, once."""
-    unexplained: int = 0
-    """Unreadable rows of the last read that explain no missing message yet."""
-    searched: int = 0
-    """How many searches for messages of it have been chosen, so that in time each has its turn."""
 
 
 class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
@@ -194,8 +117,8 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         if book.unknown.bounds and seq in book.unknown:
             # It was seen so long before its outcome came that none was expected any more. It bears its order again.
             book.unknown = book.unknown.minus(Intervals([seq, seq]))
-            self.recent = [*self.recent, attempt]
-        if self.forgets is not None and self.forgets.may_erase(attempt.sent):
+            self._remember(attempt)
+        if self.forgets is not None and self._may_be_erased(attempt):
             book.excuse(Intervals([seq, seq]))
             if self.forgets.has_erased(attempt.ended):
                 book.gone = united(book.gone, Intervals([seq, seq]))
@@ -205,41 +128,13 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         if attempt.ended <= self.last_read:
             self._note_lateness(attempt)
         if book.excused.bounds and seq in book.excused:
-            self.recent = [*self.recent, attempt]
+            self._remember(attempt)
             return False
         if self.pending:
             self.pending.append(attempt)
         else:
             self.pending = [attempt]
         return True
-
-    def extend_span(self, attempt: Attempt) -> None:
-        """Note when the session was last appended to, where its life depends on it."""
-        may_be_erased = self.forgets is not None and attempt.sent <= self.forgets.ended
-        begun = NEVER if may_be_erased else attempt.ended
-        span = self.span or Span(attempt.sent, begun, attempt.sent, attempt.ended)
-        # Of several appends under way at once any may have been applied first, but none after the first answer. One
-        # that raced with a forget may have been erased by it, and begun nothing.
-        self.span = Span(
-            min(span.first_sent, attempt.sent),
-            span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
-            max(span.last_sent, attempt.sent),
-            max(span.last_ended, attempt.ended),
-            span.reborn,
-        )
-
-    def restart_span(self, attempt: Attempt, begun: Span | None) -> None:
-        """Begin a new life with this append; if the old one may go on, it may also end when that would have."""
-        first_sent = attempt.sent if begun is None else begun.first_sent
-        self.span = Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
-
-    def begin_span_no_later(self, attempt: Attempt) -> None:
-        """Note that the life of the session may have begun with an append whose outcome is unknown."""
-        if self.span is not None:
-            self.span = self.span._replace(first_sent=min(self.span.first_sent, attempt.sent))
-        else:
-            # It may not have happened at all: it promises nothing about until when the session lives.
-            self.span = Span(attempt.sent, attempt.ended, 0, attempt.ended)
 
     def _note_lateness(self, attempt: Attempt) -> None:
         """Take in that a read should have shown a message, as it turns out."""
@@ -253,16 +148,25 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             return
         for one in self.unsettled or ():
             is_it = (one.writer, one.seq) == (attempt.writer, attempt.seq)
-            if is_it and attempt.ended < one.lacked and not self._may_be_erased(attempt):
+            if is_it and attempt.ended < one.lacked and not self._is_around_forget(attempt):
                 self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned)]
 
     def _may_be_erased(self, attempt: Attempt) -> bool:
-        """Whether a forget may have erased a message, or may yet."""
+        """Whether a forget may have erased a message, or may yet; not one behind which it was seen."""
+        if self.forgets is None or not self.forgets.may_erase(attempt.sent):
+            return False
+        if self.forgets.is_in_doubt or (attempt.writer, attempt.seq) in self.unsettled_names():
+            return self.forgets.is_in_doubt
+        seen = [one.seen for one in self.suspicions or () if one.last_seen > self.forgets.ended]
+        return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)
+
+    def _is_around_forget(self, attempt: Attempt) -> bool:
+        """Whether a read may rightly have lacked a message because of a forget."""
         return self.forgets is not None and (bool(self.forgets.open) or self.forgets.may_erase(attempt.sent))
 
     def was_overlooked(self, attempt: Attempt) -> bool:
         """Whether the last read did not show a message, as far as is known, although it should have."""
-        if self.is_blind or self._may_be_erased(attempt) or attempt.seq in self.writers[attempt.writer].excused:
+        if self.is_blind or self._is_around_forget(attempt) or attempt.seq in self.writers[attempt.writer].excused:
             return False
         if (attempt.writer, attempt.seq) in self.veiled_names():
             return False
@@ -295,7 +199,13 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         """Take in an unknown outcome."""
         book = self.writer(attempt.writer)
         book.unknown = united(book.unknown, Intervals([attempt.seq, attempt.seq]))
-        self.recent = [*self.recent, attempt]
+        self._remember(attempt)
+
+    def _remember(self, attempt: Attempt) -> None:
+        if self.recent:
+            self.recent.append(attempt)
+        else:
+            self.recent = [attempt]
 
     def intend_forget(self, sent: int) -> None:
         """Take in that the session is about to be erased: until the outcome is known nothing need be there."""
@@ -318,127 +228,19 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
 
     # -- what happened to it, if anything did --
 
-    @property
-    def suspicions(self) -> list[Suspicion] | None:
-        return None if self.incidents is None else self.incidents.suspicions
-
-    @suspicions.setter
-    def suspicions(self, value: list[Suspicion] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().suspicions = value
-
-    @property
-    def missed(self) -> list[Missed] | None:
-        return None if self.incidents is None else self.incidents.missed
-
-    @missed.setter
-    def missed(self, value: list[Missed] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().missed = value
-
-    @property
-    def dirty(self) -> list[tuple[int, int, int]] | None:
-        return None if self.incidents is None else self.incidents.dirty
-
-    @dirty.setter
-    def dirty(self, value: list[tuple[int, int, int]] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().dirty = value
-
-    @property
-    def overlooked(self) -> list[Attempt] | None:
-        return None if self.incidents is None else self.incidents.overlooked
-
-    @overlooked.setter
-    def overlooked(self, value: list[Attempt] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().overlooked = value
-
-    @property
-    def shown_late(self) -> list[tuple[Attempt, int, int]] | None:
-        return None if self.incidents is None else self.incidents.shown_late
-
-    @shown_late.setter
-    def shown_late(self, value: list[tuple[Attempt, int, int]] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().shown_late = value
-
-    @property
-    def revived(self) -> list[tuple[int, int]] | None:
-        return None if self.incidents is None else self.incidents.revived
-
-    @revived.setter
-    def revived(self, value: list[tuple[int, int]] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().revived = value
-
-    @property
-    def veiled(self) -> list[tuple[int, int, int]] | None:
-        return None if self.incidents is None else self.incidents.veiled
-
-    @veiled.setter
-    def veiled(self, value: list[tuple[int, int, int]] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().veiled = value
-
-    @property
-    def glimpsed(self) -> list[tuple[int, int, int]] | None:
-        return None if self.incidents is None else self.incidents.glimpsed
-
-    @glimpsed.setter
-    def glimpsed(self, value: list[tuple[int, int, int]] | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().glimpsed = value
-
-    @property
-    def failing(self) -> Failing | None:
-        return None if self.incidents is None else self.incidents.failing
-
-    @failing.setter
-    def failing(self, value: Failing | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().failing = value
-
-    @property
-    def counted(self) -> Counted | None:
-        return None if self.incidents is None else self.incidents.counted
-
-    @counted.setter
-    def counted(self, value: Counted | None) -> None:
-        if value is not None or self.incidents is not None:
-            self._noted().counted = value
-
-    @property
-    def explained(self) -> int:
-        return 0 if self.incidents is None else self.incidents.explained
-
-    @explained.setter
-    def explained(self, value: int) -> None:
-        if value or self.incidents is not None:
-            self._noted().explained = value
-
-    @property
-    def unexplained(self) -> int:
-        return 0 if self.incidents is None else self.incidents.unexplained
-
-    @unexplained.setter
-    def unexplained(self, value: int) -> None:
-        if value or self.incidents is not None:
-            self._noted().unexplained = value
-
-    @property
-    def searched(self) -> int:
-        return 0 if self.incidents is None else self.incidents.searched
-
-    @searched.setter
-    def searched(self, value: int) -> None:
-        if value or self.incidents is not None:
-            self._noted().searched = value
-
-    def _noted(self) -> Incidents:
-        if self.incidents is None:
-            self.incidents = Incidents()
-        return self.incidents
+    suspicions = Noted[list[Suspicion] | None](None)
+    missed = Noted[list[Missed] | None](None)
+    dirty = Noted[list[tuple[int, int, int]] | None](None)
+    overlooked = Noted[list[Attempt] | None](None)
+    shown_late = Noted[list[tuple[Attempt, int, int]] | None](None)
+    revived = Noted[list[tuple[int, int]] | None](None)
+    veiled = Noted[list[tuple[int, int, int]] | None](None)
+    glimpsed = Noted[list[tuple[int, int, int]] | None](None)
+    failing = Noted[Failing | None](None)
+    counted = Noted[Counted | None](None)
+    explained = Noted[int](0)
+    unexplained = Noted[int](0)
+    searched = Noted[int](0)
 
     # -- what is known of it --
 
@@ -455,21 +257,6 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         """Whether an outcome that came late says something about reads that were judged before."""
         known = self.incidents
         return known is not None and bool(known.overlooked or known.dirty or known.shown_late or known.revived)
-
-    @property
-    def may_have_begun_untold(self) -> bool:
-        """Whether an append of which no outcome ever came may have begun the life of the session."""
-        is_one_life = self.forgets is None and (self.span is None or not self.span.reborn)
-        known = {(one.writer, one.seq) for one in (*self.recent, *self.pending)}
-        if not is_one_life and any(place not in known for place in (*self.unsettled_names(), *self.veiled_names())):
-            return True  # nobody knows when that was sent
-        for writer in self.writers:
-            applied = writer.acked.copy()
-            applied.update(writer.unknown)
-            until = applied.bounds[0] - 1 if applied and is_one_life else applied.largest
-            if until and Intervals([1, until]).minus(applied).minus(writer.failed):
-                return True
-        return False
 
     def unsettled_names(self) -> list[tuple[int, int]]:
         return [(one.writer, one.seq) for one in self.unsettled or ()]
@@ -579,13 +366,3 @@ def digest_of(items: Iterable[Stored]) -> bytes:
         return xxh3_128_digest(_encoder.encode(items))
     except (TypeError, ValueError, OverflowError):
         return b""
-
-
-def united(one: Intervals, other: Intervals) -> Intervals:
-    """Return the union; the first set is changed in place unless it is the shared empty one."""
-    if not other:
-        return one
-    if one is NOTHING:
-        return other.copy()
-    one.update(other)
-    return one

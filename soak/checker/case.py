@@ -12,13 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker.book import SessionBook
+from soak.checker.events import Confirmed, Observed
 from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.read import Place, Rules
 from soak.checker.saved import count_of, restore
 from soak.checker.saved_read import SavedRead
-from soak.checker.session import Confirmed, Observed, SessionChecker, StoreJudging, packed, unpacked
+from soak.checker.session import SessionChecker, packed, unpacked
+from soak.checker.store_judging import StoreJudging
 from soak.checker.suspicion import Missed, Suspicion
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import Author

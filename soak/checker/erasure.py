@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import NEVER, NOTHING, SessionBook, Span, united
+from soak.checker.book import SessionBook
 from soak.checker.forgets import Forgets
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
+from soak.checker.span import NEVER, Span
+from soak.checker.writer_book import NOTHING, united
 
 
 def end_forget(
@@ -65,9 +67,10 @@ def _span_behind(book: SessionBook, span: Span, known: Iterable[Attempt], behind
 def _keep_what_is_left(book: SessionBook, forgets: Forgets, shows_since: int, *, ends_excuses: bool) -> None:
     """Keep of what reads have shown only what a forget was seen to have left."""
     standing = list(book.names_in_order())
-    if forgets.ended < book.last_whole:
-        book.revived = [(number, seq) for number, seq in standing if seq in book.writers[number].gone] or None
     is_behind = shows_since < book.last_whole
+    shown = [*standing, *((number, seq) for number, seq, at in book.veiled or () if shows_since < at)]
+    if forgets.ended < book.last_whole:
+        book.revived = [(number, seq) for number, seq in shown if seq in book.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in book.writers[place[0]].gone]
     book.veiled = [
         (number, seq, at)
@@ -96,4 +99,4 @@ def undo(book: SessionBook, since: int, until: int) -> None:
     if span is not None and since <= span.first_ended <= until:
         span = book.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:
-        book.span = span._replace(last_sent=span.first_sent)
+        book.span = span._replace(last_sent=span.first_sent if span.first_sent < NEVER else 0)

@@ -18,11 +18,15 @@ from soak.checker.contract import Duplicates, Order
 from soak.checker.identity import identify
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import expiry_overdue, may_have_expired
 from soak.checker.message import Message, Stored
 from soak.checker.order import is_in_time_order, order_findings
 from soak.checker.read import Finding, Judgement, Place, Read, Rules, Run, name_of, names_of
-from soak.checker.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
+from soak.checker.retention import absences, must_be_forgotten
 from soak.checker.text import Author
+
+MISPLACED = frozenset({Kind.LEAKED, Kind.PHANTOM, Kind.RESURRECTED})
+"""What takes no place among the last N."""
 
 FINDINGS_MAX = 1_000
 """Findings of one read, at most; a session that is wrong all over needs no more."""
@@ -211,7 +215,7 @@ def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Jud
     unique = [place for place in names if counts[place] == 1]
     if rules.contract.order is not Order.NONE:
         findings.extend(order_findings(book, unique, places, rules))
-    misplaced = sum(finding.kind in {Kind.LEAKED, Kind.PHANTOM} and finding.at >= 0 for finding in findings)
+    misplaced = sum(finding.kind in MISPLACED and finding.at >= 0 for finding in findings)
     if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
         misplaced += counts.total() - len(counts)
     absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - misplaced)

@@ -9,18 +9,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from soak.checker.book import SessionBook, WriterBook
+from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.identity import identify, is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import may_have_expired
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.read import Finding, Place, Read, Rules, name_of
-from soak.checker.retention import may_have_expired, must_be_forgotten
+from soak.checker.retention import must_be_forgotten
 from soak.checker.second_look import Late, breaks_freshness
 from soak.checker.text import Author
 from soak.checker.window import WindowFinding, judge_window
+from soak.checker.writer_book import WriterBook
 
 AckedTimes = list[tuple[int, int, int, int]]
 """(writer, seq, sent, ended) of what a participant knew as acknowledged when it read."""
@@ -54,6 +56,9 @@ def judge_glance(book: SessionBook, tail: Read, last: int, rules: Rules) -> Seen
     ]
     if len(seen) != len(tail.items):
         return NOTHING_WRONG
+    repeated = _repeated(book, seen, rules)
+    if repeated:
+        return Seen(repeated, [], [])
     acked = {(number, seq) for number, seqs in tail.acked.items() for seq in seqs}
     return _judge_window(book, tail.invoked, last, seen, acked, {}, rules)
 
@@ -76,12 +81,7 @@ def judge_seen(
             for at, place in enumerate(seen)
             if place[1] in book.writers[place[0]].gone
         ]
-    if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
-        findings += [
-            Finding(Kind.DUPLICATED, name_of(book, place), place, "stands twice in one read", seen.index(place))
-            for place, count in Counter(seen).items()
-            if count > 1
-        ]
+    findings += _repeated(book, seen, rules)
     if findings:
         return Seen(findings, [], [])
     if book.forgets is not None or may_have_expired(book, read.returned, rules):
@@ -89,6 +89,27 @@ def judge_seen(
     told = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
     judged = _judge_window(book, read.invoked, last, seen, set(told), told, rules)
     return judged._replace(vanished=_vanished(book, seen, read, rules))
+
+
+def seen_in_flight(book: SessionBook, read: Read, author: Author) -> list[Place]:
+    """Return what a participant saw before its outcome came: it may yet be refused."""
+    found = []
+    for item in read.items:
+        if isinstance(item, Message) and is_well_made(item) and (item.session, item.run) == (book.session, author.run):
+            writer = book.find_writer(item.writer)
+            if writer is not None and 0 < item.seq <= writer.leased and writer.is_in_flight(item.seq):
+                found.append((item.writer, item.seq))
+    return found
+
+
+def _repeated(book: SessionBook, seen: list[Place], rules: Rules) -> list[Finding]:
+    if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
+        return []
+    return [
+        Finding(Kind.DUPLICATED, name_of(book, place), place, "stands twice in one read", seen.index(place))
+        for place, count in Counter(seen).items()
+        if count > 1
+    ]
 
 
 def _vanished(book: SessionBook, seen: list[Place], read: Read, rules: Rules) -> list[Place]:
@@ -138,7 +159,7 @@ def _judge_window(
         due = invoked - staleness - rules.clock_epsilon_us
         acked = {place for place in acked if times.get(place, 0) <= due or place in at}
     missed = judge_window(last, seen, acked, whole, unsure, rules.contract)
-    if not missed:
+    if not missed and not set(seen) <= set(whole):
         missed = _older_instead(seen, acked & set(whole) - unsure, known, rules.contract)
     for found in missed:
         if found.kind is Kind.STALE:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import NEVER, SessionBook, Span
+from soak.checker.book import SessionBook
 from soak.checker.contract import Expiry
 from soak.checker.intervals import Intervals
+from soak.checker.lifetime import earliest_end, has_run_out, may_have_begun_untold, may_have_expired
 from soak.checker.outcome import Outcome
 from soak.checker.read import Place, Read, Rules
+from soak.checker.span import Span
 
 OUTCOME_US_MAX = 10_000_000
 """How long after the last append the outcome of an earlier one may still come."""
@@ -21,66 +23,6 @@ def must_be_forgotten(book: SessionBook, at: int, rules: Rules) -> bool:
     if forgets is None or not forgets.is_certain or staleness is None:
         return False
     return at > forgets.ended + staleness + rules.clock_epsilon_us
-
-
-def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
-    """Return by how many microseconds the session should have expired before the read, or 0."""
-    ttl = rules.contract.ttl_seconds
-    # An unknown append may have prolonged the life of the session, and so may one that is still under way.
-    if ttl is None or book.span is None or not book.closed or _may_be_prolonged(book, rules):
-        return 0
-    if rules.contract.staleness_us is None:
-        return 0  # a read may show what was, for ever
-    latest, forgets = _latest_end(book.span, rules), book.forgets
-    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= book.span.last_ended:
-        # It may have ended this life, and any append since may have begun another.
-        latest = _latest_end(book.span._replace(first_ended=NEVER), rules)
-    return max(0, read.invoked - latest - rules.contract.staleness_us)
-
-
-def _may_be_prolonged(book: SessionBook, rules: Rules) -> bool:
-    """Whether an unknown append may yet prolong a life, or begin one: until a read has shown it, at any time."""
-    if rules.contract.expiry is Expiry.ABSOLUTE:
-        return any(writer.unknown for writer in book.writers)
-    return any(writer.unknown and writer.unknown.minus(writer.acked) for writer in book.writers)
-
-
-def must_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
-    """Whether a session to which nothing was appended since must be gone at this time."""
-    return rules.contract.ttl_seconds is not None and book.span is not None and at > _latest_end(book.span, rules)
-
-
-def expiry_of(book: SessionBook, rules: Rules) -> tuple[int, int] | None:
-    """Return until when a session must be there, and after when it must be gone; None if it does not expire."""
-    if rules.contract.ttl_seconds is None or book.span is None:
-        return None
-    return _earliest_end(book.span, rules), _latest_end(book.span, rules) + (rules.contract.staleness_us or 0)
-
-
-def _earliest_end(span: Span, rules: Rules) -> int:
-    base = span.last_sent if rules.contract.expiry is Expiry.SLIDING else span.first_sent
-    return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) - rules.ttl_epsilon_us - rules.clock_epsilon_us
-
-
-def _latest_end(span: Span, rules: Rules) -> int:
-    is_begin_known = rules.contract.expiry is Expiry.ABSOLUTE and span.first_ended != NEVER
-    base = span.first_ended if is_begin_known else span.last_ended
-    return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
-
-
-def may_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
-    """Whether the contract's time to live allows that the session is gone at this time."""
-    return has_run_out(book, at, rules) or _may_have_begun_untold(book, rules)
-
-
-def has_run_out(book: SessionBook, at: int, rules: Rules) -> bool:
-    """Whether the life of the session, as far as it is known when it began, may be over at this time."""
-    return rules.contract.ttl_seconds is not None and book.span is not None and at >= _earliest_end(book.span, rules)
-
-
-def _may_have_begun_untold(book: SessionBook, rules: Rules) -> bool:
-    is_absolute = rules.contract.ttl_seconds is not None and rules.contract.expiry is Expiry.ABSOLUTE
-    return is_absolute and book.span is not None and book.may_have_begun_untold
 
 
 class Absences(NamedTuple):
@@ -125,7 +67,7 @@ def _part_expired(
     young: dict[int, Intervals] = {}
     for one in (*book.recent, *book.pending):
         life = Span(one.sent, one.ended, one.sent, one.ended)
-        if one.seq in gone.get(one.writer, ()) and read.returned < _earliest_end(life, rules):
+        if one.seq in gone.get(one.writer, ()) and read.returned < earliest_end(life, rules):
             young.setdefault(one.writer, Intervals()).add(one.seq)
     return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}
 
@@ -139,7 +81,7 @@ def _is_life_untold(book: SessionBook, read: Read, rules: Rules) -> bool:
         return False
     if book.span is None:
         return True
-    return _may_have_begun_untold(book, rules) and read.returned < book.span.last_ended + OUTCOME_US_MAX
+    return may_have_begun_untold(book, rules) and read.returned < book.span.last_ended + OUTCOME_US_MAX
 
 
 def _missing(book: SessionBook, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
@@ -220,6 +162,7 @@ def _part_trimmed(
         first_seq[number] = min(seq, first_seq.get(number, seq))
     first_at = min((at[place] for place in window if place in at), default=None)
     first_ended = min((times[place].ended for place in window if place in times), default=None)
+    first_back = min((times[place].ended for place in window if place in times and place not in at), default=None)
     absent: dict[int, Intervals] = {}
     trimmed: dict[int, Intervals] = {}
     for number, seqs in gone.items():
@@ -227,6 +170,7 @@ def _part_trimmed(
             sent = times[number, seq].sent if (number, seq) in times else None
             has_older = number in first_seq and first_seq[number] < seq
             has_older |= first_at is not None and at.get((number, seq), -1) > first_at
+            has_older |= sent is not None and first_back is not None and first_back < sent
             if sent is not None and (number, seq) not in at:
                 # What an earlier read had shown is older than all that was sent since.
                 has_older |= first_at is not None and sent > book.last_returned

@@ -17,18 +17,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from soak.checker.book import NOTHING, SessionBook
+from soak.checker.book import SessionBook
 from soak.checker.contract import Searches
 from soak.checker.faults import FaultWindow, allowed_loss_seconds
 from soak.checker.identity import identify, is_well_made
 from soak.checker.judge import FINDINGS_MAX, find_duplicates, find_resurrected
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import may_have_expired
 from soak.checker.message import Message
 from soak.checker.read import Finding, Place, Read, Rules, name_of
-from soak.checker.retention import may_have_expired
 from soak.checker.second_look import Late, breaks_freshness
 from soak.checker.suspicion import Missed
 from soak.checker.text import Author
+from soak.checker.writer_book import NOTHING
 
 NEAREST = 10
 """How many messages are asked for at first."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from soak.checker.absence import Seqs, resolve
 from soak.checker.attempt import Attempt
-from soak.checker.book import IN_FLIGHT_GRACE_US, NOTHING, SessionBook
+from soak.checker.book import IN_FLIGHT_GRACE_US, SessionBook
 from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
 from soak.checker.identity import is_well_made
 from soak.checker.intervals import Intervals
@@ -20,6 +20,7 @@ from soak.checker.outcome import Outcome
 from soak.checker.read import Finding, Judgement, Place, Read, Rules
 from soak.checker.remembered import thinned_out
 from soak.checker.suspicion import Suspicion
+from soak.checker.writer_book import NOTHING
 
 
 class Look(NamedTuple):
@@ -196,7 +197,7 @@ def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: Place, attempt: A
     # A read that may be behind shows what was: it may have been before the fault, although the read came after it.
     behind = look.rules.contract.staleness_us
     last_seen = max(0, suspicion.last_seen - (behind or 0)) if kind is Kind.ROLLED_BACK else 0
-    if behind is None:
+    if behind is None or suspicion.seen_in_shadow:
         last_seen = 0
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     for window in look.faults:

@@ -11,9 +11,7 @@ primary, with no fault active and everything read once since the last one; or it
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import msgspec
 
@@ -21,26 +19,24 @@ from soak.checker.absence import Seqs, suspect
 from soak.checker.absorb import absorb, in_front_of_tail
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
-from soak.checker.contract import Contract, Reads, ReplicaReads
-from soak.checker.counted import Counted
 from soak.checker.erasure import end_forget, undo
-from soak.checker.faults import FaultHistory, FaultWindow, Survivor
+from soak.checker.events import Event, Observed, Suspected, Verified, Want, Wanted
+from soak.checker.faults import FaultWindow, Survivor
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent
-from soak.checker.message import Message
+from soak.checker.lifetime import begin_no_later, expiry_of, may_have_expired, prolong
 from soak.checker.outcome import Outcome
-from soak.checker.partial import AckedTimes, Seen, judge_glance, judge_seen
-from soak.checker.read import Finding, Judgement, Place, Read, Rules, name_of
-from soak.checker.remembered import EXACT_SECONDS, EXACT_US, SLOT_SECONDS
-from soak.checker.retention import expiry_of, has_run_out, may_have_expired, must_have_expired
+from soak.checker.partial import AckedTimes, Seen, judge_glance, judge_seen, seen_in_flight
+from soak.checker.read import Finding, Judgement, Place, Read, Rules
+from soak.checker.remembered import EXACT_US
+from soak.checker.reporting import confirm, heal, heal_after, report_late, report_losses, told_of, unreadable_name
 from soak.checker.saved import save
 from soak.checker.search import Again, Fate, judge_search, search_again
 from soak.checker.second_look import (
     Late,
     Look,
-    Lost,
     breaks_freshness,
     is_last_word,
     lacks_still,
@@ -49,173 +45,13 @@ from soak.checker.second_look import (
     times_of,
     untold,
 )
+from soak.checker.store_judging import StoreJudging
 from soak.checker.suspicion import Failing, Missed, Suspicion
-from soak.checker.text import Author
 
 TAIL_OVERLAP = 2
-REMEMBER_SECONDS_MIN = 10.0
 REMEMBER_IN_DOUBT_US = 86_400_000_000
 FAILURES_MIN = 3
 """So many reads of one session have to raise, one after the other, before it is called unreadable."""
-NAME_CHARACTERS_MAX = 500
-LOSSES = (Kind.LOST, Kind.ROLLED_BACK)
-HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
-"""What is over as soon as it is known."""
-
-
-# -- what comes out --
-
-
-class Wrong(NamedTuple):
-    """One thing that is wrong: which message, where it belongs, what is wrong with it, where it stands in the read."""
-
-    message: str
-    place: Place | None
-    detail: str
-    at: int
-
-
-class Verified(NamedTuple):
-    """Acknowledgements that a read settled."""
-
-    messages: int
-    released: int
-    """Rightly gone before anyone had looked."""
-    surfaced: list[Place]
-    """Writes without an acknowledgement that are there."""
-
-
-class Suspected(NamedTuple):
-    """A read lacks something."""
-
-    suspicion: Suspicion
-
-
-class Confirmed(NamedTuple):
-    """Violations of one kind that were not reported before."""
-
-    kind: Kind
-    wrong: list[Wrong]
-    suspicion: Suspicion | None
-
-
-class Gone(NamedTuple):
-    """Messages that are confirmed as gone, each with the fault that excuses it, if one does."""
-
-    losses: list[Lost]
-    """Tolerated ones, and those that were not reported before."""
-    suspicion: Suspicion
-
-
-class Tolerated(NamedTuple):
-    """Reads that were late, and may have been; how late is measured all the same."""
-
-    late: list[Late]
-    is_shadowed: bool
-    """They were reads of a replica in the shadow of a fault."""
-    seconds: float = 0.0
-    """How long after the read that lacked something another one showed it."""
-
-
-class Healed(NamedTuple):
-    """Violations that are over."""
-
-    changes: list[tuple[Kind, str, Place | None]]
-
-
-class Reopened(NamedTuple):
-    """Violations that were over and are there again."""
-
-    changes: list[tuple[Kind, str, Place | None]]
-
-
-Event = Verified | Suspected | Confirmed | Gone | Tolerated | Healed | Reopened
-
-
-class Observed(NamedTuple):
-    """What a read comes to."""
-
-    events: list[Event]
-    before: bytes | None
-    """The book as it was before the read was taken into it, packed; None: nothing is reported of it."""
-
-
-# -- which read is needed next --
-
-
-class Want(enum.Enum):
-    """A read that the judgement of a session waits for."""
-
-    TAIL = "tail"
-    """The end of the session: it was found right so far, and has grown."""
-    FULL = "full"
-    CONFIRM = "confirm"
-    """A full read, and the primary's where reads may be behind it."""
-
-
-class Wanted(NamedTuple):
-    """The next read that a session needs, and when."""
-
-    want: Want
-    at: int
-    last: int | None = None
-    """How many messages to ask for; None: all."""
-
-
-class StoreJudging:
-    """What all sessions of one store are judged by."""
-
-    def __init__(
-        self,
-        *,
-        rules: Rules,
-        author: Author,
-        faults: FaultHistory,
-        targets: Sequence[str],
-        settle_us: int,
-        asks_primary: bool = False,
-        reads_replica: bool = False,
-    ) -> None:
-        self.rules = rules
-        self.author = author
-        self.faults = faults
-        self.targets = tuple(targets)
-        self.settle_us = settle_us
-        self.asks_primary = asks_primary
-        """Reads may be behind, and the primary can be asked."""
-        self.reads_replica = reads_replica
-        contract = rules.contract
-        staleness = contract.staleness_us
-        self.final_us = settle_us if asks_primary else None if staleness is None else settle_us + staleness
-        """How long after a read that lacked something a second one is the last word; None: it never is."""
-        self.search_final_us = None if staleness is None else settle_us + staleness
-        self._shadowed = msgspec.structs.replace(rules, contract=_eventual(contract))
-        loss = max(contract.loss_seconds_max, 0.0)
-        # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
-        slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
-        self.remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
-
-    def windows(self) -> list[FaultWindow]:
-        """Return the faults of the servers that the store depends on."""
-        return self.faults.of(self.targets)
-
-    def is_calm(self) -> bool:
-        """Whether no fault is active, and what each one took has been looked for everywhere."""
-        return self.faults.is_calm(self.targets)
-
-    def is_shadowed(self, invoked: int, returned: int) -> bool:
-        """Whether a read was of a replica in the shadow of a fault, so that it may have been behind for any time."""
-        if not self.reads_replica or self.rules.contract.replica_reads is ReplicaReads.STRICT:
-            return False
-        return self.faults.casts_shadow(self.targets, invoked, returned)
-
-    def rules_at(self, invoked: int, returned: int) -> Rules:
-        """Return what a read of that time is held to."""
-        return self._shadowed if self.is_shadowed(invoked, returned) else self.rules
-
-
-def _eventual(contract: Contract) -> Contract:
-    return msgspec.structs.replace(contract, reads=Reads.EVENTUAL)
 
 
 class SessionChecker:
@@ -258,7 +94,7 @@ class SessionChecker:
         book, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
         if attempt.outcome == Outcome.OK:
             if is_expiring:
-                self._prolong(attempt)
+                prolong(book, attempt, self.store.rules)
                 self._doubt_what_faults_undo()
             return book.acknowledge(attempt)
         if attempt.outcome == Outcome.FAILED:
@@ -266,34 +102,8 @@ class SessionChecker:
         else:
             book.doubt(attempt)
             if is_expiring:
-                book.begin_span_no_later(attempt)
+                begin_no_later(book, attempt)
         return False
-
-    def _prolong(self, attempt: Attempt) -> None:
-        """Excuse what may have expired before this append began a new life of the session."""
-        book, rules = self.book, self.store.rules
-        if book.forgets is not None and book.forgets.has_erased(attempt.ended):
-            return  # it is told late, and belongs to a life that is over
-        if has_run_out(book, attempt.ended, rules):
-            for writer in book.writers:
-                writer.excuse(writer.acked)
-            for number, seq in (*book.unsettled_names(), *book.veiled_names()):
-                book.writers[number].excuse(Intervals([seq, seq]))
-            book.unsettled = book.veiled = None
-            book.is_blind = True
-            book.drop_excused()
-            # From here on it may be a new life, whose end is counted from this append.
-            # An unknown append may have begun one at any time since.
-            is_over = must_have_expired(book, attempt.sent, rules) and not any(one.unknown for one in book.writers)
-            begun = None if is_over else book.span
-            book.restart_span(attempt, begun)
-            return
-        if book.span is not None and attempt.sent <= book.span.reborn:
-            # It was under way when the new life began, and may have been the last thing said in the old one.
-            book.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
-            if attempt.ended < book.span.reborn:
-                return  # it is told late, and belongs to the old one
-        book.extend_span(attempt)
 
     def _doubt_what_faults_undo(self) -> None:
         for window in self.store.windows():
@@ -346,7 +156,7 @@ class SessionChecker:
         if judgement is None:
             return None
         events: list[Event] = [self._absorb(judgement, read, rules, whole=False)]
-        self._heal(Kind.WINDOW, lambda _: True, events)
+        heal(self.book, Kind.WINDOW, lambda _: True, events)
         return Observed(events, None)
 
     def observe_tail_by_full(self, read: Read, last: int) -> Observed:
@@ -391,9 +201,9 @@ class SessionChecker:
         known = self._known_suspicions()
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []
-        findings = untold(judgement.findings, self._told(known)) if judgement.findings else []
-        self._confirm(findings, events)
-        self._conclude_late(self._shown_late(), None, events)
+        findings = untold(judgement.findings, told_of(self.book, known)) if judgement.findings else []
+        confirm(self.book, findings, events)
+        report_late(self.book, self._shown_late(), None, events)
         earlier = unpacked(before) if known else book
         events.append(self._take_in(judgement, read, rules))
         if opened is not None:
@@ -403,7 +213,7 @@ class SessionChecker:
         if known:
             book.drop_excused()
         book.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
-        self._heal_after(read, events)
+        heal_after(self.book, read, events)
         return Observed(events, before)
 
     def _known_suspicions(self) -> list[Suspicion]:
@@ -442,6 +252,7 @@ class SessionChecker:
         if opened is not None:
             opened.shown, opened.before = save(read, book.session, self.store.author), book.order
             opened.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
+            opened.seen_in_shadow = self.store.is_shadowed(book.last_read, book.last_returned)
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
@@ -522,50 +333,10 @@ class SessionChecker:
         is_first = not suspicion.last_lacked
         rules = self.store.rules_at(suspicion.invoked, suspicion.returned) if is_first else self.store.rules
         looked = look_again(look._replace(rules=rules), suspicion)
-        self._conclude_losses(looked.lost, asked, events)
-        self._conclude_late(looked.late, asked, events, (look.read.invoked - asked.invoked) / 1e6)
+        report_losses(self.book, looked.lost, asked, events)
+        report_late(self.book, looked.late, asked, events, (look.read.invoked - asked.invoked) / 1e6)
         if not self.store.is_shadowed(look.read.invoked, look.read.returned):
             suspicion.last_lacked = look.read.invoked
-
-    def _conclude_losses(self, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
-        book = self.book
-        broken: dict[Kind, list[Place]] = {}
-        again: list[tuple[Kind, str, Place | None]] = []
-        reported: list[Lost] = []
-        for lost in losses:
-            book.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
-            if lost.excused_by is not None:
-                reported.append(lost)
-            elif self._count(lost.kind, "", lost.place):
-                reported.append(lost)
-                broken.setdefault(lost.kind, []).append(lost.place)
-            elif self._counted().reopen(lost.kind, *lost.place):
-                # It was counted before, had come back, and is gone again.
-                again.append((lost.kind, name_of(book, lost.place), lost.place))
-        if reported:
-            events.append(Gone(reported, suspicion))
-        for kind, places in broken.items():
-            wrong = [Wrong(name_of(book, place), place, kind.sentence, -1) for place in places]
-            events.append(Confirmed(kind, wrong, suspicion))
-        if again:
-            events.append(Reopened(again))
-
-    def _conclude_late(
-        self, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
-    ) -> None:
-        """Report what a read lacked and a later one shows, where the contract promises better; the rest is measured."""
-        book = self.book
-        for kind in dict.fromkeys(one.kind for one in late):
-            new = [
-                Wrong(name_of(book, one.place), one.place, one.detail, -1)
-                for one in late
-                if one.kind is kind and one.is_broken_promise and self._count(kind, "", one.place)
-            ]
-            if new:
-                events.append(Confirmed(kind, new, suspicion))
-        if late:
-            is_shadowed = suspicion is not None and suspicion.is_shadowed
-            events.append(Tolerated(late, is_shadowed, seconds))
 
     # -- what others saw --
 
@@ -575,6 +346,9 @@ class SessionChecker:
         before = self._packed()
         seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
         observed = self._report_seen(seen, before)
+        in_flight = [(*place, read.invoked) for place in seen_in_flight(self.book, read, self.store.author)]
+        if in_flight:
+            self.book.glimpsed = [*(self.book.glimpsed or ()), *in_flight]
         if seen.vanished:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
         return observed
@@ -602,8 +376,8 @@ class SessionChecker:
 
     def _report_seen(self, seen: Seen, before: bytes) -> Observed:
         events: list[Event] = []
-        self._confirm(seen.findings, events)
-        self._conclude_late(seen.late, None, events)
+        confirm(self.book, seen.findings, events)
+        report_late(self.book, seen.late, None, events)
         return Observed(events, before)
 
     # -- searches --
@@ -613,7 +387,7 @@ class SessionChecker:
         before = self._packed()
         rules = self.store.rules_at(read.invoked, read.returned)
         events: list[Event] = []
-        self._confirm(judge_search(self.book, read, asked, limit, rules, self.store.author), events)
+        confirm(self.book, judge_search(self.book, read, asked, limit, rules, self.store.author), events)
         return Observed(events, before)
 
     def observe_search_again(self, missed: Missed, search: Read, limit: int, whole: Read) -> tuple[Fate, Observed]:
@@ -635,15 +409,15 @@ class SessionChecker:
         if fate is not Fate.OPEN:
             book.missed = [one for one in book.missed or () if one != missed] or None
         if isinstance(result, Late):
-            self._conclude_late([result], missed.suspicion(), events)
+            report_late(self.book, [result], missed.suspicion(), events)
         elif result is not None:
-            self._confirm([result], events, missed.suspicion())
+            confirm(self.book, [result], events, missed.suspicion())
         return fate, Observed(events, before)
 
     def found_by_search(self, is_over: Callable[[Place], bool]) -> Observed:
         """Notice that what could not be found is found, or is not there any more."""
         events: list[Event] = []
-        self._heal(Kind.UNFINDABLE, is_over, events)
+        heal(self.book, Kind.UNFINDABLE, is_over, events)
         return Observed(events, None)
 
     # -- reads that raise --
@@ -670,7 +444,7 @@ class SessionChecker:
             f"while other sessions were answered: {error}"
         )
         events: list[Event] = []
-        self._confirm([Finding(Kind.UNDECODABLE, unreadable_name(book), None, detail, -1)], events)
+        confirm(self.book, [Finding(Kind.UNDECODABLE, unreadable_name(book), None, detail, -1)], events)
         return Observed(events, before)
 
     @property
@@ -678,87 +452,6 @@ class SessionChecker:
         """Whether reading this session has been reported as a violation, and still raises."""
         counted = self.book.counted
         return counted is not None and counted.is_open_name(Kind.UNDECODABLE, unreadable_name(self.book))
-
-    # -- counting once --
-
-    def _counted(self) -> Counted:
-        if self.book.counted is None:
-            self.book.counted = Counted()
-        return self.book.counted
-
-    def _count(self, kind: Kind, name: str, place: Place | None) -> bool:
-        """Count a violation once; returns whether it is new."""
-        if place is not None:
-            return self._counted().add_place(kind, *place)
-        return self._counted().add_name(kind, _writable(name))
-
-    def _confirm(self, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None) -> None:
-        for kind in dict.fromkeys(finding.kind for finding in findings):
-            new: list[Wrong] = []
-            again: list[tuple[Kind, str, Place | None]] = []
-            for one in findings:
-                if one.kind is not kind:
-                    continue
-                if self._count(kind, one.message, one.place):
-                    new.append(Wrong(one.message, one.place, one.detail, one.at))
-                elif self._reopen(kind, one.message, one.place):
-                    again.append((kind, one.message, one.place))
-            if new:
-                events.append(Confirmed(kind, new, suspicion))
-            if again:
-                events.append(Reopened(again))
-
-    def _reopen(self, kind: Kind, name: str, place: Place | None) -> bool:
-        counted = self._counted()
-        return counted.reopen(kind, *place) if place is not None else counted.reopen_name(kind, _writable(name))
-
-    def _told(self, known: list[Suspicion]) -> Seqs:
-        """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
-        told: Seqs = {}
-        for suspicion in known:
-            for number, bounds in suspicion.absent.items():
-                told.setdefault(number, Intervals()).update(Intervals(bounds))
-        lost = self.book.counted.places if self.book.counted is not None else {}
-        for kind in LOSSES:
-            for number, seqs in lost.get(kind, {}).items():
-                told.setdefault(number, Intervals()).update(seqs)
-        return told
-
-    # -- what is over --
-
-    def _heal_after(self, read: Read, events: list[Event]) -> None:
-        """Notice what a full read shows to be over."""
-        book, counted = self.book, self.book.counted
-        if counted is None:
-            return
-        changes: list[tuple[Kind, str, Place | None]] = []
-        for kind in LOSSES:
-            for number, places in counted.open_places(kind).items():
-                back = places.both(book.writers[number].standing)
-                if back:
-                    writer = book.writers[number]
-                    writer.excused = writer.excused.minus(back)
-                    counted.heal(kind, number, back)
-                    changes += [(kind, name_of(book, (number, seq)), (number, seq)) for seq in back]
-        if changes:
-            events.append(Healed(changes))
-        shown = {(item.writer, item.seq) for item in read.items if isinstance(item, Message)}
-        self._heal(Kind.RESURRECTED, lambda place: place not in shown, events)
-        name = unreadable_name(book)
-        if counted.is_open_name(Kind.UNDECODABLE, name):
-            counted.heal_name(Kind.UNDECODABLE, name)
-            events.append(Healed([(Kind.UNDECODABLE, name, None)]))
-
-    def _heal(self, kind: Kind, is_over: Callable[[Place], bool], events: list[Event]) -> None:
-        counted = self.book.counted
-        if counted is None:
-            return
-        places = counted.open_places(kind)
-        over = [(number, seq) for number, seqs in places.items() for seq in seqs if is_over((number, seq))]
-        for number, seq in over:
-            counted.heal(kind, number, Intervals([seq, seq]))
-        if over:
-            events.append(Healed([(kind, name_of(self.book, place), place) for place in over]))
 
     def _packed(self) -> bytes:
         return packed(self.book)
@@ -775,16 +468,6 @@ def _with(seqs: Intervals, seq: int) -> Intervals:
     made = seqs.copy()
     made.add(seq)
     return made
-
-
-def _writable(name: str) -> str:
-    """Return a name that can be saved: of bounded length, half characters escaped."""
-    return name[:NAME_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
-
-
-def unreadable_name(book: SessionBook) -> str:
-    """Name what is wrong with a session whose reads raise: it is no single message."""
-    return f"{book.session}/*"
 
 
 def packed(book: SessionBook) -> bytes:

@@ -27,6 +27,8 @@ class Suspicion(msgspec.Struct, kw_only=True):
     """The order that had been verified before it, packed as in the book."""
     last_lacked: int = 0
     """When the last read that lacked it was invoked; 0: there was only the first."""
+    seen_in_shadow: bool = False
+    """What had shown it was a read of a replica in the shadow of a fault, which may have been of long before."""
     is_shadowed: bool = False
     """It was a read of a replica in the shadow of a fault: how fresh that is nobody promises."""
 

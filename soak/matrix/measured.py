@@ -9,12 +9,15 @@ import msgspec
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.events import Confirmed, Gone
 from soak.checker.faults import FaultHistory, FaultWindow, allowed_loss_seconds
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.recovery import age_at
+from soak.checker.reporting import LOSSES
 from soak.checker.second_look import Lost
-from soak.checker.session import LOSSES, Confirmed, Gone, SessionChecker, StoreJudging
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 from soak.contracts.given import Loss
 

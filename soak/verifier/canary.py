@@ -27,6 +27,7 @@ import structlog
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Order
+from soak.checker.lifetime import extend
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
@@ -216,7 +217,7 @@ class Canary:
             attempts.append(Attempt(number, 0, message.seq, int(Outcome.OK), sent, max(now_us(), sent + 1)))
         for attempt in attempts:
             if self._examiner.rules.contract.ttl_seconds is not None:
-                book.extend_span(attempt)
+                extend(book, attempt)
             book.acknowledge(attempt)
         return Watched(book, WORKER, number, canary=True)
 

@@ -15,11 +15,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from soak.checker.case import FullRead, Participation, Search, TailRead
+from soak.checker.events import Observed, Want
 from soak.checker.message import Garbled, Message, Stored, shown
 from soak.checker.read import Place, Read, Rules
 from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
-from soak.checker.session import Observed, SessionChecker, StoreJudging, Want
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem

@@ -13,7 +13,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from soak.checker.book import SessionBook, WriterBook
+from soak.checker.book import SessionBook
 from soak.checker.case import Search, SecondSearch
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
@@ -21,6 +21,7 @@ from soak.checker.read import Place, Read
 from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
 from soak.checker.suspicion import Missed
 from soak.checker.text import Author
+from soak.checker.writer_book import WriterBook
 from soak.stores.searching import Search as SearchMethod
 from soak.verifier.reporter import Reporter
 from soak.verifier.tally import StoreTally

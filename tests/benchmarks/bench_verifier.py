@@ -25,7 +25,8 @@ from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
 from soak.checker.faults import FaultHistory
 from soak.checker.read import Read, Rules
-from soak.checker.session import SessionChecker, StoreJudging
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch

@@ -73,7 +73,7 @@ def _removed_for_good(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     """Nothing that was removed within the contract comes back: if it does, the clause did not explain the absence."""
     for later in known.shown.get(attempt.id, ()):
         if later.invoked > view.returned and known.is_current(later, view.returned):
-            if any(_certainly_forgotten(known, attempt, forget, view) for forget in known.forgets[attempt.id.session]):
+            if _is_forgotten(known, attempt, view):
                 return YES  # what came back was resurrected, its absence was right
             return perhaps("undone-by-fault") if known.lossy_faults else perhaps()
     return YES
@@ -254,7 +254,8 @@ def _hole(known: Knowledge, fault: Fault, first: int, last: int) -> Ruling:
             continue
         told = NEVER if other.delivered_at is None else other.delivered_at
         is_proof = other.sent > last and told <= _swept_by(known, fault)
-        if is_proof and any(v.source is Source.PRIMARY and v.is_full for v in after):
+        swept_at = _swept_at(known, fault)
+        if is_proof and any(v.source is Source.PRIMARY and v.is_full and v.invoked <= swept_at for v in after):
             return NO
         best = perhaps()
     return best
@@ -264,6 +265,15 @@ def _swept_by(known: Knowledge, fault: Fault) -> int:
     """Return when the first session had been read after a fault: who survived has to be known by then."""
     after = [v.invoked for views in known.full.values() for v in views if v.invoked > fault.ended]
     return min(after, default=NEVER)
+
+
+def _swept_at(known: Knowledge, fault: Fault) -> int:
+    """Return when the last session was read for the first time after a fault: who survived is collected until then."""
+    behind = fault.ended + (known.contract.staleness or 0)
+    return max(
+        (min((v.invoked for v in views if v.invoked > behind), default=NEVER) for views in known.full.values()),
+        default=NEVER,
+    )
 
 
 def _is_known_applied(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:
@@ -288,8 +298,12 @@ def _may_stand_behind(known: Knowledge, attempt: Attempt, view: View) -> list[At
 
 def _own(known: Knowledge, view: View) -> int:
     """Count the messages of the session that a read shows, without those that have no business there."""
-    attempts = (known.attempts.get(message) for message in view.ids)
-    return sum(attempt is not None and not known.is_refused(attempt) for attempt in attempts)
+    attempts = [known.attempts[message] for message in view.ids if message in known.attempts]
+    return sum(not known.is_refused(attempt) and not _is_forgotten(known, attempt, view) for attempt in attempts)
+
+
+def _is_forgotten(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    return any(_certainly_forgotten(known, attempt, forget, view) for forget in known.forgets[attempt.id.session])
 
 
 def by_trimming(  # noqa: PLR0911  one ruling a line

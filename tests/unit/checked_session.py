@@ -8,13 +8,15 @@ from correct_store import AUTHOR, SESSION
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.events import Confirmed, Observed
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, LedgerEvent
 from soak.checker.message import Stored
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.session import Confirmed, Observed, SessionChecker, StoreJudging
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 
 SECOND = 1_000_000
 STRICT = Contract()

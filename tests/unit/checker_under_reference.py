@@ -34,6 +34,7 @@ from soak.checker import contract as ours
 from soak.checker.attempt import Attempt
 from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.events import Confirmed, Observed
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded
@@ -42,7 +43,8 @@ from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Outcome as OutcomeNumber
 from soak.checker.read import Read as OurRead
 from soak.checker.read import Rules
-from soak.checker.session import Confirmed, Observed, SessionChecker, StoreJudging
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 
 AUTHOR = Author("r1", 7)
@@ -169,6 +171,7 @@ class CheckerJudge:
                 target=fault.target.value,
                 excuses=Excuse(fault.excuse.value),
                 down=True,
+                keeps_data=fault.target is Source.PRIMARY,
                 started=fault.started,
             )
             self._faults.begin(window)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from soak.checker.book import SessionBook
 from soak.checker.case import Basis, CannotDeriveError, Case, Derived, FullRead, derive, found_of, replay, told
+from soak.checker.events import Confirmed, Observed
 from soak.checker.faults import FaultHistory
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
@@ -18,7 +19,8 @@ from soak.checker.message import Garbled, Message
 from soak.checker.read import Read
 from soak.checker.saved import RAW_BYTES_MAX, restore, save
 from soak.checker.saved_read import SavedRead
-from soak.checker.session import Confirmed, Observed, SessionChecker, StoreJudging, unpacked
+from soak.checker.session import SessionChecker, unpacked
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import Author
 
 Plan = list[tuple[str, int]]

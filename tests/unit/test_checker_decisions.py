@@ -7,6 +7,7 @@ from correct_store import AUTHOR, SESSION
 from test_checker_judge import SECOND, Talk, absent, kinds, told
 
 from soak.checker.contract import Contract, Duplicates, Order
+from soak.checker.events import Confirmed, Event
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -14,7 +15,8 @@ from soak.checker.ledger_events import ForgetBegun, ForgetEnded
 from soak.checker.outcome import Outcome
 from soak.checker.partial import judge_seen
 from soak.checker.read import Rules
-from soak.checker.session import Confirmed, Event, SessionChecker, StoreJudging
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
 
 LAST_TWO = Rules(contract=Contract(retained_messages=2))
 PER_WRITER = Rules(contract=Contract(order=Order.PER_WRITER))

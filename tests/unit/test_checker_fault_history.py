@@ -9,7 +9,7 @@ from correct_store import AUTHOR
 from soak.checker.contract import Contract, Reads, ReplicaReads
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Survivor, is_excused
 from soak.checker.read import Rules
-from soak.checker.session import StoreJudging
+from soak.checker.store_judging import StoreJudging
 
 SECOND = 1_000_000
 LIST, STREAM, REPLICA = "redis-list", "redis-stream", "postgres-replica"

@@ -177,3 +177,65 @@ def test_what_a_replica_showed_in_the_shadow_of_a_fault_was_not_seen_behind_a_fo
     session.sweep()
     assert session.shows(4.5) == set()
     assert session.reported(session.checker.observe(session.read(5.5), session.read(5.6))) == set()
+
+
+def test_what_raced_with_a_forget_and_was_seen_in_flight_behind_it_is_expected() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == set()
+    session.told(1, 1.05, 1.2)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_was_seen_behind_a_forget_and_is_missed_is_not_excused_by_it_when_its_outcome_comes() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == session.shows(2.2) == set()
+    session.told(1, 1.05, 1.2)
+    assert session.shows(3.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_stood_behind_a_forget_is_resurrected_also_if_it_has_gone_when_the_outcome_comes() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == session.shows(3.0) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(4.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_life_that_a_fault_may_have_cut_short_behind_a_forget_lasts_no_longer_than_any_other() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, crash_loss_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    session.crash(0.3, 0.4)
+    session.sweep()
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 0.8, 0.9)
+    assert session.shows(1.0, 2) == session.shows(5.0) == session.shows(6.0) == set()
+
+
+def test_what_came_back_after_a_forget_takes_no_place_among_the_last() -> None:
+    session = CheckedSession(Contract(retained_messages=2))
+    session.told(1, 0.1, 0.2)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(2, 0.8, 0.9)
+    session.told(3, 1.0, 1.1)
+    assert session.shows(2.0, 2, 3) == set()
+    assert session.shows(3.0, 1, 3) == {(Kind.RESURRECTED, 1)}
+    assert session.shows(4.0, 1, 3) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_an_unknown_append_from_before_a_forget_may_have_begun_the_life_behind_it_and_nothing_older() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told(1, 0.1, 0.2)
+    session.told(2, 0.4, 0.45, Outcome.UNKNOWN)
+    session.intends_forget(0.5)
+    session.forgot(0.5, 0.6)
+    session.told(3, 1.0, 1.1)
+    assert session.shows(1.6) == set()
+    assert session.shows(2.3) == {(Kind.LOST, 3)}

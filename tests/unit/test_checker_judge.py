@@ -14,6 +14,7 @@ from soak.checker.erasure import end_forget
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import extend
 from soak.checker.outcome import Outcome
 from soak.checker.read import Judgement, Read, Rules
 
@@ -34,7 +35,7 @@ class Talk:
         begun = at - 0.01 if sent is None else sent
         attempt = Attempt(1, writer, seq, 0, int(begun * SECOND), int(at * SECOND))
         if self.rules.contract.ttl_seconds is not None:
-            self.book.extend_span(attempt)
+            extend(self.book, attempt)
         return self.book.acknowledge(attempt)
 
     def forget(self, outcome: Outcome | None, sent: float, ended: float) -> None:

@@ -191,3 +191,48 @@ def test_an_unknown_write_may_have_taken_a_place_among_the_last_and_be_lost_sinc
     assert session.shows(3.0, 2) == set()
     session.sweep()
     assert session.shows(4.0, 2) == session.shows(5.0, 2) == set()
+
+
+def test_what_comes_back_after_the_sweep_takes_back_no_excuse() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 1.4, 1.5)
+    session.told(2, 1.6, 1.7)
+    assert session.shows(1.9, 1, 2) == set()
+    session.crash(2.0, 2.1)
+    assert session.shows(2.5) == set()
+    session.sweep()
+    assert session.shows(3.5) == set()
+    assert session.shows(4.5, 2) == session.shows(5.5, 2) == set()
+
+
+def test_under_eventual_nothing_proves_a_hole() -> None:
+    contract = msgspec.structs.replace(TAIL, reads=Reads.EVENTUAL)
+    session = CheckedSession(contract, asks_primary=True)
+    session.told(1, 1.4, 1.5)
+    session.told(2, 1.6, 1.7)
+    assert session.shows(1.9, 1, 2) == set()
+    session.crash(2.0, 2.1)
+    assert session.shows(2.5, 2) == set()
+    session.sweep()
+    assert session.reported(session.checker.observe(session.read(3.5, 2), session.read(3.6, 2))) == set()
+
+
+def test_what_a_replica_showed_in_the_shadow_of_a_later_fault_has_not_survived_the_earlier_one() -> None:
+    session = CheckedSession(
+        msgspec.structs.replace(BEHIND, crash_loss_seconds=1.0), asks_primary=True, reads_replica=True
+    )
+    session.told(1, 0.8, 0.9)
+    session.crash(1.0, 1.1, caught_up=1.2)
+    session.crash(3.0, 3.1, caught_up=4.0)
+    assert session.shows(3.5, 1) == session.shows(5.0) == set()
+    session.sweep()
+    assert session.reported(session.checker.observe(session.read(6.0), session.read(6.1))) == set()
+
+
+@pytest.mark.parametrize("contract", [Contract(), Contract(reads=Reads.EVENTUAL)], ids=["strict", "eventual"])
+def test_what_a_participant_saw_in_flight_is_a_phantom_if_it_is_refused(contract: Contract) -> None:
+    session = CheckedSession(contract)
+    assert session.shows(2.0) == set()
+    window_of(session, 1.0, 1)
+    session.told(1, 0.8, 1.1, Outcome.FAILED)
+    assert session.shows(2.5) == {(Kind.PHANTOM, 1)}

@@ -13,10 +13,10 @@ from soak.checker.erasure import end_forget
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
+from soak.checker.lifetime import begin_no_later, extend, may_have_expired
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
-from soak.checker.retention import may_have_expired
 from soak.checker.second_look import Look, Lost, look_again
 
 
@@ -81,16 +81,16 @@ def test_an_unknown_append_may_have_begun_the_life_of_a_session() -> None:
     talk = Talk(rules)
     first = Attempt(1, 0, 1, int(Outcome.UNKNOWN), 0, SECOND)
     talk.book.doubt(first)
-    talk.book.begin_span_no_later(first)
-    talk.book.extend_span(Attempt(1, 0, 2, 0, 6 * SECOND, 6 * SECOND))
+    begin_no_later(talk.book, first)
+    extend(talk.book, Attempt(1, 0, 2, 0, 6 * SECOND, 6 * SECOND))
     assert may_have_expired(talk.book, 10 * SECOND, rules)
 
 
 def test_an_unknown_append_does_not_prolong_the_life_of_a_session() -> None:
     rules = Rules(contract=Contract(ttl_seconds=10.0))
     talk = Talk(rules)
-    talk.book.begin_span_no_later(Attempt(1, 0, 1, int(Outcome.UNKNOWN), 4 * SECOND, 5 * SECOND))
-    talk.book.extend_span(Attempt(1, 1, 1, 0, SECOND, 6 * SECOND))
+    begin_no_later(talk.book, Attempt(1, 0, 1, int(Outcome.UNKNOWN), 4 * SECOND, 5 * SECOND))
+    extend(talk.book, Attempt(1, 1, 1, 0, SECOND, 6 * SECOND))
     assert may_have_expired(talk.book, 11 * SECOND, rules)
 
 

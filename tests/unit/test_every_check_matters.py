@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from collections.abc import Iterator
 
@@ -19,9 +20,24 @@ SEEDS_MAX = 80
 """Correct stores tried per contract before a change is said to go unnoticed."""
 
 
+def run(module: str, function: str) -> None:
+    """Call a test function, with each of its parameters if it has any."""
+    test = getattr(importlib.import_module(module), function)
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    if not marks:
+        test()
+    for mark in marks:
+        names = [mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0]
+        for values in mark.args[1]:
+            test(**dict(zip(names, [values] if len(names) == 1 else values, strict=True)))
+
+
 def notices(name: str) -> bool:
-    """Whether one trial, a flaw or `contract/seed`, comes out other than it must."""
+    """Whether one trial, a flaw, `contract/seed` or `module::test`, comes out other than it must."""
     try:
+        if "::" in name:
+            run(*name.split("::"))
+            return False
         if name in BY_NAME:
             return not BY_NAME[name].is_told(BY_NAME[name].found(random.Random(f"{name}/0")))
         contract, _, text = name.rpartition("/")
