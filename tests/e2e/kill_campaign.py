@@ -196,6 +196,7 @@ class Campaign:
         self._check = self._start()
         self._outputs: list[str] = []
         self._stopped: list[threading.Timer] = []
+        self._is_resumed = False
 
     def _start(self) -> RunningCheck:
         return RunningCheck(self._folder, *WORDS, **{ACCOUNT_VARIABLE: str(self._account)})
@@ -260,14 +261,22 @@ class Campaign:
 
     def _found(self, deed: Deed) -> list[psutil.Process]:
         """Return the processes that are meant; one that is still to be started is waited for, unless all ends."""
-        deadline = time.monotonic() + (0.0 if deed.phase == "drain" else FOUND_SECONDS_MAX)
-        while not (found := self._processes(deed.target)) and time.monotonic() < deadline:
+        if deed.phase == "drain" and (deed.target == "load" or not self._is_resumed):
+            return self._processes(deed.target)
+        deadline = time.monotonic() + FOUND_SECONDS_MAX
+        while self._check.process.poll() is None and time.monotonic() < deadline:
+            # A server that is killed while it starts is one that cannot be started, and that ends the run.
+            if self._has_opened() and (found := self._processes(deed.target)):
+                return found
             time.sleep(0.02)
-        # A server that is killed while it starts is one that cannot be started, and that ends the run.
-        while deed.phase == "start" and not (self._check.data_dir / "run.json").exists():
-            assert time.monotonic() < deadline, self._check.output
-            time.sleep(0.02)
-        return self._processes(deed.target) if deed.phase == "start" else found
+        return []
+
+    def _has_opened(self) -> bool:
+        try:
+            info = msgspec.json.decode((self._check.data_dir / "run.json").read_bytes(), type=JoinInfo)
+        except (OSError, ValueError):
+            return False
+        return info.daemon_pid == self._check.process.pid
 
     def _processes(self, target: str) -> list[psutil.Process]:
         found = []
@@ -288,6 +297,7 @@ class Campaign:
         self._outputs.append(self._check.output)
         self._check.close()
         self._check = self._start()
+        self._is_resumed = True
 
     def _end(self) -> None:
         """Let it drain, with what is to happen meanwhile; a drain that was cut off is gone through again."""
