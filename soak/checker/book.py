@@ -164,8 +164,10 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
         """Whether a forget may have erased a message, or may yet; not one behind which it was seen."""
         if self.forgets is None or not self.forgets.may_erase(attempt.sent):
             return False
-        if self.forgets.is_in_doubt or (attempt.writer, attempt.seq) in self.unsettled_names():
-            return self.forgets.is_in_doubt
+        if self.forgets.may_happen or self.forgets.is_undone:
+            return True
+        if (attempt.writer, attempt.seq) in self.unsettled_names():
+            return False
         seen = [one.seen for one in self.suspicions or () if one.last_seen > self.forgets.ended]
         return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)
 

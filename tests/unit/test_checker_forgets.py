@@ -258,3 +258,15 @@ def test_a_read_that_may_be_behind_the_last_forget_may_show_what_an_earlier_one_
         session.forgot(sent, sent + 0.1)
     assert session.shows(5.5, 1) == set()
     assert session.shows(6.5, 1) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_forget_under_way_does_not_excuse_what_was_seen_behind_another_one() -> None:
+    session = CheckedSession()
+    session.intends_forget(0.5)
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == set()
+    session.told(1, 1.05, 1.2)
+    session.forgot(0.5, 0.6)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
