@@ -161,6 +161,7 @@ def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) 
     """Take what is settled out of what waits."""
     waiting: list[Attempt] = []
     seen: list[Attempt] = []
+    let_go: list[Attempt] = []
     bad = 0
     latest, latest_sent = None, book.latest_sent
     low = [min(writer.standing.bounds[-2:], default=1) for writer in book.writers]
@@ -174,18 +175,17 @@ def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) 
                 latest, latest_sent = attempt, attempt.sent
         elif seq not in book.writers[number].excused:
             waiting.append(attempt)
+        else:
+            let_go.append(attempt)
     if latest is not None:
         book.latest_sent, book.latest_writer, book.latest_seq = latest.sent, latest.writer, latest.seq
     if spoiled:
         bad = sum(1 for attempt in book.pending if (attempt.writer, attempt.seq) in spoiled)
     verified = sum(1 for attempt in seen if (attempt.writer, attempt.seq) not in spoiled) if spoiled else len(seen)
     released = len(book.pending) - len(waiting) - verified - bad
-    if book.forgets is not None and book.forgets.open:
-        # What has gone with it is told from what raced with it by its times, once the forget has ended.
-        seen = [attempt for attempt in book.pending if attempt not in waiting]
     book.pending = waiting or NO_ATTEMPTS
-    if seen or (book.recent and book.recent[0].ended < forget_before):
-        book.recent = [one for one in (*book.recent, *seen) if one.ended >= forget_before] or NO_ATTEMPTS
+    if seen or let_go or (book.recent and book.recent[0].ended < forget_before):
+        book.recent = [one for one in (*book.recent, *seen, *let_go) if one.ended >= forget_before] or NO_ATTEMPTS
     return Absorbed(verified, bad, released)
 
 

@@ -118,10 +118,8 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             # It was seen so long before its outcome came that none was expected any more. It bears its order again.
             book.unknown = book.unknown.minus(Intervals([seq, seq]))
             self._remember(attempt)
-        if self.forgets is not None and self._may_be_erased(attempt):
-            book.excuse(Intervals([seq, seq]))
-            if self.forgets.has_erased(attempt.ended):
-                book.gone = united(book.gone, Intervals([seq, seq]))
+        if self.forgets is not None:
+            self._place_around_forgets(attempt)
         standing = book.standing.bounds
         if standing and seq <= standing[-1] and seq in book.standing:
             return False
@@ -151,12 +149,25 @@ class SessionBook(msgspec.Struct, eq=False, gc=False, array_like=True):
             if is_it and attempt.ended < one.lacked and not self._is_around_forget(attempt):
                 self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned)]
 
+    def _place_around_forgets(self, attempt: Attempt) -> None:
+        """Decide what an acknowledgement that comes after a forget means for it."""
+        writer, seqs = self.writers[attempt.writer], Intervals([attempt.seq, attempt.seq])
+        if self.forgets is not None and self.forgets.has_erased(attempt.ended):
+            writer.excuse(seqs)
+            writer.gone = united(writer.gone, seqs)
+            if (attempt.writer, attempt.seq) in self.unsettled_names():
+                self.revived = [*(self.revived or ()), (attempt.writer, attempt.seq)]
+        elif self._may_be_erased(attempt):
+            writer.excuse(seqs)
+
     def _may_be_erased(self, attempt: Attempt) -> bool:
         """Whether a forget may have erased a message, or may yet; not one behind which it was seen."""
         if self.forgets is None or not self.forgets.may_erase(attempt.sent):
             return False
-        if self.forgets.is_in_doubt or (attempt.writer, attempt.seq) in self.unsettled_names():
-            return self.forgets.is_in_doubt
+        if self.forgets.may_happen or self.forgets.is_undone:
+            return True
+        if (attempt.writer, attempt.seq) in self.unsettled_names():
+            return False
         seen = [one.seen for one in self.suspicions or () if one.last_seen > self.forgets.ended]
         return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)
 

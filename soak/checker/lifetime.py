@@ -23,9 +23,12 @@ def prolong(book: SessionBook, attempt: Attempt, rules: Rules) -> None:
     if has_run_out(book, attempt.ended, rules):
         for writer in book.writers:
             writer.excuse(writer.acked)
+        mine = (attempt.writer, attempt.seq)
         for number, seq in (*book.unsettled_names(), *book.veiled_names()):
-            book.writers[number].excuse(Intervals([seq, seq]))
-        book.unsettled = book.veiled = None
+            if (number, seq) != mine:
+                book.writers[number].excuse(Intervals([seq, seq]))
+        book.unsettled = [one for one in book.unsettled or () if (one.writer, one.seq) == mine] or None
+        book.veiled = None
         book.is_blind = True
         book.drop_excused()
         # From here on it may be a new life, whose end is counted from this append.

@@ -128,7 +128,7 @@ def _count_newer(
         applied = writer.acked.copy()
         applied.update(writer.unknown)  # which may have been applied, and lost in a crash
         applied = applied.minus(writer.excused)  # what had to go before is older
-        applied.update((present.get(number) or Intervals()).minus(writer.failed))
+        applied.update((present.get(number) or Intervals()).minus(writer.failed).minus(writer.gone))
         if number == place[0]:
             count += sum(1 for seq in applied if seq > place[1])
         else:

@@ -139,11 +139,13 @@ class SessionChecker:
             return
         rules = self.store.rules_at(book.last_read, book.last_returned)
         contract, staleness, epsilon = rules.contract, rules.contract.staleness_us, rules.clock_epsilon_us
-        may_be_gone = contract.eviction_allowed or contract.retained_messages is not None
-        if staleness is None or may_be_gone or may_have_expired(book, book.last_returned, rules):
+        if staleness is None or contract.eviction_allowed or may_have_expired(book, book.last_returned, rules):
             book.overlooked = None
             return
         late = [one for one in book.overlooked if one.ended + epsilon + staleness < book.last_read]
+        if contract.retained_messages is not None:
+            known = (*book.recent, *book.pending)
+            late = [one for one in late if sum(o.ended >= one.sent for o in known) <= contract.retained_messages]
         late = [one for one in late if book.was_overlooked(one)]  # and is not missed in another way since
         book.overlooked = late or None
 

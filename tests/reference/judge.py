@@ -84,6 +84,7 @@ DECISIONS = {
     "unreadable-in-its-place": "The absence of a message in a read that holds something unreadable.",
     "told-after-forget": "A message that one read hid and a later one showed, of a session that was to be forgotten"
     " after it was sent.",
+    "two-forgets": "What one forget has removed, in a read that may be behind another one.",
     "undone-by-fault": "A forget within the tail that a fault may take: what it had removed may stand again.",
 }
 __doc__ += "".join(f"\n- {name}: {sentence}" for name, sentence in DECISIONS.items())
@@ -521,6 +522,8 @@ def _report_forgotten(
     is_before = known.done_by(attempt) < forget.sent
     if _may_be_undone(known, forget, forgotten, view):
         report.may("undone-by-fault", finding)
+    elif not known.is_current(view, _last_forgotten(known, view)):
+        report.may("two-forgets", finding)
     elif _is_told_after_another(known, forget):
         report.may("told-after-forget", finding)
     elif is_before and not (_is_surely_before(known, attempt, forget) and _is_judged_before(known, view, forget)):
@@ -531,6 +534,11 @@ def _report_forgotten(
         report.must(finding, found(WINDOW, _whole(view)))
     elif _was_gone_before(known, attempt, forgotten, view):
         report.may(UNDECIDED, finding)
+
+
+def _last_forgotten(known: Knowledge, view: View) -> int:
+    certain = [one for one in known.forgets[view.session] if known.outcome(one) is Outcome.OK]
+    return max((one.ended or 0 for one in certain if one.sent <= view.returned), default=0)
 
 
 def _is_told_after_another(known: Knowledge, forget: Forget) -> bool:

@@ -239,3 +239,34 @@ def test_an_unknown_append_from_before_a_forget_may_have_begun_the_life_behind_i
     session.told(3, 1.0, 1.1)
     assert session.shows(1.6) == set()
     assert session.shows(2.3) == {(Kind.LOST, 3)}
+
+
+def test_what_is_acknowledged_before_a_forget_and_was_shown_behind_it_is_resurrected_when_that_is_told() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == set()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(3.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_read_that_may_be_behind_the_last_forget_may_show_what_an_earlier_one_had_removed() -> None:
+    session = CheckedSession(Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=1.0))
+    session.told(1, 0.1, 0.2)
+    for sent in (1.0, 5.0):
+        session.intends_forget(sent)
+        session.forgot(sent, sent + 0.1)
+    assert session.shows(5.5, 1) == set()
+    assert session.shows(6.5, 1) == {(Kind.RESURRECTED, 1)}
+
+
+def test_a_forget_under_way_does_not_excuse_what_was_seen_behind_another_one() -> None:
+    session = CheckedSession()
+    session.intends_forget(0.5)
+    session.intends_forget(1.0)
+    session.forgot(1.0, 1.1)
+    assert session.shows(2.0, 1) == set()
+    session.told(1, 1.05, 1.2)
+    session.forgot(0.5, 0.6)
+    assert session.shows(3.0) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}

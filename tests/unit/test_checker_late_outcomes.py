@@ -236,3 +236,21 @@ def test_what_a_participant_saw_in_flight_is_a_phantom_if_it_is_refused(contract
     window_of(session, 1.0, 1)
     session.told(1, 0.8, 1.1, Outcome.FAILED)
     assert session.shows(2.5) == {(Kind.PHANTOM, 1)}
+
+
+@pytest.mark.parametrize(("retained", "is_late"), [(3, True), (1, False)])
+def test_lateness_is_noticed_also_where_only_the_last_are_kept_and_none_had_to_go(retained: int, is_late: bool) -> None:
+    session = CheckedSession(Contract(retained_messages=retained))
+    session.told(3, 0.7, 0.8)
+    assert session.shows(1.0, 3) == set()
+    session.told(2, 0.5, 0.6)
+    assert session.shows(2.0, *((2, 3) if is_late else (3,))) == ({(Kind.STALE, 2)} if is_late else set())
+
+
+def test_what_was_seen_in_flight_and_begins_a_new_life_is_expected_in_it() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.1, 0.2)
+    assert session.shows(3.0, 2) == set()
+    session.told(2, 2.8, 3.1)
+    assert session.shows(3.5) == set()
+    assert session.shows(4.2) == {(Kind.ROLLED_BACK, 2)}

@@ -814,6 +814,10 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     "straddles-lives": (ABSOLUTE, (wrote(1, 0), wrote(2, 995), read(1100, 1, 2))),
     "swept-first": (STRICT, (wrote(1, 0), crash(50, 100), read(200), read(400))),
     "told-after-forget": (STRICT, (wrote(1, 0), read(20), read(40, 1), forgot(50, 60))),
+    "two-forgets": (
+        BOUNDED,
+        (wrote(1, 0), forgot(50, 60), forgot(1000, 1010), read(1200, 1, source=REPLICA)),
+    ),
     "under-way": (SLIDING, (wrote(1, 0, delivered=2000), read(1500, 1))),
     "undone-by-fault": (CRASH_TAIL, (wrote(1, 0), forgot(2000, 2010), crash(2100, 2200), read(2400, 1))),
     "unknown-in-life": (ABSOLUTE, (wrote(1, 0), wrote(2, 100, outcome=UNKNOWN), read(1200, 1))),
