@@ -2,8 +2,8 @@
 
 The seed is drawn from the clock and printed; SOAK_SEED repeats a run, SOAK_HISTORIES asks about more (100,000 by hand).
 A store that keeps its contract must never be accused. Of a store with a planted flaw, the two find the same kinds in
-the same sessions, but for the decisions of the page and very few histories. Which messages of a session are named may differ: how often that
-happens is printed.
+the same sessions, but for the decisions of the page and very few histories. Which messages of a session are named may
+differ: how often that happens is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.generator import correct, flawed
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
 OTHER_KINDS_SHARE_MAX = 0.002
-"""Flawed histories of which the two may find other kinds: outcomes of several forgets, in other orders than they were."""
+"""Flawed histories of which the two may find other kinds: outcomes of several forgets, told in other orders."""
 
 
 @pytest.fixture
