@@ -520,7 +520,8 @@ def _report_forgotten(
             report.may(UNDECIDED, finding)
         return
     is_before = known.done_by(attempt) < forget.sent
-    if _may_be_undone(known, forget, forgotten, view):
+    later = [one for one in known.forgets[forget.session] if one.sent >= forget.sent]
+    if any(_may_be_undone(known, one, one.ended or 0, view) for one in later if known.outcome(one) is Outcome.OK):
         report.may("undone-by-fault", finding)
     elif not known.is_current(view, _last_forgotten(known, view)):
         report.may("two-forgets", finding)
