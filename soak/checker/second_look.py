@@ -200,11 +200,16 @@ def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: Place, attempt: A
     if behind is None or suspicion.seen_in_shadow:
         last_seen = 0
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
+    # What is dated by such a read may be of any time since the one it may be behind to.
+    earliest = last_seen if applied == suspicion.last_seen else applied
     for window in look.faults:
         # It may have taken it if it had begun before it was missed, and was not survived by it.
         begun = window.started <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
         survived = window.ended is not None and last_seen > window.ended
-        if begun and not survived and _excuses(window, applied, look):
+        dated = applied
+        if applied is not None and earliest is not None and window.ended is not None:
+            dated = max(earliest, min(applied, window.ended))
+        if begun and not survived and _excuses(window, dated, look):
             return Lost(kind, place, attempt, window)
     return Lost(kind, place, attempt, None)
 

@@ -137,6 +137,7 @@ def test_a_soak_tells_how_it_is_drains_on_sigterm_and_leaves_nothing(start: Call
     assert not (soak.data_dir / "servers").exists()
 
 
+@pytest.mark.long
 def test_children_and_a_server_that_are_killed_come_back_and_no_verdict_changes(
     start: Callable[..., RunningSoak],
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_daemon_that_is_killed_leaves_no_orphan_and_its_run_is_resumed(start: 
     assert again.end() == ExitCode.PASS, again.output
 
 
+@pytest.mark.long
 def test_a_second_signal_leaves_at_once_and_the_run_can_be_resumed(start: Callable[..., RunningSoak]) -> None:
     soak = start(*SMALL)
     status = soak.until_verified(5)
@@ -219,6 +221,7 @@ def test_a_run_that_is_left_while_it_starts_is_over_for_prometheus_too(start: Ca
     assert 'phase="done"' in now
 
 
+@pytest.mark.long
 def test_a_load_that_always_dies_ends_the_run_as_inconclusive(start: Callable[..., RunningSoak]) -> None:
     words = ("--set", "supervision.restarts_max=0", "--set", "load.spawn_rate=5")
     soak = start(*SMALL, *words)

@@ -162,6 +162,7 @@ async def test_the_run_as_it_was_written_passes(told: Told) -> None:
         assert (verdict.totals.unverifiable, verdict.totals.tolerated) == (0, 2)
 
 
+@pytest.mark.long
 async def test_one_flipped_bit_in_any_field_of_any_sort_of_batch(told: Told) -> None:
     sorts: list[Callable[[Batch], object]] = [
         lambda batch: batch.opens,
@@ -336,6 +337,7 @@ async def test_a_sealed_batch_that_says_what_no_batch_can_say_is_a_damaged_one(
         is_told_and_accuses_nobody(verdict)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_random_damage_anywhere_ends_in_a_verdict_and_never_in_an_accusation(told: Told) -> None:
     for seed in range(FUZZ_TRIALS):

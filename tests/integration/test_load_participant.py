@@ -119,6 +119,15 @@ async def take_turns(participant: Participant, count: int) -> list[Performed]:
     return [one for _ in range(count) for one in await participant.turn()]
 
 
+async def take_turns_until_forgets_wait(stage: Stage) -> list[Performed]:
+    """Talk until some sessions have ended and are to be forgotten; how long a session is, is drawn."""
+    participant = Participant(stage.lobby)
+    performed = await take_turns(participant, 20)
+    while not stage.lobby._later:
+        performed += await take_turns(participant, 1)
+    return performed
+
+
 def errors(performed: Sequence[Performed]) -> Counter[str]:
     return Counter(str(one.error) for one in performed if one.error is not None)
 
@@ -191,7 +200,7 @@ async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_re
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 60.0, "forget_race_share": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
         await say(stage.lobby, 1_000.0)
-        performed = await take_turns(Participant(stage.lobby), 20)
+        performed = await take_turns_until_forgets_wait(stage)
         await asyncio.sleep(READ_SLACK_SECONDS + 0.5)
         assert stage.lobby.take_performed_later() == [], "the verifier has not come so far"
         waiting = len(stage.lobby._later)
@@ -207,8 +216,7 @@ async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_re
 async def test_a_verifier_that_is_not_heard_of_is_not_waited_for_without_end(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 0.5, "forget_race_share": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await take_turns(Participant(stage.lobby), 20)
-        assert stage.lobby._later
+        await take_turns_until_forgets_wait(stage)
         await stage.later()
         record = await stage.batches()
     assert record.forget_outcomes
@@ -218,8 +226,8 @@ async def test_a_verifier_that_is_not_heard_of_is_not_waited_for_without_end(red
 async def test_a_verifier_that_was_heard_of_and_is_away_is_waited_for(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 0.2, "forget_race_share": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await say(stage.lobby, 0.0, for_seconds=3.0)
-        await take_turns(Participant(stage.lobby), 20)
+        await say(stage.lobby, 0.0)
+        await take_turns_until_forgets_wait(stage)
         await asyncio.sleep(READ_SLACK_SECONDS + 1.0)
         assert stage.lobby.take_performed_later() == [], "what it said before says nothing of what came later"
         waiting = len(stage.lobby._later)

@@ -19,6 +19,8 @@ from redis.backoff import NoBackoff
 from soak.errors import UsageError
 from soak.testbed import LocalTestbed, ServerEvent, ServerState
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path

@@ -30,6 +30,8 @@ from soak.verifier.canary_numbers import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
 
+pytestmark = pytest.mark.long
+
 if TYPE_CHECKING:
     from conftest import TestbedThread
 

@@ -16,6 +16,8 @@ from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message
 from soak.stores.redis_list import RedisListStore
 
+pytestmark = pytest.mark.long
+
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 4
 TTL_SECONDS = 3.0

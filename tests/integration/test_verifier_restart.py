@@ -30,6 +30,8 @@ from soak.ledger.records import SeenItem
 from soak.verifier import checkpoint, sweeper
 from soak.verifier.follower import Follower
 
+pytestmark = pytest.mark.long
+
 TALK = "talk-chat"
 STRICT = Contract()
 NEVER = 3_600.0

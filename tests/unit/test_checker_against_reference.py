@@ -18,8 +18,12 @@ from reference.generator import correct, flawed
 
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
-OTHER_KINDS_SHARE_MAX = 0.002
-"""Flawed histories of which the two may find other kinds: outcomes of several forgets, told in other orders."""
+OTHER_KINDS_SHARE_MAX = 0.008
+OTHER_KINDS_MIN = 2
+"""Flawed histories of which the two may find other kinds: outcomes of several forgets, told in other orders. Of 12,000
+they were 10; the bounds leave room for chance in a few hundred."""
+ONCE_ACCUSED = [500_005_049]
+"""Correct histories that an earlier checker accused: what only a read that may be behind has dated."""
 
 
 @pytest.fixture
@@ -42,11 +46,16 @@ def expect_agreement(first: int, count: int) -> None:
         other_names += bool(differing)
         other_kinds += [f"history {number}:\n{explain(one)}" for one in at_kind_level(differing)[:1]]
     print(f"of {count} flawed histories, {other_names} with other messages and {len(other_kinds)} with other kinds")
-    assert len(other_kinds) <= max(1, OTHER_KINDS_SHARE_MAX * count), other_kinds[0]
+    assert len(other_kinds) <= max(OTHER_KINDS_MIN, OTHER_KINDS_SHARE_MAX * count), other_kinds[0]
 
 
 def test_a_store_that_keeps_its_contract_is_never_accused(seed: int) -> None:
     expect_no_false_alarm(seed, HISTORIES)
+
+
+@pytest.mark.parametrize("number", ONCE_ACCUSED)
+def test_what_was_once_accused_wrongly_is_not_again(number: int) -> None:
+    expect_no_false_alarm(number, 1)
 
 
 def test_flawed_stores_are_judged_as_the_reference_judges_them(seed: int) -> None:
