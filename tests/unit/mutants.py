@@ -235,7 +235,8 @@ MUTANTS = [
     Mutant("an unknown write may not stand in front", ORDER, "realtime_findings", "if attempt is None:", "if attempt is None or attempt.outcome != Outcome.OK:", (Kind.REORDERED,), ("unknown one in front of what was acknowledged before",)),
     # -- who survived, and when --
     Mutant("survivors until it took effect", FAULTS, "FaultWindow.survivors_until", "self.down and self.injected is not None", "False", (Kind.LOST,), ("lose a hole between announcement and crash",)),
-    Mutant("an unknown write is dated by the read that showed it", LOOK, "_lost", "_excuses(window, applied, look)", "(attempt is None or attempt.outcome != Outcome.OK or _excuses(window, applied, look))", (Kind.ROLLED_BACK,), ("lose an unknown one seen long before a crash",)),
+    Mutant("an unknown write is dated by the read that showed it", LOOK, "_lost", "_excuses(window, dated, look)", "(attempt is None or attempt.outcome != Outcome.OK or _excuses(window, dated, look))", (Kind.ROLLED_BACK,), ("lose an unknown one seen long before a crash",)),
+    Mutant("a read that may be behind dates nothing for certain", LOOK, "_lost", "dated = max(earliest, min(applied, window.ended))", "pass", (), ("test_checker_against_reference::test_what_was_once_accused_wrongly_is_not_again",)),
     Mutant("a server that restarted by itself is noticed first", LOOK, "is_last_word", "look.sampled_since is not None and look.sampled_since < suspicion.returned", "False", (), ("crash that is noticed late",)),
     Mutant("a replica under fault may be late", "soak.checker.store_judging", "StoreJudging.is_shadowed", "self.faults.casts_shadow(self.targets, invoked, returned)", "False", (), ("replica behind after a fault",)),
     Mutant("the shadow of a fault ends", FAULTS, "FaultHistory.casts_shadow", "window.started <= until and since <= self._shadow_end(window)", "window.started <= until", (Kind.NON_MONOTONIC,), ("replica behind after it has caught up",)),
