@@ -86,10 +86,21 @@ class Talk:
         self.page.get_by_role("button", name="Send").click()
 
     def say(self, text: str) -> str:
-        """Say something, wait until it and its answer are remembered, and return the answer."""
+        """Say something, wait until it and its answer are remembered, and return the answer.
+
+        Where the page says that nobody knows, as on a machine that stood still for seconds, it is tried again, as a
+        person would.
+        """
         before = len(self.bubbles("assistant", "remembered"))
         self.type(text)
-        self.window.until(lambda: len(self.bubbles("assistant", "remembered")) > before)
+
+        def is_answered() -> bool:
+            again = self.page.get_by_role("button", name="Try again")
+            if again.count():
+                again.last.click()
+            return len(self.bubbles("assistant", "remembered")) > before
+
+        self.window.until(is_answered)
         return self.bubbles("assistant", "remembered")[-1]
 
     def bubbles(self, role: str = "", state: str = "") -> list[str]:

@@ -96,10 +96,12 @@ class Run:
         """Give all that was recorded so far in one batch, and count the goodbyes."""
         whole = Batch()
         self.farewells = 0
+        self.talking: set[bytes] = set()
         with redis.Redis.from_url(self._ledger_url) as ledger:
             for _, fields in ledger.xrange(keys_of(self.name).batches):
                 batch = decode_batch(fields[b"b"], int(fields[b"c"]))
                 whole.opens.extend(batch.opens)
+                self.talking |= {fields[b"w"]} if batch.opens else set()
                 whole.attempts.extend(batch.attempts)
                 whole.closes.extend(batch.closes)
                 self.farewells += batch.farewell
@@ -107,8 +109,7 @@ class Run:
 
     def wait_for_attempts(self, count: int, *, workers: int = 1) -> None:
         def enough() -> bool:
-            record = self.record()
-            return len(record.attempts) >= count and len({one.session.split("-")[0] for one in record.opens}) >= workers
+            return len(self.record().attempts) >= count and len(self.talking) >= workers
 
         wait_until(enough)
 
