@@ -25,7 +25,7 @@ import json
 import os
 import sys
 
-from soak import lifeline
+from soak import parent_exit
 from soak.chat.opening import serving_store
 from soak.stores import StoreContext
 
@@ -34,7 +34,7 @@ async def serve() -> None:
     told = json.loads(os.environ["SOAK_SUBJECT"])
     context = StoreContext(servers=told["servers"], namespace="chat_subject")
     is_over = asyncio.Event()
-    lifeline.hold(is_over.set)
+    parent_exit.on_parent_exit(is_over.set)
     async with serving_store("redis-list", context, "127.0.0.1", told.get("port", 0), pace_seconds=0.0) as address:
         sys.stdout.write(json.dumps({"port": int(address.rpartition(":")[2])}) + "\n")
         sys.stdout.flush()

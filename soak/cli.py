@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import soak
-from soak import first_process
+from soak import pid1
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.masking import mask
 
@@ -74,7 +74,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    if os.getpid() == first_process.FIRST and (ended := first_process.split()) is not None:
+    if os.getpid() == pid1.FIRST and (ended := pid1.split()) is not None:
         return ended
     words = sys.argv[1:] if argv is None else argv
     try:

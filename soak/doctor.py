@@ -19,11 +19,11 @@ from docker.errors import DockerException
 
 from soak.browsing.chromium import PROGRAMS as CHROMIUM
 from soak.errors import SoakError
+from soak.servers import account, binaries, chroma_process
+from soak.servers.ports import free_port, is_free
+from soak.servers.power_cut.compiling import COMPILERS
+from soak.servers.power_cut.loopback_volume import no_disks
 from soak.settings import SoakSettings
-from soak.testbed import account, binaries, chroma_process
-from soak.testbed.ports import free_port, is_free
-from soak.testbed.power_cut.compiling import COMPILERS
-from soak.testbed.power_cut.disk import no_disks
 
 DISK_BYTES_MIN = 1_000_000_000
 OPEN_FILES_MIN = 1_024

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from soak import cron, quiet_hours
 from soak.duration import parse_seconds
-from soak.testbed import versions
+from soak.servers import versions
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]

@@ -13,7 +13,7 @@ ASK_AGAIN_SECONDS = 0.5
 ASK_TIMES_MAX = 20
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """Raise `CancelledError` if this task was cancelled and something below has swallowed it."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

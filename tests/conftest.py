@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.errors import ServerUnreachableError
-from soak.testbed import LocalTestbed
-from soak.testbed.power_cut import no_disks
+from soak.servers import LocalTestbed
+from soak.servers.power_cut import no_disks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from deploy_images import DeployImages
 
-    from soak.testbed import Server
+    from soak.servers import Server
 
 STARTING_SECONDS_MAX = 120.0
 
@@ -160,7 +160,7 @@ class Images:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Any]:
     """Return a client of the Docker engine."""
-    from soak.testbed.docker.engine import connect  # noqa: PLC0415
+    from soak.servers.docker.engine import connect  # noqa: PLC0415
 
     try:
         client = connect()

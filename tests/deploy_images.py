@@ -18,7 +18,7 @@ import docker.errors
 import pytest
 from docker_images import Image, _readable
 
-from soak.testbed import binaries, versions
+from soak.servers import binaries, versions
 
 if TYPE_CHECKING:
     import tarfile

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from soak.testbed import binaries, versions
+from soak.servers import binaries, versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,8 @@ from typing import Any
 import pytest
 import yaml
 
-from soak.testbed.ports import HOST, free_port
-from soak.testbed.process import last_words, spawn
+from soak.servers.ports import HOST, free_port
+from soak.servers.process import last_words, spawn
 
 READY_SECONDS_MAX = 60.0
 ANSWER_SECONDS_MAX = 60.0

@@ -9,10 +9,10 @@ import msgspec
 from xxhash import xxh3_64_hexdigest
 
 from soak.checker.message import Message, Stored, checksum
-from soak.checker.text import ROLES, Author
+from soak.checker.text import ROLES, MessageGenerator
 
 
-class PlainSpeaker(Author):
+class PlainSpeaker(MessageGenerator):
     """Says easy words: a trial of order or loss must not also be one of hard text."""
 
     def __init__(self, run: str, seed: int) -> None:
@@ -31,7 +31,7 @@ class PlainSpeaker(Author):
     def is_mine(self, message: Message) -> bool:
         return message == self.write(message.session, message.writer, message.seq)
 
-    def are_mine(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
+    def matches(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
         return all(isinstance(item, Message) and item.session == session and self.is_mine(item) for item in items)
 
 

@@ -19,14 +19,14 @@ from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.contracts.given import what_is_given
 from soak.faults.clock_step import ClockStep
+from soak.servers.inspect import inspect
+from soak.servers.local import LocalTestbed
+from soak.servers.proxy import Proxy
+from soak.servers.server import Server, ServerEvent
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
 from soak.subjects.environment import server_module_of
-from soak.testbed.inspect import inspect
-from soak.testbed.local import LocalTestbed
-from soak.testbed.proxy import Proxy
-from soak.testbed.server import Server, ServerEvent
 
 OPERATION_SECONDS_MAX = 10.0
 """For one append or read, from the caller's side: longer than most clients wait by themselves."""

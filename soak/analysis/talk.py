@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.events import Confirmed, Gone, Observed, Verified
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased
@@ -20,7 +20,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.stores.protocol import MemoryStore
 
@@ -35,7 +35,9 @@ STORE = "subject"
 class Talk:
     """A session under way. One read at a time; any number of writers, each with one message in flight."""
 
-    def __init__(self, session: str, author: Author, rules: Rules, faults: FaultHistory | None = None) -> None:
+    def __init__(
+        self, session: str, author: MessageGenerator, rules: Rules, faults: FaultHistory | None = None
+    ) -> None:
         self.session = session
         self.outcomes: Counter[Outcome] = Counter()
         self.found: dict[tuple[Kind, str], str] = {}
@@ -57,7 +59,7 @@ class Talk:
             targets=faults.targets_of(STORE),
             settle_us=int(SETTLE_SECONDS * 1e6 / 2),
         )
-        self._checker = SessionChecker(judging, SessionBook(session=session, store=STORE))
+        self._checker = SessionChecker(judging, ExpectedSession(session=session, store=STORE))
         self._said: Counter[int] = Counter()
 
     # -- saying --

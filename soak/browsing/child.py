@@ -19,7 +19,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from soak import lifeline
+from soak import parent_exit
 from soak.browsing.page_memory import PageMemory
 from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.contract import MemoryContract
@@ -30,8 +30,8 @@ from soak.chat.serving import serving
 from soak.checker.message import Message, Stored
 from soak.errors import ExitCode, SoakError
 from soak.masking import mask
+from soak.servers.temporary import TemporaryFolder
 from soak.stores.protocol import StoreContext
-from soak.testbed.temporary import TemporaryFolder
 
 PREFIX = "browser"
 """What the load's client puts before the names of sessions; here they have their own again."""
@@ -83,7 +83,7 @@ def _own_name(session: str) -> str:
 async def serve(told: Told) -> None:
     """Serve until whoever started us is gone."""
     is_over = asyncio.Event()
-    lifeline.hold(is_over.set)
+    parent_exit.on_parent_exit(is_over.set)
     async with contextlib.AsyncExitStack() as stack:
         # Everybody has a tab or two, and there is one for looking back at what was said before.
         tabs = await stack.enter_async_context(

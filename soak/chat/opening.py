@@ -15,10 +15,10 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.http import is_loopback
 from soak.daemon.plan import LEDGER, make_plan
 from soak.errors import UsageError
+from soak.servers.lock import DataFolderLock
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed.lock import DataFolderLock
 
 NAMESPACE = "soak_chat"
 """Where the memory is kept unless told otherwise: the same at every start, or nobody would be known again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.read import Read
 from soak.checker.suspicion import Suspicion
@@ -23,7 +23,7 @@ class Resolution(NamedTuple):
     non_monotonic: Seqs
 
 
-def suspect(book: SessionBook, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
+def suspect(book: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
     """Open a suspicion for what no other one covers yet. The book is as it was before this read was taken into it."""
     new: Seqs = {}
     for number, seqs in absent.items():

@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import IN_FLIGHT_GRACE_US, NO_ATTEMPTS, SessionBook, Unsettled, digest_of, names_in
+from soak.checker.expected_session import (
+    IN_FLIGHT_GRACE_US,
+    NO_ATTEMPTS,
+    ExpectedSession,
+    Unsettled,
+    digest_of,
+    names_in,
+)
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.lifetime import has_run_out
-from soak.checker.read import Judgement, Place, Read, Rules, Run, names_of
+from soak.checker.read import Judgement, MessageId, Read, Rules, Run, names_of
 from soak.checker.remembered import thinned
 from soak.checker.writer_book import NOTHING, united
 
@@ -30,7 +37,7 @@ class Absorbed(NamedTuple):
 
 
 def absorb(
-    book: SessionBook,
+    book: ExpectedSession,
     judgement: Judgement,
     read: Read,
     rules: Rules,
@@ -83,7 +90,7 @@ def absorb(
     return absorbed
 
 
-def in_front_of_tail(book: SessionBook, judgement: Judgement) -> set[Place]:
+def in_front_of_tail(book: ExpectedSession, judgement: Judgement) -> set[MessageId]:
     """Return what stands in front of all that the last read asked for: a read of the end does not lack that."""
     first = book.first_of_tail if judgement.replaces else None
     if first is None:
@@ -92,7 +99,7 @@ def in_front_of_tail(book: SessionBook, judgement: Judgement) -> set[Place]:
     return set(names[: names.index(first)]) if first in names else set()
 
 
-def _note_glimpsed(book: SessionBook, judgement: Judgement, read: Read) -> None:
+def _note_glimpsed(book: ExpectedSession, judgement: Judgement, read: Read) -> None:
     """Keep in mind what was seen in flight and is gone, for as long as its outcome is waited for: it may be refused."""
     if book.unsettled is None and book.glimpsed is None:
         return
@@ -106,7 +113,7 @@ def _note_glimpsed(book: SessionBook, judgement: Judgement, read: Read) -> None:
     book.glimpsed = awaited[-VEILED_MAX:] or None
 
 
-def _veil(book: SessionBook, judgement: Judgement) -> None:
+def _veil(book: ExpectedSession, judgement: Judgement) -> None:
     """Keep in mind what earlier reads had shown and this one lacks, until it is decided whether it may."""
     if not judgement.is_undecided:
         book.veiled = None
@@ -117,7 +124,7 @@ def _veil(book: SessionBook, judgement: Judgement) -> None:
     book.veiled = [(*place, at) for place, at in seen.items() if place not in here][:VEILED_MAX] or None
 
 
-def _note_late_arrivals(book: SessionBook, fresh: list[Run], read: Read, rules: Rules) -> None:
+def _note_late_arrivals(book: ExpectedSession, fresh: list[Run], read: Read, rules: Rules) -> None:
     """Count an unknown write that is seen as acknowledged from now on.
 
     What a read shows as it was before a forget had ended may be erased by it: that need not be there again.
@@ -139,7 +146,7 @@ def _note_late_arrivals(book: SessionBook, fresh: list[Run], read: Read, rules: 
             _prolong(book, number, late, read, rules)
 
 
-def _prolong(book: SessionBook, writer: int, seqs: Intervals, read: Read, rules: Rules) -> None:
+def _prolong(book: ExpectedSession, writer: int, seqs: Intervals, read: Read, rules: Rules) -> None:
     """Note that unknown writes were applied: each when it was sent at the earliest, and by now."""
     if book.span is None:
         return
@@ -151,13 +158,13 @@ def _prolong(book: SessionBook, writer: int, seqs: Intervals, read: Read, rules:
     )
 
 
-def _may_show_the_forgotten(book: SessionBook, read: Read, staleness_us: int | None) -> bool:
+def _may_show_the_forgotten(book: ExpectedSession, read: Read, staleness_us: int | None) -> bool:
     """Whether a read may show the session as it was before a forget."""
     ended = 0 if book.forgets is None else book.forgets.ended
     return ended > 0 and (staleness_us is None or read.invoked - staleness_us <= ended)
 
 
-def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) -> Absorbed:
+def _settle_pending(book: ExpectedSession, spoiled: set[MessageId], forget_before: int) -> Absorbed:
     """Take what is settled out of what waits."""
     waiting: list[Attempt] = []
     seen: list[Attempt] = []
@@ -190,7 +197,7 @@ def _settle_pending(book: SessionBook, spoiled: set[Place], forget_before: int) 
 
 
 def _remember_unsettled(
-    book: SessionBook, judgement: Judgement, read: Read, staleness_us: int | None, shown: set[Place]
+    book: ExpectedSession, judgement: Judgement, read: Read, staleness_us: int | None, shown: set[MessageId]
 ) -> None:
     """Remember what is seen and not settled, in its order, each since when a read has shown it."""
     was_blind, book.is_blind = book.is_blind, _may_show_the_forgotten(book, read, staleness_us)
@@ -209,7 +216,7 @@ def _remember_unsettled(
     ]
 
 
-def _told_meanwhile(book: SessionBook, read: Read) -> list[Attempt] | None:
+def _told_meanwhile(book: ExpectedSession, read: Read) -> list[Attempt] | None:
     """Return what was acknowledged before a read that lacks it, where the outcome came while the read was under way."""
     return [
         one
@@ -218,7 +225,7 @@ def _told_meanwhile(book: SessionBook, read: Read) -> list[Attempt] | None:
     ] or None
 
 
-def _count_missed_as_seen(book: SessionBook, judgement: Judgement) -> None:
+def _count_missed_as_seen(book: ExpectedSession, judgement: Judgement) -> None:
     """Count as acknowledged what was seen before its outcome is known, and is missing now: it must not be forgotten."""
     for number, seqs in judgement.absent.items():
         writer = book.writers[number]
@@ -228,7 +235,7 @@ def _count_missed_as_seen(book: SessionBook, judgement: Judgement) -> None:
             writer.acked.update(late)
 
 
-def _end_excuses(book: SessionBook, judgement: Judgement, read: Read, rules: Rules) -> None:
+def _end_excuses(book: ExpectedSession, judgement: Judgement, read: Read, rules: Rules) -> None:
     """Expect again what raced with a forget that has happened, and is shown behind it: it was not erased."""
     forgets, staleness = book.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None or rules.contract.drops_by_itself:
@@ -241,7 +248,7 @@ def _end_excuses(book: SessionBook, judgement: Judgement, read: Read, rules: Rul
             writer.excused = writer.excused.minus(Intervals([first, last]))
 
 
-def _digest(book: SessionBook, judgement: Judgement, read: Read) -> None:
+def _digest(book: ExpectedSession, judgement: Judgement, read: Read) -> None:
     book.hashed, book.digest = 0, b""
     items = read.items[: book.length]
     if judgement.findings or len(items) < book.length:

@@ -11,19 +11,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from soak.checker.book import SessionBook
 from soak.checker.events import Confirmed, Observed
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.read import Place, Rules
+from soak.checker.read import MessageId, Rules
 from soak.checker.saved import count_of, restore
 from soak.checker.saved_read import SavedRead
 from soak.checker.session import SessionChecker, packed, unpacked
 from soak.checker.store_judging import StoreJudging
 from soak.checker.suspicion import Missed, Suspicion
 from soak.checker.telemetry import ServerSample
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 
 class FullRead(msgspec.Struct, frozen=True, kw_only=True, tag="full read"):
@@ -55,7 +55,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
     """A search for the words of one message, by the verifier or by a participant: what stands in its answer."""
 
     read: SavedRead
-    asked: Place
+    asked: MessageId
     limit: int
 
 
@@ -99,7 +99,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     settle_us: int = 0
     asks_primary: bool = False
     reads_replica: bool = False
-    book: SessionBook
+    book: ExpectedSession
     """As the ledger and earlier reads had filled it, before the read of this case was taken into it."""
     basis: Basis
     suspicion: Suspicion | None = None
@@ -151,7 +151,7 @@ def derive(case: Case) -> list[Derived]:
 
 
 def _observe_again(case: Case) -> Observed:
-    author, basis = Author(case.run, case.seed), case.basis
+    author, basis = MessageGenerator(case.run, case.seed), case.basis
     checker = SessionChecker(_judging(case, author), unpacked(packed(case.book)))
     read = restore(basis.read, case.session, author)
     if isinstance(basis, FullRead):
@@ -169,7 +169,7 @@ def _observe_again(case: Case) -> Observed:
     return checker.observe_search_again(basis.missed, search, basis.limit, read)[1]
 
 
-def _judging(case: Case, author: Author) -> StoreJudging:
+def _judging(case: Case, author: MessageGenerator) -> StoreJudging:
     faults = FaultHistory(case.targets, catch_up_us=case.catch_up_us)
     for window in case.faults:
         faults.begin(msgspec.structs.replace(window))
@@ -241,7 +241,7 @@ def reads_of(case: Case) -> list[tuple[str, SavedRead]]:
     return [(name[type(basis)], basis.read)]
 
 
-def found_of(kind: Kind, violations: list[tuple[str, Place | None, str]]) -> Found:
+def found_of(kind: Kind, violations: list[tuple[str, MessageId | None, str]]) -> Found:
     """Put what was found together, in little room."""
     places: dict[int, Intervals] = {}
     names: list[str] = []

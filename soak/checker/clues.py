@@ -15,7 +15,7 @@ from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 from soak.checker.telemetry import ServerSample
 
 SPELL_GAP_US = 1_000_000
@@ -81,7 +81,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that a diagnosis goes by. Times are microseconds of CLOCK_MONOTONIC; 0 stands for a time nobody knows."""
 
     kind: Kind
-    place: Place | None = None
+    place: MessageId | None = None
     """The message in question; None: it is no message of the session."""
     attempt: Attempt | None = None
     """How its append ended, where its times are still known."""
@@ -102,7 +102,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first read, or search, that lacked it; 0: it was not absent."""
     first_items: int = 0
     """How many elements that one returned."""
-    gone: list[Place] = []
+    gone: list[MessageId] = []
     """What was found together: of a loss, all that is missing."""
     was_seen: bool = False
     """A read had shown it before."""
@@ -110,9 +110,9 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When a read was invoked that certainly showed it, and as it was written; 0: nobody knows."""
     history_unknown: bool = False
     """It was judged by a read that came later: what earlier ones had shown is not known any more."""
-    replaced: list[Place] = []
+    replaced: list[MessageId] = []
     """What an earlier read had shown and this one lacks, where it returned something that is no message."""
-    same_text: list[Place] = []
+    same_text: list[MessageId] = []
     """Other messages in the read with the same role and content."""
     elsewhere: list[str] = []
     """Other sessions in which a read showed it."""
@@ -153,15 +153,15 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     # -- what stands in the read --
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[MessageId]:
         for writer, first, last in self.present:
             for seq in range(first, last + 1):
                 yield writer, seq
 
-    def is_present(self, place: Place) -> bool:
+    def is_present(self, place: MessageId) -> bool:
         return any(writer == place[0] and first <= place[1] <= last for writer, first, last in self.present)
 
-    def times(self) -> dict[Place, Attempt]:
+    def times(self) -> dict[MessageId, Attempt]:
         """Return the appends of the session whose times are known, by message."""
         known = {(other.writer, other.seq): other for other in self.others}
         if self.attempt is not None:
@@ -186,7 +186,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         times = self.times()
         return not any(precedes(times, place, other) for other in self.places())
 
-    def beside(self) -> tuple[Place | None, Place | None]:
+    def beside(self) -> tuple[MessageId | None, MessageId | None]:
         """Return what was said right before and right after it, if that stands: nothing between is gone, too."""
         place = self.place
         if place is None or self.present_cut:
@@ -272,7 +272,7 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return found
 
 
-def precedes(times: Mapping[Place, Attempt], one: Place, other: Place) -> bool:
+def precedes(times: Mapping[MessageId, Attempt], one: MessageId, other: MessageId) -> bool:
     """Whether the one was acknowledged before the other was sent, as far as is known."""
     if one[0] == other[0]:
         return one[1] < other[1]
@@ -281,8 +281,8 @@ def precedes(times: Mapping[Place, Attempt], one: Place, other: Place) -> bool:
 
 
 def neighbours(
-    places: Iterable[Place], times: Mapping[Place, Attempt], place: Place
-) -> tuple[Place | None, Place | None]:
+    places: Iterable[MessageId], times: Mapping[MessageId, Attempt], place: MessageId
+) -> tuple[MessageId | None, MessageId | None]:
     """Return the nearest that stands of what was said before and after a message: by its writer, or by the times."""
     standing = set(places)
     earlier = [one for one in standing if precedes(times, one, place)]
@@ -293,7 +293,7 @@ def neighbours(
     return before, after
 
 
-def _nearest(candidates: list[Place], place: Place, closeness: Callable[[Place], int]) -> Place | None:
+def _nearest(candidates: list[MessageId], place: MessageId, closeness: Callable[[MessageId], int]) -> MessageId | None:
     """Return the candidate with the latest time; where times are not known, the closest number of the same writer."""
     return max(
         candidates,
@@ -310,7 +310,7 @@ def are_rivals(one: Attempt, other: Attempt) -> bool:
     return one.writer != other.writer and one.sent <= other.ended and other.sent <= one.ended
 
 
-def when_seen(place: Place, attempts: Sequence[Attempt], last_whole: int) -> int:
+def when_seen(place: MessageId, attempts: Sequence[Attempt], last_whole: int) -> int:
     """Return when a whole read was invoked that certainly showed a message which was seen before; 0: nobody knows.
 
     The last whole read before it was missed had shown it, unless it was younger and only a read of the end had.

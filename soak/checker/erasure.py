@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.forgets import Forgets
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
@@ -14,7 +14,13 @@ from soak.checker.writer_book import NOTHING, united
 
 
 def end_forget(
-    book: SessionBook, outcome: Outcome, sent: int, ended: int, *, behind_us: int | None = 0, ends_excuses: bool = True
+    book: ExpectedSession,
+    outcome: Outcome,
+    sent: int,
+    ended: int,
+    *,
+    behind_us: int | None = 0,
+    ends_excuses: bool = True,
 ) -> None:
     """Take in how a forget ended.
 
@@ -38,7 +44,7 @@ def end_forget(
     book.drop_excused()
 
 
-def _erase(book: SessionBook, forgets: Forgets) -> None:
+def _erase(book: ExpectedSession, forgets: Forgets) -> None:
     """Expect no longer what a forget has erased, or may have."""
     known = (*book.recent, *book.pending)
     behind = [one for one in known if one.sent > forgets.ended]
@@ -51,7 +57,7 @@ def _erase(book: SessionBook, forgets: Forgets) -> None:
         writer.excuse(writer.acked.minus(later))
 
 
-def _span_behind(book: SessionBook, span: Span, known: Iterable[Attempt], behind: Iterable[Attempt]) -> Span:
+def _span_behind(book: ExpectedSession, span: Span, known: Iterable[Attempt], behind: Iterable[Attempt]) -> Span:
     """Return the life that begins behind a forget: with the next append, or with one that may have come after it."""
     forgets = book.forgets
     unseen = {(n, seq) for n, one in enumerate(book.writers) for seq in one.unknown.minus(one.acked)}
@@ -64,7 +70,7 @@ def _span_behind(book: SessionBook, span: Span, known: Iterable[Attempt], behind
     return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER), first_ended=first_ended)
 
 
-def _keep_what_is_left(book: SessionBook, forgets: Forgets, shows_since: int, *, ends_excuses: bool) -> None:
+def _keep_what_is_left(book: ExpectedSession, forgets: Forgets, shows_since: int, *, ends_excuses: bool) -> None:
     """Keep of what reads have shown only what a forget was seen to have left."""
     standing = list(book.names_in_order())
     is_behind = shows_since < book.last_whole
@@ -86,10 +92,10 @@ def _keep_what_is_left(book: SessionBook, forgets: Forgets, shows_since: int, *,
         book.unsettled = None
     book.is_blind = not is_behind
     book.overlooked = book.shown_late = None
-    book.restand(left)
+    book.replace_verified(left)
 
 
-def undo(book: SessionBook, since: int, until: int) -> None:
+def undo(book: ExpectedSession, since: int, until: int) -> None:
     """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged."""
     forgets, span = book.forgets, book.span
     if forgets is not None and forgets.is_certain and since <= forgets.ended <= until:

@@ -6,7 +6,7 @@ import enum
 from typing import NamedTuple
 
 from soak.checker.kinds import Kind
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 from soak.checker.second_look import Late, Lost
 from soak.checker.suspicion import Suspicion
 
@@ -15,7 +15,7 @@ class Wrong(NamedTuple):
     """One thing that is wrong: which message, where it belongs, what is wrong with it, where it stands in the read."""
 
     message: str
-    place: Place | None
+    place: MessageId | None
     detail: str
     at: int
 
@@ -26,7 +26,7 @@ class Verified(NamedTuple):
     messages: int
     released: int
     """Rightly gone before anyone had looked."""
-    surfaced: list[Place]
+    surfaced: list[MessageId]
     """Writes without an acknowledgement that are there."""
 
 
@@ -65,13 +65,13 @@ class Tolerated(NamedTuple):
 class Healed(NamedTuple):
     """Violations that are over."""
 
-    changes: list[tuple[Kind, str, Place | None]]
+    changes: list[tuple[Kind, str, MessageId | None]]
 
 
 class Reopened(NamedTuple):
     """Violations that were over and are there again."""
 
-    changes: list[tuple[Kind, str, Place | None]]
+    changes: list[tuple[Kind, str, MessageId | None]]
 
 
 Event = Verified | Suspected | Confirmed | Gone | Tolerated | Healed | Reopened

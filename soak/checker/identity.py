@@ -6,11 +6,11 @@ import re
 
 from xxhash import xxh3_128_hexdigest
 
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message, Stored, garbled
-from soak.checker.read import Finding, Place
-from soak.checker.text import Author
+from soak.checker.read import Finding, MessageId
+from soak.checker.text import MessageGenerator
 
 MISMADE = "a message whose fields are not what fields are"
 
@@ -18,8 +18,8 @@ _ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
 
 
 def identify(  # noqa: PLR0911  one answer a line reads better than one variable
-    book: SessionBook, item: Stored, author: Author, index: int
-) -> tuple[Place | None, Finding | None]:
+    book: ExpectedSession, item: Stored, author: MessageGenerator, index: int
+) -> tuple[MessageId | None, Finding | None]:
     """Tell which message of the session an item is, and what is wrong with it taken by itself."""
     if not isinstance(item, Message):
         return None, _undecodable(garbled(item, f"a {type(item).__name__}, not a message"), index)

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-from soak.checker.book import IN_FLIGHT_GRACE_US, SessionBook, digest_of, names_in, runs_of
 from soak.checker.contract import Duplicates, Order
+from soak.checker.expected_session import IN_FLIGHT_GRACE_US, ExpectedSession, digest_of, names_in, runs_of
 from soak.checker.identity import identify
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.lifetime import expiry_overdue, may_have_expired
 from soak.checker.message import Message, Stored
 from soak.checker.order import is_in_time_order, order_findings
-from soak.checker.read import Finding, Judgement, Place, Read, Rules, Run, name_of, names_of
+from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, Run, name_of, names_of
 from soak.checker.retention import absences, must_be_forgotten
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 MISPLACED = frozenset({Kind.LEAKED, Kind.PHANTOM, Kind.RESURRECTED})
 """What takes no place among the last N."""
@@ -32,7 +32,7 @@ FINDINGS_MAX = 1_000
 """Findings of one read, at most; a session that is wrong all over needs no more."""
 
 
-def judge(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+def judge(book: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
     """Compare one whole read with the book."""
     try:
         if _is_unchanged(book, read.items, author):
@@ -50,7 +50,9 @@ def judge(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgem
 # -- the fast way: the verified part is as it was --
 
 
-def judge_tail(book: SessionBook, read: Read, last: int, rules: Rules, author: Author) -> Judgement | None:
+def judge_tail(
+    book: ExpectedSession, read: Read, last: int, rules: Rules, author: MessageGenerator
+) -> Judgement | None:
     """Judge a read of the last so many messages; None as soon as anything looks odd, and a whole read is due.
 
     It is believed only when it joins on to the verified part without a seam. Where it overlaps, names are enough: the
@@ -66,7 +68,7 @@ def judge_tail(book: SessionBook, read: Read, last: int, rules: Rules, author: A
         return None
 
 
-def _overlap(book: SessionBook, items: Sequence[Stored]) -> int:
+def _overlap(book: ExpectedSession, items: Sequence[Stored]) -> int:
     """Return how many items, from the first on, are the end of the verified part; 0 if they do not join on."""
     if not book.length:
         return 0
@@ -81,7 +83,7 @@ def _overlap(book: SessionBook, items: Sequence[Stored]) -> int:
     return 0
 
 
-def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) -> bool:
+def _is_unchanged(book: ExpectedSession, items: Sequence[Stored], author: MessageGenerator) -> bool:
     """Whether the verified part is as it was: by its digest, and by name and content where there is none yet."""
     if book.length > len(items):
         return False
@@ -90,11 +92,16 @@ def _is_unchanged(book: SessionBook, items: Sequence[Stored], author: Author) ->
     behind = items[book.hashed : book.length]
     if not behind:
         return True
-    return names_of(behind) == book.last_names(len(behind)) and author.are_mine(behind, book.session)
+    return names_of(behind) == book.last_names(len(behind)) and author.matches(behind, book.session)
 
 
 def _judge_growth(
-    book: SessionBook, read: Read, items: Sequence[Stored], rules: Rules, author: Author, digest: bytes = b""
+    book: ExpectedSession,
+    read: Read,
+    items: Sequence[Stored],
+    rules: Rules,
+    author: MessageGenerator,
+    digest: bytes = b"",
 ) -> Judgement | None:
     """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
     if book.forgets is not None or rules.contract.retained_messages is not None or book.is_news_pending:
@@ -110,7 +117,7 @@ def _judge_growth(
     return Judgement([], {}, {}, settled, replaces=False, unsettled=unsettled, spoiled=set(), digest=digest)
 
 
-def _begins_as_seen(book: SessionBook, fresh: list[Run]) -> bool:
+def _begins_as_seen(book: ExpectedSession, fresh: list[Run]) -> bool:
     """Whether what the last read showed behind the verified part, outcome or not, stands there as it did."""
     if book.unsettled is None:
         return True
@@ -118,7 +125,7 @@ def _begins_as_seen(book: SessionBook, fresh: list[Run]) -> bool:
     return list(islice(names_in(fresh), len(seen))) == seen
 
 
-def _lacks_any(book: SessionBook, read: Read, fresh: list[Run]) -> bool:
+def _lacks_any(book: ExpectedSession, read: Read, fresh: list[Run]) -> bool:
     new: dict[int, Intervals] = {}
     for number, first, last in fresh:
         new.setdefault(number, Intervals()).add_run(first, last)
@@ -134,11 +141,13 @@ def _lacks_any(book: SessionBook, read: Read, fresh: list[Run]) -> bool:
     return False
 
 
-def _clean_growth(book: SessionBook, items: Sequence[Stored], rules: Rules, author: Author) -> list[Run] | None:
+def _clean_growth(
+    book: ExpectedSession, items: Sequence[Stored], rules: Rules, author: MessageGenerator
+) -> list[Run] | None:
     """Return the names if each item is a message as it was written, in an order that may be; else None."""
     if rules.contract.order is Order.NONE:
         return None
-    if not author.are_mine(items, book.session):
+    if not author.matches(items, book.session):
         return None
     writers = book.writers
     fresh = _runs_in(items)
@@ -174,7 +183,7 @@ def _runs_in(items: Sequence[Message]) -> list[Run]:
     return runs
 
 
-def _settle(book: SessionBook, fresh: list[Run], read: Read) -> tuple[list[Run], list[Place]]:
+def _settle(book: ExpectedSession, fresh: list[Run], read: Read) -> tuple[list[Run], list[MessageId]]:
     """Part the new names into those to be taken as verified, and the rest, which waits for an outcome on its way.
 
     The verified part ends before the first message without an outcome: where that belongs is known only with its times.
@@ -188,14 +197,14 @@ def _settle(book: SessionBook, fresh: list[Run], read: Read) -> tuple[list[Run],
     return fresh, []
 
 
-def _parted(runs: list[Run], at: int, seq: int) -> tuple[list[Run], list[Place]]:
+def _parted(runs: list[Run], at: int, seq: int) -> tuple[list[Run], list[MessageId]]:
     """Part what stands before a message of one of the runs from the message and all behind it."""
     number, first, last = runs[at]
     before = [*runs[:at], (number, first, seq - 1)] if seq > first else runs[:at]
     return before, list(names_in([(number, seq, last), *runs[at + 1 :]]))
 
 
-def _waited_enough(book: SessionBook, place: Place, read: Read) -> bool:
+def _waited_enough(book: ExpectedSession, place: MessageId, read: Read) -> bool:
     """Whether this one has been seen for so long that its outcome will never come: its worker is dead."""
     since = next((one.since for one in book.unsettled or () if (one.writer, one.seq) == place), None)
     return since is not None and read.invoked - since > IN_FLIGHT_GRACE_US
@@ -204,7 +213,7 @@ def _waited_enough(book: SessionBook, place: Place, read: Read) -> bool:
 # -- the explaining way: name by name --
 
 
-def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Judgement:
+def _explain(book: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
     findings: list[Finding] = []
     places = _identify(book, read, author, findings)
     counts = Counter(place for place in places if place is not None)
@@ -236,10 +245,10 @@ def _explain(book: SessionBook, read: Read, rules: Rules, author: Author) -> Jud
 
 
 def _garbled_in_place(
-    book: SessionBook, findings: list[Finding], places: list[Place | None], absent: dict[int, Intervals]
-) -> set[Place]:
+    book: ExpectedSession, findings: list[Finding], places: list[MessageId | None], absent: dict[int, Intervals]
+) -> set[MessageId]:
     """Take out of what is absent what has something unreadable in its place: that is one wrong, not two."""
-    explained: set[Place] = set()
+    explained: set[MessageId] = set()
     # A late unknown write may stand anywhere, so it says nothing about what belongs next to it.
     places = [place if place is not None and book.writers[place[0]].bears_order(place[1]) else None for place in places]
     rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
@@ -255,7 +264,7 @@ def _garbled_in_place(
     return explained
 
 
-def _missing_at(at: int, places: list[Place | None], absent: dict[int, Intervals]) -> Place | None:
+def _missing_at(at: int, places: list[MessageId | None], absent: dict[int, Intervals]) -> MessageId | None:
     """Return the missing message that belongs between the neighbours of this position, if there is one."""
     for number, seqs in absent.items():
         before = next((p[1] for p in reversed(places[:at]) if p is not None and p[0] == number), 0)
@@ -267,7 +276,7 @@ def _missing_at(at: int, places: list[Place | None], absent: dict[int, Intervals
     return None
 
 
-def _missing_anywhere(book: SessionBook, absent: dict[int, Intervals]) -> Place | None:
+def _missing_anywhere(book: ExpectedSession, absent: dict[int, Intervals]) -> MessageId | None:
     """Return a missing message that may have stood at any position: a late unknown write."""
     for number, seqs in absent.items():
         for seq in seqs.both(book.writers[number].unknown):
@@ -275,14 +284,16 @@ def _missing_anywhere(book: SessionBook, absent: dict[int, Intervals]) -> Place 
     return None
 
 
-def _is_expected(book: SessionBook, place: Place) -> bool:
+def _is_expected(book: ExpectedSession, place: MessageId) -> bool:
     writer = book.writers[place[0]]
     return place[1] not in writer.failed and place[1] not in writer.gone
 
 
-def _identify(book: SessionBook, read: Read, author: Author, findings: list[Finding]) -> list[Place | None]:
+def _identify(
+    book: ExpectedSession, read: Read, author: MessageGenerator, findings: list[Finding]
+) -> list[MessageId | None]:
     """Say for each item which message of this session it is; None, and a finding, where it is none."""
-    places: list[Place | None] = []
+    places: list[MessageId | None] = []
     for index, item in enumerate(read.items):
         place, finding = identify(book, item, author, index)
         places.append(place)
@@ -292,7 +303,11 @@ def _identify(book: SessionBook, read: Read, author: Author, findings: list[Find
 
 
 def find_duplicates(
-    book: SessionBook, places: list[Place | None], counts: Counter[Place], rules: Rules, findings: list[Finding]
+    book: ExpectedSession,
+    places: list[MessageId | None],
+    counts: Counter[MessageId],
+    rules: Rules,
+    findings: list[Finding],
 ) -> None:
     """Find what stands more than once where that is not allowed."""
     if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
@@ -304,7 +319,7 @@ def find_duplicates(
             findings.append(Finding(Kind.DUPLICATED, name_of(book, place), place, detail, where[1]))
 
 
-def find_dirty(book: SessionBook, findings: list[Finding]) -> None:
+def find_dirty(book: ExpectedSession, findings: list[Finding]) -> None:
     """Find what an earlier read had shown and its store has refused since, whether it still stands there or not."""
     shown = {finding.place for finding in findings if finding.kind is Kind.PHANTOM}
     for number, seq, at in book.dirty or ():
@@ -314,9 +329,9 @@ def find_dirty(book: SessionBook, findings: list[Finding]) -> None:
 
 
 def find_resurrected(
-    book: SessionBook,
-    names: list[Place],
-    places: list[Place | None],
+    book: ExpectedSession,
+    names: list[MessageId],
+    places: list[MessageId | None],
     read: Read,
     rules: Rules,
     findings: list[Finding],

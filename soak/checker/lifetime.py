@@ -7,8 +7,8 @@ earliest and the latest end nothing is claimed.
 from __future__ import annotations
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Expiry
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.read import Read, Rules
 from soak.checker.span import NEVER, Span
@@ -16,7 +16,7 @@ from soak.checker.span import NEVER, Span
 # -- what appends say --
 
 
-def prolong(book: SessionBook, attempt: Attempt, rules: Rules) -> None:
+def prolong(book: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
     """Excuse what may have expired before this append began a new life of the session."""
     if book.forgets is not None and book.forgets.has_erased(attempt.ended):
         return  # it is told late, and belongs to a life that is over
@@ -42,7 +42,7 @@ def prolong(book: SessionBook, attempt: Attempt, rules: Rules) -> None:
     extend(book, attempt)
 
 
-def extend(book: SessionBook, attempt: Attempt) -> None:
+def extend(book: ExpectedSession, attempt: Attempt) -> None:
     """Note when the session was last appended to, where its life depends on it."""
     may_be_erased = book.forgets is not None and attempt.sent <= book.forgets.ended
     begun = NEVER if may_be_erased else attempt.ended
@@ -58,7 +58,7 @@ def extend(book: SessionBook, attempt: Attempt) -> None:
     )
 
 
-def _restarted(book: SessionBook, attempt: Attempt, rules: Rules) -> Span:
+def _restarted(book: ExpectedSession, attempt: Attempt, rules: Rules) -> Span:
     """Begin a new life with this append; if the old one may go on, it may also end when that would have.
 
     An unknown append may have begun one at any time since it was sent.
@@ -71,7 +71,7 @@ def _restarted(book: SessionBook, attempt: Attempt, rules: Rules) -> Span:
     return Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
 
 
-def begin_no_later(book: SessionBook, attempt: Attempt) -> None:
+def begin_no_later(book: ExpectedSession, attempt: Attempt) -> None:
     """Note that the life of the session may have begun with an append whose outcome is unknown."""
     if book.span is not None:
         book.span = book.span._replace(first_sent=min(book.span.first_sent, attempt.sent))
@@ -83,7 +83,7 @@ def begin_no_later(book: SessionBook, attempt: Attempt) -> None:
 # -- when it is over --
 
 
-def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
+def expiry_overdue(book: ExpectedSession, read: Read, rules: Rules) -> int:
     """Return by how many microseconds the session should have expired before the read, or 0."""
     ttl = rules.contract.ttl_seconds
     # An unknown append may have prolonged the life of the session, and so may one that is still under way.
@@ -98,19 +98,19 @@ def expiry_overdue(book: SessionBook, read: Read, rules: Rules) -> int:
     return max(0, read.invoked - latest - rules.contract.staleness_us)
 
 
-def _may_be_prolonged(book: SessionBook, rules: Rules) -> bool:
+def _may_be_prolonged(book: ExpectedSession, rules: Rules) -> bool:
     """Whether an unknown append may yet prolong a life, or begin one: until a read has shown it, at any time."""
     if rules.contract.expiry is Expiry.ABSOLUTE:
         return any(writer.unknown for writer in book.writers)
     return any(writer.unknown and writer.unknown.minus(writer.acked) for writer in book.writers)
 
 
-def must_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
+def must_have_expired(book: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether a session to which nothing was appended since must be gone at this time."""
     return rules.contract.ttl_seconds is not None and book.span is not None and at > _latest_end(book.span, rules)
 
 
-def expiry_of(book: SessionBook, rules: Rules) -> tuple[int, int] | None:
+def expiry_of(book: ExpectedSession, rules: Rules) -> tuple[int, int] | None:
     """Return until when a session must be there, and after when it must be gone; None if it does not expire."""
     if rules.contract.ttl_seconds is None or book.span is None:
         return None
@@ -128,22 +128,22 @@ def _latest_end(span: Span, rules: Rules) -> int:
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
 
 
-def may_have_expired(book: SessionBook, at: int, rules: Rules) -> bool:
+def may_have_expired(book: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the contract's time to live allows that the session is gone at this time."""
     return has_run_out(book, at, rules) or may_have_begun_untold(book, rules)
 
 
-def has_run_out(book: SessionBook, at: int, rules: Rules) -> bool:
+def has_run_out(book: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the life of the session, as far as it is known when it began, may be over at this time."""
     return rules.contract.ttl_seconds is not None and book.span is not None and at >= earliest_end(book.span, rules)
 
 
-def may_have_begun_untold(book: SessionBook, rules: Rules) -> bool:
+def may_have_begun_untold(book: ExpectedSession, rules: Rules) -> bool:
     is_absolute = rules.contract.ttl_seconds is not None and rules.contract.expiry is Expiry.ABSOLUTE
     return is_absolute and book.span is not None and _is_begin_untold(book)
 
 
-def _is_begin_untold(book: SessionBook) -> bool:
+def _is_begin_untold(book: ExpectedSession) -> bool:
     """Whether an append of which no outcome ever came may have begun the life of the session."""
     is_one_life = book.forgets is None and (book.span is None or not book.span.reborn)
     known = {(one.writer, one.seq) for one in (*book.recent, *book.pending)}

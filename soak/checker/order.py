@@ -8,17 +8,19 @@ of them against what was sent after it.
 from __future__ import annotations
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook, names_in
 from soak.checker.contract import Order
+from soak.checker.expected_session import ExpectedSession, names_in
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
-from soak.checker.read import Finding, Place, Rules, Run, name_of
+from soak.checker.read import Finding, MessageId, Rules, Run, name_of
 
 
-def order_findings(book: SessionBook, unique: list[Place], places: list[Place | None], rules: Rules) -> list[Finding]:
+def order_findings(
+    book: ExpectedSession, unique: list[MessageId], places: list[MessageId | None], rules: Rules
+) -> list[Finding]:
     """Find what stands in a wrong order. Names that stand twice are left out: that is another wrong."""
     index_of = {place: index for index, place in enumerate(places) if place is not None}
-    wrong: dict[Place, tuple[Kind, str]] = {}
+    wrong: dict[MessageId, tuple[Kind, str]] = {}
     for place, detail in _writer_order(book, unique):
         wrong.setdefault(place, (Kind.REORDERED, detail))
     if rules.contract.order is Order.REALTIME:
@@ -36,7 +38,7 @@ def order_findings(book: SessionBook, unique: list[Place], places: list[Place | 
     ]
 
 
-def _writer_order(book: SessionBook, names: list[Place]) -> list[tuple[Place, str]]:
+def _writer_order(book: ExpectedSession, names: list[MessageId]) -> list[tuple[MessageId, str]]:
     wrong = []
     largest: dict[int, int] = {}
     for writer, seq in names:
@@ -48,14 +50,14 @@ def _writer_order(book: SessionBook, names: list[Place]) -> list[tuple[Place, st
     return wrong
 
 
-def is_in_time_order(book: SessionBook, fresh: list[Run], rules: Rules) -> bool:
+def is_in_time_order(book: ExpectedSession, fresh: list[Run], rules: Rules) -> bool:
     """Whether new messages stand behind all that was sent after they had been acknowledged."""
     if len(book.writers) == 1 and _was_in_turn(book, rules):
         return True
     return not realtime_findings(book, list(names_in(fresh)), rules)
 
 
-def _was_in_turn(book: SessionBook, rules: Rules) -> bool:
+def _was_in_turn(book: ExpectedSession, rules: Rules) -> bool:
     """Whether the only writer sent nothing that is not verified before the one in front of it was acknowledged.
 
     Then it stands in order wherever its numbers do, and nobody's times need be looked up by name.
@@ -73,10 +75,12 @@ def _was_in_turn(book: SessionBook, rules: Rules) -> bool:
 
 
 def realtime_findings(
-    book: SessionBook, names: list[Place], rules: Rules, *, whole: bool = False
-) -> list[tuple[Place, str]]:
+    book: ExpectedSession, names: list[MessageId], rules: Rules, *, whole: bool = False
+) -> list[tuple[MessageId, str]]:
     """Find what was acknowledged before something that stands in front of it was even sent."""
-    times: dict[Place, Attempt] = {(attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)}
+    times: dict[MessageId, Attempt] = {
+        (attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)
+    }
     newest = (book.latest_writer, book.latest_seq)
     latest, latest_by = (0, (0, 0)) if whole else (book.latest_sent, newest)
     if whole and book.length:
@@ -100,13 +104,15 @@ def realtime_findings(
 _NEVER = 2**62
 
 
-def _changed_order(book: SessionBook, names: list[Place]) -> tuple[list[tuple[Place, str]], list[tuple[Place, str]]]:
+def _changed_order(
+    book: ExpectedSession, names: list[MessageId]
+) -> tuple[list[tuple[MessageId, str]], list[tuple[MessageId, str]]]:
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
     before = {place: index for index, place in enumerate((*book.names_in_order(), *book.unsettled_names()))}
-    changed: list[tuple[Place, str]] = []
-    appeared: list[tuple[Place, str]] = []
+    changed: list[tuple[MessageId, str]] = []
+    appeared: list[tuple[MessageId, str]] = []
     furthest, furthest_place = -1, (0, 0)
-    unseen: list[Place] = []
+    unseen: list[MessageId] = []
     for place in names:
         index = before.get(place)
         if index is None:

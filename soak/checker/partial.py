@@ -9,18 +9,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Order
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.identity import identify, is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.lifetime import may_have_expired
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
-from soak.checker.read import Finding, Place, Read, Rules, name_of
+from soak.checker.read import Finding, MessageId, Read, Rules, name_of
 from soak.checker.retention import must_be_forgotten
 from soak.checker.second_look import Late, breaks_freshness
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.checker.window import WindowFinding, judge_window
 from soak.checker.writer_book import WriterBook
 
@@ -35,14 +35,14 @@ class Seen(NamedTuple):
     """With each element by itself, and with the window as such."""
     late: list[Late]
     """What was acknowledged before the read, and is shown only by a later one."""
-    vanished: list[Place]
+    vanished: list[MessageId]
     """What it showed without an outcome, and no later read has shown."""
 
 
 NOTHING_WRONG = Seen([], [], [])
 
 
-def judge_glance(book: SessionBook, tail: Read, last: int, rules: Rules) -> Seen:
+def judge_glance(book: ExpectedSession, tail: Read, last: int, rules: Rules) -> Seen:
     """Ask whether what a glance showed could have been the end of the session as a whole read has shown it since."""
     if book.forgets is not None or may_have_expired(book, tail.returned, rules):
         return NOTHING_WRONG
@@ -64,11 +64,11 @@ def judge_glance(book: SessionBook, tail: Read, last: int, rules: Rules) -> Seen
 
 
 def judge_seen(
-    book: SessionBook, read: Read, last: int | None, acked: AckedTimes, rules: Rules, author: Author
+    book: ExpectedSession, read: Read, last: int | None, acked: AckedTimes, rules: Rules, author: MessageGenerator
 ) -> Seen:
     """Judge what a participant saw by the whole read that the book has taken in since."""
     findings: list[Finding] = []
-    seen: list[Place] = []
+    seen: list[MessageId] = []
     for index, item in enumerate(read.items):
         place, finding = identify(book, item, author, index)
         if finding is not None:
@@ -91,7 +91,7 @@ def judge_seen(
     return judged._replace(vanished=_vanished(book, seen, read, rules))
 
 
-def seen_in_flight(book: SessionBook, read: Read, author: Author) -> list[Place]:
+def seen_in_flight(book: ExpectedSession, read: Read, author: MessageGenerator) -> list[MessageId]:
     """Return what a participant saw before its outcome came: it may yet be refused."""
     found = []
     for item in read.items:
@@ -102,7 +102,7 @@ def seen_in_flight(book: SessionBook, read: Read, author: Author) -> list[Place]
     return found
 
 
-def _repeated(book: SessionBook, seen: list[Place], rules: Rules) -> list[Finding]:
+def _repeated(book: ExpectedSession, seen: list[MessageId], rules: Rules) -> list[Finding]:
     if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
         return []
     return [
@@ -112,7 +112,7 @@ def _repeated(book: SessionBook, seen: list[Place], rules: Rules) -> list[Findin
     ]
 
 
-def _vanished(book: SessionBook, seen: list[Place], read: Read, rules: Rules) -> list[Place]:
+def _vanished(book: ExpectedSession, seen: list[MessageId], read: Read, rules: Rules) -> list[MessageId]:
     """Return what a participant saw although nobody had acknowledged it, and what the full read since does not show."""
     contract = rules.contract
     if book.forgets is not None or contract.retained_messages is not None or contract.eviction_allowed:
@@ -134,12 +134,12 @@ def _decided(writer: WriterBook) -> tuple[Intervals, ...]:
 
 
 def _judge_window(
-    book: SessionBook,
+    book: ExpectedSession,
     invoked: int,
     last: int | None,
-    seen: list[Place],
-    acked: set[Place],
-    told: Mapping[Place, tuple[int, int]],
+    seen: list[MessageId],
+    acked: set[MessageId],
+    told: Mapping[MessageId, tuple[int, int]],
     rules: Rules,
 ) -> Seen:
     whole = [*book.names_in_order(), *book.unsettled_names()]
@@ -173,7 +173,7 @@ def _judge_window(
 
 
 def _older_instead(
-    seen: list[Place], acked: set[Place], known: Mapping[Place, tuple[int, int]], contract: Contract
+    seen: list[MessageId], acked: set[MessageId], known: Mapping[MessageId, tuple[int, int]], contract: Contract
 ) -> list[WindowFinding]:
     """Find what a window lacked while something stood in it that is older, where nothing of it is left to compare."""
     if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 
-Place = tuple[int, int]
+MessageId = tuple[int, int]
 """A message of the session in hand: (writer, seq)."""
 
 
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
     kind: Kind
     message: str
     """Which message, by its whole name, or a mark of its bytes if it has none."""
-    place: Place | None
+    place: MessageId | None
     """The same as (writer, seq), when it is a message of this session."""
     detail: str
     at: int
@@ -64,9 +64,9 @@ class Judgement(NamedTuple):
     """New names in the order they stand, behind the verified part; all names if `replaces`."""
     replaces: bool
     """The verified part is not what it was: the order has to be taken anew."""
-    unsettled: list[Place]
+    unsettled: list[MessageId]
     """Behind the verified part, from the first message whose outcome has not arrived on, in order."""
-    spoiled: set[Place]
+    spoiled: set[MessageId]
     """There, but not as written, or with something unreadable in their place: accounted for, and not verified."""
     is_undecided: bool = False
     """What is missing may be missing by right, for all that is known yet: nothing is concluded from that."""
@@ -78,9 +78,9 @@ class Judgement(NamedTuple):
         return not self.findings and not self.absent
 
 
-def name_of(book: SessionBook, place: Place) -> str:
+def name_of(book: ExpectedSession, place: MessageId) -> str:
     return f"{book.session}/{place[0]}/{place[1]}"
 
 
-def names_of(items: Sequence[Stored]) -> list[Place | None]:
+def names_of(items: Sequence[Stored]) -> list[MessageId | None]:
     return [(item.writer, item.seq) if type(item) is Message else None for item in items]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from soak.checker.attempt import Attempt
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 
 EXACT_SECONDS = 120.0
 EXACT_US = int(EXACT_SECONDS * 1e6)
@@ -32,13 +32,13 @@ def thinned(attempts: Iterable[Attempt], exact_since: int) -> list[Attempt]:
     return [*(one for first, last in older.values() for one in dict.fromkeys((first, last))), *exact]
 
 
-def next_known(attempts: Iterable[Attempt], place: Place) -> Attempt | None:
+def next_known(attempts: Iterable[Attempt], place: MessageId) -> Attempt | None:
     """Return the first attempt of the same writer that came after a message and whose times are known."""
     later = [attempt for attempt in attempts if attempt.writer == place[0] and attempt.seq > place[1]]
     return min(later, key=_seq, default=None)
 
 
-def thinned_out(attempts: Sequence[Attempt], place: Place) -> Attempt | None:
+def thinned_out(attempts: Sequence[Attempt], place: MessageId) -> Attempt | None:
     """Return the next attempt that is known, if a message was left out between two of one slot; None: it is older."""
     earlier = [attempt for attempt in attempts if attempt.writer == place[0] and attempt.seq < place[1]]
     before, after = max(earlier, key=_seq, default=None), next_known(attempts, place)

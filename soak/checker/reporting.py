@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from soak.checker.absence import Seqs
-from soak.checker.book import SessionBook
 from soak.checker.counted import Counted
 from soak.checker.events import Confirmed, Event, Gone, Healed, Reopened, Tolerated, Wrong
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message
-from soak.checker.read import Finding, Place, Read, name_of
+from soak.checker.read import Finding, MessageId, Read, name_of
 from soak.checker.second_look import Late, Lost
 from soak.checker.suspicion import Suspicion
 
@@ -22,11 +22,11 @@ HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
 
 
 def confirm(
-    book: SessionBook, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None
+    book: ExpectedSession, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None
 ) -> None:
     for kind in dict.fromkeys(finding.kind for finding in findings):
         new: list[Wrong] = []
-        again: list[tuple[Kind, str, Place | None]] = []
+        again: list[tuple[Kind, str, MessageId | None]] = []
         for one in findings:
             if one.kind is not kind:
                 continue
@@ -40,9 +40,9 @@ def confirm(
             events.append(Reopened(again))
 
 
-def report_losses(book: SessionBook, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
-    broken: dict[Kind, list[Place]] = {}
-    again: list[tuple[Kind, str, Place | None]] = []
+def report_losses(book: ExpectedSession, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
+    broken: dict[Kind, list[MessageId]] = {}
+    again: list[tuple[Kind, str, MessageId | None]] = []
     reported: list[Lost] = []
     for lost in losses:
         book.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
@@ -64,7 +64,7 @@ def report_losses(book: SessionBook, losses: list[Lost], suspicion: Suspicion, e
 
 
 def report_late(
-    book: SessionBook, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
+    book: ExpectedSession, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
 ) -> None:
     """Report what a read lacked and a later one shows, where the contract promises better; the rest is measured."""
     for kind in dict.fromkeys(one.kind for one in late):
@@ -80,7 +80,7 @@ def report_late(
         events.append(Tolerated(late, is_shadowed, seconds))
 
 
-def told_of(book: SessionBook, known: list[Suspicion]) -> Seqs:
+def told_of(book: ExpectedSession, known: list[Suspicion]) -> Seqs:
     """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
     told: Seqs = {}
     for suspicion in known:
@@ -93,12 +93,12 @@ def told_of(book: SessionBook, known: list[Suspicion]) -> Seqs:
     return told
 
 
-def heal_after(book: SessionBook, read: Read, events: list[Event]) -> None:
+def heal_after(book: ExpectedSession, read: Read, events: list[Event]) -> None:
     """Notice what a full read shows to be over."""
     counted = book.counted
     if counted is None:
         return
-    changes: list[tuple[Kind, str, Place | None]] = []
+    changes: list[tuple[Kind, str, MessageId | None]] = []
     for kind in LOSSES:
         for number, places in counted.open_places(kind).items():
             back = places.both(book.writers[number].standing)
@@ -117,7 +117,7 @@ def heal_after(book: SessionBook, read: Read, events: list[Event]) -> None:
         events.append(Healed([(Kind.UNDECODABLE, name, None)]))
 
 
-def heal(book: SessionBook, kind: Kind, is_over: Callable[[Place], bool], events: list[Event]) -> None:
+def heal(book: ExpectedSession, kind: Kind, is_over: Callable[[MessageId], bool], events: list[Event]) -> None:
     counted = book.counted
     if counted is None:
         return
@@ -129,18 +129,18 @@ def heal(book: SessionBook, kind: Kind, is_over: Callable[[Place], bool], events
         events.append(Healed([(kind, name_of(book, place), place) for place in over]))
 
 
-def _reopen(book: SessionBook, kind: Kind, name: str, place: Place | None) -> bool:
+def _reopen(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
     counted = _counted_in(book)
     return counted.reopen(kind, *place) if place is not None else counted.reopen_name(kind, _writable(name))
 
 
-def _count(book: SessionBook, kind: Kind, name: str, place: Place | None) -> bool:
+def _count(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
     """Count a violation once; returns whether it is new."""
     counted = _counted_in(book)
     return counted.add_place(kind, *place) if place is not None else counted.add_name(kind, _writable(name))
 
 
-def _counted_in(book: SessionBook) -> Counted:
+def _counted_in(book: ExpectedSession) -> Counted:
     if book.counted is None:
         book.counted = Counted()
     return book.counted
@@ -151,6 +151,6 @@ def _writable(name: str) -> str:
     return name[:NAME_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
 
 
-def unreadable_name(book: SessionBook) -> str:
+def unreadable_name(book: ExpectedSession) -> str:
     """Name what is wrong with a session whose reads raise: it is no single message."""
     return f"{book.session}/*"

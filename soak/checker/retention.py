@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Expiry
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.lifetime import earliest_end, has_run_out, may_have_begun_untold, may_have_expired
 from soak.checker.outcome import Outcome
-from soak.checker.read import Place, Read, Rules
+from soak.checker.read import MessageId, Read, Rules
 from soak.checker.span import Span
 
 OUTCOME_US_MAX = 10_000_000
 """How long after the last append the outcome of an earlier one may still come."""
 
 
-def must_be_forgotten(book: SessionBook, at: int, rules: Rules) -> bool:
+def must_be_forgotten(book: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether a read at this time may no longer show what was forgotten; a stale one may, for as long as promised."""
     forgets, staleness = book.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None:
@@ -36,7 +36,7 @@ class Absences(NamedTuple):
     """An outcome that is on its way decides whether it is rightly gone."""
 
 
-def absences(book: SessionBook, read: Read, names: list[Place], rules: Rules, taken: int) -> Absences:
+def absences(book: ExpectedSession, read: Read, names: list[MessageId], rules: Rules, taken: int) -> Absences:
     """Tell what is absent, and whether rightly so; `taken` is how many items take up a place of the last so many."""
     present: dict[int, Intervals] = {}
     for writer, seq in names:
@@ -57,7 +57,7 @@ def absences(book: SessionBook, read: Read, names: list[Place], rules: Rules, ta
 
 
 def _part_expired(
-    book: SessionBook, gone: dict[int, Intervals], read: Read, rules: Rules
+    book: ExpectedSession, gone: dict[int, Intervals], read: Read, rules: Rules
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what may be gone from what a sliding life keeps: until its own send + TTL a message is there."""
     contract = rules.contract
@@ -72,7 +72,7 @@ def _part_expired(
     return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}
 
 
-def _is_life_untold(book: SessionBook, read: Read, rules: Rules) -> bool:
+def _is_life_untold(book: ExpectedSession, read: Read, rules: Rules) -> bool:
     """Whether nobody knows yet when the life of a session began that may be over: an outcome may be on its way.
 
     Where no append was ever recorded (its worker died), what was seen may have been sent at any time.
@@ -84,7 +84,7 @@ def _is_life_untold(book: SessionBook, read: Read, rules: Rules) -> bool:
     return may_have_begun_untold(book, rules) and read.returned < book.span.last_ended + OUTCOME_US_MAX
 
 
-def _missing(book: SessionBook, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
+def _missing(book: ExpectedSession, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
     """Return what this read had to show and does not: acknowledged before it, or shown by the read before."""
     gone: dict[int, Intervals] = {}
     for number, acked in read.acked.items():
@@ -101,7 +101,7 @@ def _missing(book: SessionBook, read: Read, present: dict[int, Intervals]) -> di
 
 
 def _part_superseded(
-    book: SessionBook, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
+    book: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
     at = {place: index for index, place in enumerate(book.names_in_order())}
@@ -116,11 +116,11 @@ def _part_superseded(
 
 
 def _count_newer(
-    book: SessionBook,
-    place: Place,
+    book: ExpectedSession,
+    place: MessageId,
     present: dict[int, Intervals],
-    at: dict[Place, int],
-    times: dict[Place, Attempt],
+    at: dict[MessageId, int],
+    times: dict[MessageId, Attempt],
 ) -> int:
     """Count the messages that may have been applied after this one: acknowledged, or shown."""
     mine, count = times.get(place), 0
@@ -138,7 +138,7 @@ def _count_newer(
 
 
 def _is_before(
-    other: Place, place: Place, mine: Attempt | None, at: dict[Place, int], times: dict[Place, Attempt]
+    other: MessageId, place: MessageId, mine: Attempt | None, at: dict[MessageId, int], times: dict[MessageId, Attempt]
 ) -> bool:
     """Whether another message was certainly applied before this one."""
     if other in at and place in at:
@@ -148,7 +148,7 @@ def _is_before(
 
 
 def _part_trimmed(
-    book: SessionBook, gone: dict[int, Intervals], names: list[Place]
+    book: ExpectedSession, gone: dict[int, Intervals], names: list[MessageId]
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing from the last so many: trimmed if nothing that stands is older, suspicious otherwise.
 

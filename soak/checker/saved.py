@@ -16,7 +16,7 @@ from soak.checker.identity import MISMADE, is_well_made
 from soak.checker.message import Garbled, Message, Stored, garbled
 from soak.checker.read import Read
 from soak.checker.saved_read import SavedItem, SavedRead, SavedRun
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 RAW_BYTES_MAX = 1024 * 1024
 """Bytes of one read that are kept because they are not as written, at most."""
@@ -25,7 +25,7 @@ SEGMENTS_MAX = 50_000
 """Runs and single items of one read, at most."""
 
 
-def save(read: Read, session: str, author: Author) -> SavedRead:
+def save(read: Read, session: str, author: MessageGenerator) -> SavedRead:
     """Return the form of a read that is kept."""
     items: list[SavedRun | SavedItem] = []
     raw_bytes = 0
@@ -57,7 +57,7 @@ def count_of(saved: SavedRead) -> int:
     return sum(1 if isinstance(item, SavedItem) else item[2] - item[1] + 1 for item in saved.items)
 
 
-def restore(saved: SavedRead, session: str, author: Author) -> Read:
+def restore(saved: SavedRead, session: str, author: MessageGenerator) -> Read:
     """Return the read as it was judged."""
     items: list[Stored] = []
     for item in saved.items:
@@ -92,7 +92,7 @@ def _name_of(item: SavedItem, session: str, run: str | None) -> str:
     return f"{stored.run}:{stored.name}"
 
 
-def _is_as_written(item: Message, author: Author) -> bool:
+def _is_as_written(item: Message, author: MessageGenerator) -> bool:
     try:
         return item.run == author.run and author.is_mine(item)
     except (TypeError, ValueError, OverflowError):

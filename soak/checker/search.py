@@ -17,18 +17,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from soak.checker.book import SessionBook
 from soak.checker.contract import Searches
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow, allowed_loss_seconds
 from soak.checker.identity import identify, is_well_made
 from soak.checker.judge import FINDINGS_MAX, find_duplicates, find_resurrected
 from soak.checker.kinds import Kind
 from soak.checker.lifetime import may_have_expired
 from soak.checker.message import Message
-from soak.checker.read import Finding, Place, Read, Rules, name_of
+from soak.checker.read import Finding, MessageId, Read, Rules, name_of
 from soak.checker.second_look import Late, breaks_freshness
 from soak.checker.suspicion import Missed
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.checker.writer_book import NOTHING
 
 NEAREST = 10
@@ -56,7 +56,7 @@ class Fate(enum.Enum):
 class Again(NamedTuple):
     """All that a second search for a message goes by."""
 
-    book: SessionBook
+    book: ExpectedSession
     missed: Missed
     search: Read
     """The later search."""
@@ -77,11 +77,11 @@ def wide_limit(messages: int) -> int:
 
 
 def judge_search(
-    book: SessionBook, read: Read, asked: Place, limit: int, rules: Rules, author: Author
+    book: ExpectedSession, read: Read, asked: MessageId, limit: int, rules: Rules, author: MessageGenerator
 ) -> list[Finding]:
     """Judge what stands in the answer to a search."""
     findings: list[Finding] = []
-    places: list[Place | None] = []
+    places: list[MessageId | None] = []
     for index, item in enumerate(read.items):
         place, finding = identify(book, item, author, index)
         places.append(place)
@@ -120,7 +120,7 @@ def is_blind(found: int, asked: int) -> bool:
     return not found or found < FOUND_SHARE_MIN * asked
 
 
-def is_due(book: SessionBook, place: Place, read: Read, rules: Rules) -> bool:
+def is_due(book: ExpectedSession, place: MessageId, read: Read, rules: Rules) -> bool:
     """Whether a search had to find a message that a whole read has shown.
 
     It was acknowledged: of an unknown append half may have happened. And nobody is about to erase it: of a forget that
@@ -134,13 +134,13 @@ def is_due(book: SessionBook, place: Place, read: Read, rules: Rules) -> bool:
     return not any(place[1] in seqs for seqs in (writer.unknown, writer.excused, writer.gone, writer.failed))
 
 
-def places_in(read: Read, session: str, run: str) -> set[Place]:
+def places_in(read: Read, session: str, run: str) -> set[MessageId]:
     """Return which messages of a session an answer shows, whatever else is wrong with them."""
     items = [item for item in read.items if isinstance(item, Message) and is_well_made(item)]
     return {(item.writer, item.seq) for item in items if item.session == session and item.run == run}
 
 
-def search_again(again: Again, author: Author) -> tuple[Fate, Finding | Late | None]:
+def search_again(again: Again, author: MessageGenerator) -> tuple[Fate, Finding | Late | None]:
     """Hold a later search, and the whole read behind it, against what an earlier search missed."""
     book, missed, place = again.book, again.missed, again.missed.place
     asked = author.write(book.session, *place)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from soak.checker.absence import Seqs, resolve
 from soak.checker.attempt import Attempt
-from soak.checker.book import IN_FLIGHT_GRACE_US, SessionBook
+from soak.checker.expected_session import IN_FLIGHT_GRACE_US, ExpectedSession
 from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
 from soak.checker.identity import is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.outcome import Outcome
-from soak.checker.read import Finding, Judgement, Place, Read, Rules
+from soak.checker.read import Finding, Judgement, MessageId, Read, Rules
 from soak.checker.remembered import thinned_out
 from soak.checker.suspicion import Suspicion
 from soak.checker.writer_book import NOTHING
@@ -26,7 +26,7 @@ from soak.checker.writer_book import NOTHING
 class Look(NamedTuple):
     """All that a second look goes by."""
 
-    book: SessionBook
+    book: ExpectedSession
     """As it stood before this read was taken into it."""
     read: Read
     judgement: Judgement
@@ -51,7 +51,7 @@ class Lost(NamedTuple):
     """A message that is confirmed as gone."""
 
     kind: Kind
-    place: Place
+    place: MessageId
     attempt: Attempt | None
     excused_by: FaultWindow | None
     """The fault that may have taken it by the contract; None: a violation."""
@@ -61,7 +61,7 @@ class Late(NamedTuple):
     """A message that one read lacked and a later one, or the primary, shows."""
 
     kind: Kind
-    place: Place
+    place: MessageId
     lag_seconds: float
     detail: str
     is_broken_promise: bool
@@ -152,7 +152,7 @@ def untold(findings: list[Finding], told: Seqs) -> list[Finding]:
     ]
 
 
-def times_of(book: SessionBook) -> dict[Place, Attempt]:
+def times_of(book: ExpectedSession) -> dict[MessageId, Attempt]:
     """Return the attempts whose times are still known."""
     return {(attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)}
 
@@ -193,7 +193,7 @@ def _late(look: Look, seqs_by: Seqs, missed_at: int, kind: Kind) -> list[Late]:
     return found
 
 
-def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: Place, attempt: Attempt | None) -> Lost:
+def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None) -> Lost:
     # A read that may be behind shows what was: it may have been before the fault, although the read came after it.
     behind = look.rules.contract.staleness_us
     last_seen = max(0, suspicion.last_seen - (behind or 0)) if kind is Kind.ROLLED_BACK else 0
@@ -215,7 +215,7 @@ def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: Place, attempt: A
 
 
 def _applied_by(
-    book: SessionBook, suspicion: Suspicion, kind: Kind, place: Place, attempt: Attempt | None
+    book: ExpectedSession, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None
 ) -> int | None:
     """Return by when a message had certainly been applied; None: longer ago than any time that is remembered."""
     if attempt is not None and attempt.outcome == Outcome.OK:

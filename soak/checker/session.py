@@ -18,9 +18,9 @@ import msgspec
 from soak.checker.absence import Seqs, suspect
 from soak.checker.absorb import absorb, in_front_of_tail
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.erasure import end_forget, undo
 from soak.checker.events import Event, Observed, Suspected, Verified, Want, Wanted
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow, Survivor
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
@@ -29,7 +29,7 @@ from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased,
 from soak.checker.lifetime import begin_no_later, expiry_of, may_have_expired, prolong
 from soak.checker.outcome import Outcome
 from soak.checker.partial import AckedTimes, Seen, judge_glance, judge_seen, seen_in_flight
-from soak.checker.read import Finding, Judgement, Place, Read, Rules
+from soak.checker.read import Finding, Judgement, MessageId, Read, Rules
 from soak.checker.remembered import EXACT_US
 from soak.checker.reporting import confirm, heal, heal_after, report_late, report_losses, told_of, unreadable_name
 from soak.checker.saved import save
@@ -59,7 +59,7 @@ class SessionChecker:
 
     __slots__ = ("book", "store")
 
-    def __init__(self, store: StoreJudging, book: SessionBook) -> None:
+    def __init__(self, store: StoreJudging, book: ExpectedSession) -> None:
         self.store = store
         self.book = book
 
@@ -311,7 +311,9 @@ class SessionChecker:
         )
         return Verified(absorbed.verified, absorbed.released, surfaced)
 
-    def _look(self, book: SessionBook, read: Read, judgement: Judgement, primary: Read | None, rules: Rules) -> Look:
+    def _look(
+        self, book: ExpectedSession, read: Read, judgement: Judgement, primary: Read | None, rules: Rules
+    ) -> Look:
         store = self.store
         return Look(
             book=book,
@@ -355,7 +357,7 @@ class SessionChecker:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
         return observed
 
-    def _suspect_vanished(self, read: Read, vanished: list[Place]) -> Suspicion:
+    def _suspect_vanished(self, read: Read, vanished: list[MessageId]) -> Suspicion:
         """Suspect what a participant saw before its outcome was known, and the last full read does not show."""
         book = self.book
         absent: Seqs = {}
@@ -384,7 +386,7 @@ class SessionChecker:
 
     # -- searches --
 
-    def observe_search(self, read: Read, asked: Place, limit: int) -> Observed:
+    def observe_search(self, read: Read, asked: MessageId, limit: int) -> Observed:
         """Judge what stands in the answer to a search."""
         before = self._packed()
         rules = self.store.rules_at(read.invoked, read.returned)
@@ -416,7 +418,7 @@ class SessionChecker:
             confirm(self.book, [result], events, missed.suspicion())
         return fate, Observed(events, before)
 
-    def found_by_search(self, is_over: Callable[[Place], bool]) -> Observed:
+    def found_by_search(self, is_over: Callable[[MessageId], bool]) -> Observed:
         """Notice that what could not be found is found, or is not there any more."""
         events: list[Event] = []
         heal(self.book, Kind.UNFINDABLE, is_over, events)
@@ -460,7 +462,7 @@ class SessionChecker:
 
     # -- what is known of a message --
 
-    def acknowledged_at(self, place: Place) -> int:
+    def acknowledged_at(self, place: MessageId) -> int:
         """Return when a message was acknowledged; 0: nobody knows any more."""
         attempt = times_of(self.book).get(place)
         return 0 if attempt is None else attempt.ended
@@ -472,12 +474,12 @@ def _with(seqs: Intervals, seq: int) -> Intervals:
     return made
 
 
-def packed(book: SessionBook) -> bytes:
+def packed(book: ExpectedSession) -> bytes:
     return msgspec.msgpack.encode(book)
 
 
-def unpacked(blob: bytes) -> SessionBook:
-    return msgspec.msgpack.decode(blob, type=SessionBook)
+def unpacked(blob: bytes) -> ExpectedSession:
+    return msgspec.msgpack.decode(blob, type=ExpectedSession)
 
 
 def copied(suspicion: Suspicion) -> Suspicion:

@@ -10,7 +10,7 @@ from soak.checker.contract import Contract, Reads, ReplicaReads
 from soak.checker.faults import FaultHistory, FaultWindow
 from soak.checker.read import Rules
 from soak.checker.remembered import EXACT_SECONDS, SLOT_SECONDS
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 REMEMBER_SECONDS_MIN = 10.0
 
@@ -22,7 +22,7 @@ class StoreJudging:
         self,
         *,
         rules: Rules,
-        author: Author,
+        author: MessageGenerator,
         faults: FaultHistory,
         targets: Sequence[str],
         settle_us: int,

@@ -147,7 +147,7 @@ _TABLES: dict[str, tuple[_Writer, ...]] = {
 }
 
 
-class Author:
+class MessageGenerator:
     """Writes any message of one run, the same one every time it is asked."""
 
     __slots__ = ("_roots", "_seed", "run")
@@ -179,7 +179,7 @@ class Author:
             and message.run == self.run
         )
 
-    def are_mine(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
+    def matches(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
         """Whether each of these is, to the last byte, a message that was written to this session.
 
         The same as `is_mine` for each, with what a session's messages share worked out once: most of what a verifier

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.kinds import Kind
 
-Place = tuple[int, int]
+MessageId = tuple[int, int]
 
 STRICTEST = Contract()
 _HOLE = "missing in the middle of the window"
@@ -18,16 +18,16 @@ class WindowFinding(NamedTuple):
     """What is wrong with a read of the last N."""
 
     kind: Kind
-    place: Place
+    place: MessageId
     detail: str
 
 
 def judge_window(
     last: int | None,
-    seen: list[Place],
-    acked: set[Place],
-    whole: list[Place],
-    unsure: set[Place],
+    seen: list[MessageId],
+    acked: set[MessageId],
+    whole: list[MessageId],
+    unsure: set[MessageId],
     contract: Contract = STRICTEST,
 ) -> list[WindowFinding]:
     """Compare what a read of the last N showed with the order a later whole read shows.
@@ -61,13 +61,13 @@ def judge_window(
     return found
 
 
-def _indexes(seen: list[Place], line: list[Place]) -> list[int]:
+def _indexes(seen: list[MessageId], line: list[MessageId]) -> list[int]:
     at = {place: index for index, place in enumerate(line)}
     return sorted(at[place] for place in seen if place in at)
 
 
 def _judge_gaps(
-    last: int | None, size: int, indexes: list[int], acked: set[Place], line: list[Place]
+    last: int | None, size: int, indexes: list[int], acked: set[MessageId], line: list[MessageId]
 ) -> list[WindowFinding]:
     expected = [index for index, place in enumerate(line) if place in acked]
     end = indexes[-1] if indexes else -1

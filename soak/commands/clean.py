@@ -10,9 +10,9 @@ from soak.commands.flags import NAMESPACE, SERVERS, STORE, Flag, add_flags, read
 from soak.daemon.clean_up import clean_up
 from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
+from soak.servers.power_cut import release_abandoned
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.testbed.power_cut import release_abandoned
 
 DESCRIPTION = (
     "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
@@ -70,8 +70,8 @@ def _remove_leftovers() -> list[str]:
 
 def _remove_containers() -> str:
     # Imported only where it is used: the client of Docker is a heavy one.
-    from soak.testbed.docker import ownership  # noqa: PLC0415
-    from soak.testbed.docker.engine import FAILURES, connect, one_line  # noqa: PLC0415
+    from soak.servers.docker import ownership  # noqa: PLC0415
+    from soak.servers.docker.engine import FAILURES, connect, one_line  # noqa: PLC0415
 
     try:
         client = connect()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from soak.errors import ExitCode
-from soak.testbed.docker.gate import ENGINE_SOCKET, Gate
+from soak.servers.docker.gate import ENGINE_SOCKET, Gate
 
 DESCRIPTION = (
     "Listen on a socket of its own and let inspect, logs, start, stop, kill, pause and unpause through to the Docker\n"

@@ -20,9 +20,9 @@ from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
 from soak.report.table import print_json, print_table
-from soak.testbed.bed import LEDGER
-from soak.testbed.local import LocalTestbed
-from soak.testbed.power_cut import PowerCutWay
+from soak.servers.bed import LEDGER
+from soak.servers.local import LocalTestbed
+from soak.servers.power_cut import PowerCutWay
 
 DESCRIPTION = (
     "List every fault with what it does and the servers it can happen to. Whether it can happen is asked of the soak\n"

@@ -22,9 +22,9 @@ from soak.ledger.apart import check_ledger_is_apart
 from soak.ledger.run import read_header
 from soak.report.outcome import Outcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
+from soak.servers.lock import DataFolderLock
 from soak.settings import SoakSettings
 from soak.stores import registry
-from soak.testbed.lock import DataFolderLock
 from soak.verifier import checkpoint
 from soak.verifier.endpoint import read_endpoint
 from soak.verifier.process import run

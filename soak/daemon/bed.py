@@ -8,14 +8,14 @@ from pathlib import Path
 from soak import faults
 from soak.daemon.plan import LEDGER, Plan, addresses, setting_of
 from soak.errors import UsageError
+from soak.servers import versions
+from soak.servers.bed import CHROMA, HTTP, Testbed
+from soak.servers.combined import CombinedTestbed
+from soak.servers.external import ExternalTestbed, OperatorCommand
+from soak.servers.local import LocalTestbed
+from soak.servers.server import EventListener
 from soak.settings import SoakSettings
 from soak.subjects.service import program_of
-from soak.testbed import versions
-from soak.testbed.bed import CHROMA, HTTP, Testbed
-from soak.testbed.combined import CombinedTestbed
-from soak.testbed.external import ExternalTestbed, OperatorCommand
-from soak.testbed.local import LocalTestbed
-from soak.testbed.server import EventListener
 
 _ALWAYS_HERE = (LEDGER, CHROMA, HTTP)
 """Started as processes of this machine, also where the others are containers."""
@@ -96,7 +96,7 @@ def _docker(
     settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool, power_cuts: bool
 ) -> Testbed:
     # Imported only where it is used: the client of Docker is a heavy one.
-    from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
+    from soak.servers.docker import DockerTestbed  # noqa: PLC0415
 
     return DockerTestbed(
         folder,

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from soak.daemon.announced import AnnouncedWindows
-from soak.daemon.beginning import Beginning
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
 from soak.daemon.consumption import Consumption, Use
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import LEDGER, without_secrets
+from soak.daemon.run_identity import RunIdentity
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
 from soak.exposition import Exposition
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 from soak.verifier import last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
@@ -29,7 +29,7 @@ class StatusBoard:
 
     def __init__(
         self,
-        beginning: Beginning,
+        beginning: RunIdentity,
         folder: DataFolder,
         duration_seconds: float | None,
         testbed: Testbed,

@@ -10,8 +10,8 @@ from pathlib import Path
 import soak
 from soak.configuration import ENVIRONMENT_PREFIX, as_environment
 from soak.errors import UsageError
+from soak.servers.ports import HOST, free_port
 from soak.settings import SoakSettings
-from soak.testbed.ports import HOST, free_port
 
 SUPERVISED_VARIABLE = "SOAK_SUPERVISED"
 LOCUSTFILE = Path("locustfiles") / "sessions.py"

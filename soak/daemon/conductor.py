@@ -25,8 +25,8 @@ from soak.faults.window import HealFailedError, Injected, during
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.quiet_hours import is_quiet
+from soak.servers.bed import Testbed
 from soak.tasks import end_tasks
-from soak.testbed.bed import Testbed
 
 RECENT_MAX = 50
 LATE_SECONDS_MAX = 300.0

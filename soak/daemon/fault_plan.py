@@ -15,8 +15,8 @@ from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
 from soak.faults.presets import Possible, Preset, rules_of
 from soak.faults.schedule import Limits, Rule
+from soak.servers.bed import Testbed
 from soak.settings import FaultRule, FaultSettings
-from soak.testbed.bed import Testbed
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):

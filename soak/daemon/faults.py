@@ -11,7 +11,7 @@ from soak.errors import SoakError
 from soak.faults.fault import Fault
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.testbed.server import ServerEvent
+from soak.servers.server import ServerEvent
 
 QUEUE_MAX = 1_000
 _RETRY_SECONDS = 0.5

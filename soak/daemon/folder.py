@@ -12,8 +12,8 @@ from soak.errors import SoakError, UsageError
 from soak.report import outcome, series_file
 from soak.report.recorded import of_folder
 from soak.sealed_file import remove_sealed
-from soak.testbed.bed import FOLDER_NAME as SERVERS_NAME
-from soak.testbed.bed import BedKind
+from soak.servers.bed import FOLDER_NAME as SERVERS_NAME
+from soak.servers.bed import BedKind
 from soak.verifier import endpoint
 from soak.verifier.result import Result, read_so_far
 from soak.verifier.result import read as read_result

@@ -8,19 +8,19 @@ import time
 import msgspec
 import psutil
 
-from soak.daemon.beginning import Beginning
 from soak.daemon.promises import Promises
+from soak.daemon.run_identity import RunIdentity
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, RunHeader
+from soak.servers.bed import HTTP
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
-from soak.testbed.bed import HTTP
 
 RECALL_SHARE = 0.75
 """Of the age at which a closed session may be retired: later the load must not ask for it."""
 
 
-def store_context(settings: SoakSettings, beginning: Beginning, servers: dict[str, str]) -> StoreContext:
+def store_context(settings: SoakSettings, beginning: RunIdentity, servers: dict[str, str]) -> StoreContext:
     """Say where the stores of this run find their servers, and what they may use of them."""
     return StoreContext(
         servers=servers,
@@ -31,7 +31,7 @@ def store_context(settings: SoakSettings, beginning: Beginning, servers: dict[st
     )
 
 
-def _resting(beginning: Beginning, promises: Promises) -> list[str]:
+def _resting(beginning: RunIdentity, promises: Promises) -> list[str]:
     """Name the service, where another server keeps its data and says how durable that is."""
     derived = {one.store for one in promises.settled if one.is_derived}
     behind = [spec for spec in beginning.plan.specs if HTTP in spec.needs and spec.name in derived]
@@ -40,7 +40,7 @@ def _resting(beginning: Beginning, promises: Promises) -> list[str]:
 
 def join_info(
     settings: SoakSettings,
-    beginning: Beginning,
+    beginning: RunIdentity,
     context: StoreContext,
     promises: Promises,
     ledger_url: str,

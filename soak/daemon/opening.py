@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from soak.configuration import Configuration
-from soak.daemon.beginning import Beginning
 from soak.daemon.joining import join_info, store_context
 from soak.daemon.plan import LEDGER
 from soak.daemon.promises import settle_promises
+from soak.daemon.run_identity import RunIdentity
 from soak.daemon.setup import servers_told, setup_of
 from soak.errors import UsageError
 from soak.join import JoinInfo
@@ -21,7 +21,7 @@ from soak.report.outcome import Setup
 from soak.stores import registry
 
 
-class Opened(NamedTuple):
+class OpenedRun(NamedTuple):
     """A run that can be joined."""
 
     info: JoinInfo
@@ -31,13 +31,13 @@ class Opened(NamedTuple):
 
 async def open_run(
     configuration: Configuration,
-    beginning: Beginning,
+    beginning: RunIdentity,
     servers: Mapping[str, str],
     *,
     http_address: str,
     token: str,
     say: Callable[[str], None],
-) -> Opened:
+) -> OpenedRun:
     """Open the ledger and every store, so that what does not fit is told before anybody speaks."""
     settings = configuration.settings
     under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
@@ -59,7 +59,7 @@ async def open_run(
     except BaseException:
         await journal.close()
         raise
-    return Opened(info=info, journal=journal, setup=setup)
+    return OpenedRun(info=info, journal=journal, setup=setup)
 
 
 async def _open_ledger(info: JoinInfo, *, is_resumed: bool) -> RunJournal:

@@ -10,12 +10,12 @@ import msgspec
 from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared
 from soak.errors import UsageError
+from soak.servers.bed import HTTP
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
 from soak.subjects import catalogue as subjects
 from soak.subjects.description import Subject
-from soak.testbed.bed import HTTP
 
 __all__ = ["LEDGER", "Plan", "addresses", "make_plan", "setting_of", "without_secrets"]
 

@@ -16,7 +16,7 @@ import msgspec
 import psutil
 
 from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
-from soak.testbed.process import created_seconds, is_same_process
+from soak.servers.process import created_seconds, is_same_process
 
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None

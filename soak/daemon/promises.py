@@ -15,9 +15,9 @@ from soak.daemon.contracts import Settled, mismatches, settle_contracts
 from soak.daemon.plan import Plan
 from soak.errors import ServerUnreachableError, UsageError
 from soak.ledger.records import RunHeader
+from soak.servers.inspect import inspect
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
-from soak.testbed.inspect import inspect
 
 ASK_SECONDS_MAX = 5.0
 

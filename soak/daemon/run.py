@@ -14,13 +14,11 @@ from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
 from soak.daemon.announced import AnnouncedPage, AnnouncedWindows
 from soak.daemon.bed import make_testbed, ways_through_proxies
-from soak.daemon.beginning import Beginning, begin, remember
 from soak.daemon.board import StatusBoard
 from soak.daemon.by_hand import FaultsPage
 from soak.daemon.child_commands import child_environment, load_command, verifier_command
 from soak.daemon.children import Child
-from soak.daemon.conducting import Conducting
-from soak.daemon.ending import Ending
+from soak.daemon.fault_controller import FaultController
 from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
@@ -28,10 +26,12 @@ from soak.daemon.http import HttpServer
 from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.opening import open_run
+from soak.daemon.outcome_builder import OutcomeBuilder
 from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.recorder import Recorder
+from soak.daemon.run_identity import RunIdentity, begin, remember
 from soak.daemon.snapshot import Snapshot
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
@@ -45,9 +45,9 @@ from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
 from soak.report import outcome as outcomes
 from soak.report.outcome import Outcome
+from soak.servers.lock import DataFolderLock
+from soak.servers.server import ServerEvent
 from soak.tasks import end_tasks
-from soak.testbed.lock import DataFolderLock
-from soak.testbed.server import ServerEvent
 
 REFRESH_SECONDS = 1.0
 TOKEN_BYTES = 32
@@ -77,7 +77,7 @@ async def run_soak(configuration: Configuration, view: View, *, with_load: bool 
             return await (daemon.conclude() if beginning.is_concluded else daemon.run())
 
 
-def _begin(configuration: Configuration, folder: DataFolder) -> Beginning:
+def _begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
     try:
         return begin(configuration, folder)
     except DamagedRecordError:
@@ -92,7 +92,7 @@ class Daemon:
         self,
         configuration: Configuration,
         folder: DataFolder,
-        beginning: Beginning,
+        beginning: RunIdentity,
         register: ChildrenFile,
         stop: StopRequest,
         view: View,
@@ -128,13 +128,15 @@ class Daemon:
         self._board = StatusBoard(
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults, self._announced
         )
-        self._ending = Ending(beginning, folder, self._testbed, self._children, self._board)
+        self._ending = OutcomeBuilder(beginning, folder, self._testbed, self._children, self._board)
         self._teller = Teller(folder, beginning.run)
         self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._permission = Permission(self._token)
         self._faults_page = FaultsPage(self._permission)
-        self._conducting = Conducting(self._settings.faults, beginning, self._testbed, self._faults_page, self._say)
+        self._conducting = FaultController(
+            self._settings.faults, beginning, self._testbed, self._faults_page, self._say
+        )
         self._page = self._make_page()
         announced_page = AnnouncedPage(self._permission, self._announced)
         routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]

@@ -9,12 +9,12 @@ import msgspec
 
 import soak
 from soak.configuration import Configuration
-from soak.daemon.beginning import Beginning
 from soak.daemon.plan import without_secrets
+from soak.daemon.run_identity import RunIdentity
 from soak.errors import SoakError
 from soak.masking import mask
 from soak.report.outcome import Setting, Setup
-from soak.testbed.inspect import inspect
+from soak.servers.inspect import inspect
 
 _SAID_OTHERWISE = frozenset(
     {"data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"}
@@ -24,7 +24,7 @@ _RULES = "faults.rules"
 INSPECT_SECONDS_MAX = 5.0
 
 
-def setup_of(configuration: Configuration, beginning: Beginning, servers: dict[str, str]) -> Setup:
+def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict[str, str]) -> Setup:
     """Put together what is known when the servers are up."""
     given = [
         Setting(key=leaf.key, value=mask(leaf.text), origin=leaf.origin)
@@ -44,7 +44,7 @@ def setup_of(configuration: Configuration, beginning: Beginning, servers: dict[s
     )
 
 
-async def servers_told(beginning: Beginning, addresses: dict[str, str]) -> dict[str, str]:
+async def servers_told(beginning: RunIdentity, addresses: dict[str, str]) -> dict[str, str]:
     """Say of each server under test whose it is, and which version it says it is."""
     plan = beginning.plan
     told = {}
@@ -60,7 +60,7 @@ async def servers_told(beginning: Beginning, addresses: dict[str, str]) -> dict[
     return told
 
 
-def _reproduce(configuration: Configuration, beginning: Beginning, given: list[Setting]) -> str:
+def _reproduce(configuration: Configuration, beginning: RunIdentity, given: list[Setting]) -> str:
     words = ["soak", "run", "--seed", str(beginning.seed)]
     words += [word for store in beginning.plan.names for word in ("--store", store)]
     for one in given:

@@ -8,7 +8,7 @@ from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import FaultUnavailableError, process_of
 from soak.faults.on_redis import RedisFault, writes_a_log
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 BYTES_CUT_MAX = 4096
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
-from soak.testbed.bed import Testbed
-from soak.testbed.power_cut import PowerSupply
+from soak.servers.bed import Testbed
+from soak.servers.power_cut import FsyncShim
 
 SECONDS_DEFAULT = 3600
 _ROOTS = (Path("/usr/lib"), Path("/usr/local/lib"), Path("/usr/lib64"))
@@ -36,7 +36,7 @@ class ClockStep(Fault):
             return "libfaketime is not installed; install it (apt install libfaketime, dnf install libfaketime)"
         if process_of(bed.servers[target]) is None:
             return "only where the server is a process on this machine"
-        if isinstance(bed.servers[target].power, PowerSupply):
+        if isinstance(bed.servers[target].power, FsyncShim):
             return "the server runs under the shim of power cuts, which libfaketime cannot share it with"
         return None
 

@@ -15,11 +15,11 @@ from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
 from soak.faults.notes import Notes
-from soak.testbed.bed import Testbed
-from soak.testbed.external.server import GivenServer
-from soak.testbed.postgres import PostgresServer
-from soak.testbed.redis import RedisServer
-from soak.testbed.server import Server
+from soak.servers.bed import Testbed
+from soak.servers.external.server import GivenServer
+from soak.servers.postgres import PostgresServer
+from soak.servers.redis import RedisServer
+from soak.servers.server import Server
 
 CONNECTIONS_MAX = 512
 """Of our own: a server that allows more cannot be exhausted here."""

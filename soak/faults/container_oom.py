@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 
 class Crash(Fault):

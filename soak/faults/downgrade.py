@@ -7,9 +7,9 @@ import shutil
 
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, changeable, redis_process, writes_a_log
-from soak.testbed.bed import Testbed
-from soak.testbed.redis_process import LOG_FOLDER
-from soak.testbed.versions import REDIS, Release
+from soak.servers.bed import Testbed
+from soak.servers.redis_process import LOG_FOLDER
+from soak.servers.versions import REDIS, Release
 
 
 class Downgrade(RedisFault):

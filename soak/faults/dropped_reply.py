@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-from soak.testbed.bed import Testbed
-from soak.testbed.proxy import Proxy
+from soak.servers.bed import Testbed
+from soak.servers.proxy import Proxy
 
 ONE_IN_DEFAULT = 4
 

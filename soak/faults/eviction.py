@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 POLICY = "allkeys-lru"
 _KEPT_SHARE = 0.5

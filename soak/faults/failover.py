@@ -20,10 +20,10 @@ from soak.checker.faults import Excuse
 from soak.faults.fault import Fault, process_of
 from soak.faults.notes import Notes
 from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
-from soak.testbed.bed import Testbed
-from soak.testbed.places import change_places
-from soak.testbed.postgres import PostgresServer
-from soak.testbed.power_cut import Disk
+from soak.servers.bed import Testbed
+from soak.servers.places import change_places
+from soak.servers.postgres import PostgresServer
+from soak.servers.power_cut import LoopbackVolume
 
 REPLICA = "postgres-replica"
 REPLICA_MARK = "standby.signal"
@@ -47,7 +47,7 @@ class Failover(Fault):
             return f"there is no replica to promote; start {REPLICA} too"
         if not all(_is_local(bed, kind) for kind in (target, REPLICA)):
             return "the data folders of these servers are not on this machine, so they cannot change places"
-        if any(isinstance(bed.servers[kind].power, Disk) for kind in (target, REPLICA)):
+        if any(isinstance(bed.servers[kind].power, LoopbackVolume) for kind in (target, REPLICA)):
             return "each of these servers has a file system of its own, so their data cannot change places in one step"
         return None
 

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
-from soak.testbed.bed import Testbed
-from soak.testbed.process_vessel import ProcessVessel
-from soak.testbed.server import Server
+from soak.servers.bed import Testbed
+from soak.servers.process_backend import ProcessVessel
+from soak.servers.server import Server
 
 
 class FaultUnavailableError(UsageError):

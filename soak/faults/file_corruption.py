@@ -10,10 +10,10 @@ from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, process_of
 from soak.faults.on_redis import writes_a_log
 from soak.faults.spoiling import Span
-from soak.testbed.bed import Testbed
-from soak.testbed.postgres import PostgresServer
-from soak.testbed.redis import RedisServer
-from soak.testbed.server import Server
+from soak.servers.bed import Testbed
+from soak.servers.postgres import PostgresServer
+from soak.servers.redis import RedisServer
+from soak.servers.server import Server
 
 MESSAGES_MAX = 4
 _LARGEST_TABLE = """

@@ -8,7 +8,7 @@ import time
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults.fault import Fault
 from soak.faults.notes import Notes
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 HEAL_TRIES_MAX = 3
 SERVING_SECONDS_MAX = 60.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.networked import NetworkFault
-from soak.testbed.proxy import Proxy
+from soak.servers.proxy import Proxy
 
 SECONDS_DEFAULT = 0.2
 

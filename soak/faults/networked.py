@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.testbed.bed import Testbed
-from soak.testbed.proxy import Proxy
+from soak.servers.bed import Testbed
+from soak.servers.proxy import Proxy
 
 
 class NetworkFault(Fault):

@@ -14,7 +14,7 @@ import msgspec
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.sealed_file import write_whole
-from soak.testbed.server import Server
+from soak.servers.server import Server
 
 FILE_NAME = "unhealed.json"
 

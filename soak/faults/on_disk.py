@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.healing import until_serving
-from soak.testbed.bed import Testbed
-from soak.testbed.postgres import PostgresServer
-from soak.testbed.power_cut import Disk, PowerSupply
-from soak.testbed.redis import RedisServer
+from soak.servers.bed import Testbed
+from soak.servers.postgres import PostgresServer
+from soak.servers.power_cut import FsyncShim, LoopbackVolume
+from soak.servers.redis import RedisServer
 
 RELENT_SECONDS_MAX = 2.5
 RELENT_RECOVERY_SECONDS_MAX = 10.0
@@ -28,27 +28,27 @@ class DiskFault(Fault):
 
     def hindrance(self, bed: Testbed, target: str) -> str | None:
         power = bed.servers[target].power
-        if isinstance(power, Disk):
+        if isinstance(power, LoopbackVolume):
             return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
-        if not isinstance(power, PowerSupply):
+        if not isinstance(power, FsyncShim):
             why = bed.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
         return None
 
     async def inject(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
-        if not isinstance(supply, PowerSupply):
+        if not isinstance(supply, FsyncShim):
             raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        supply.misbehave(supply.trouble._replace(**self.trouble))
+        supply.inject_io_errors(supply.trouble._replace(**self.trouble))
 
     async def heal(self, bed: Testbed, target: str) -> None:
         supply = bed.servers[target].power
-        if not isinstance(supply, PowerSupply):
+        if not isinstance(supply, FsyncShim):
             return
         # Also where the disk is well already: the try that mended it may have failed after that.
         mended = supply.trouble._replace(**dict.fromkeys(self.trouble, 0))
         if supply.trouble != mended:
-            supply.misbehave(mended)
+            supply.inject_io_errors(mended)
         server = bed.servers[target]
         if isinstance(server, PostgresServer):
             await _out_of_recovery(bed, server)

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from soak.errors import ServerUnreachableError
-from soak.testbed.bed import Testbed
-from soak.testbed.postgres import PostgresServer
+from soak.servers.bed import Testbed
+from soak.servers.postgres import PostgresServer
 
 AGREE_SECONDS_MAX = 60.0
 _POLL_SECONDS = 0.02

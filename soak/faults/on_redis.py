@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.testbed.bed import Testbed
-from soak.testbed.redis import RedisServer
-from soak.testbed.redis_process import RedisProcess
+from soak.servers.bed import Testbed
+from soak.servers.redis import RedisServer
+from soak.servers.redis_process import RedisProcess
 
 
 class RedisFault(Fault):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 from soak.faults.on_postgres import postgres, until_caught_up, until_holds
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 
 class ReplicaLag(Fault):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.on_redis import RedisFault, writes_a_log
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 
 class RestartFromAof(RedisFault):

@@ -9,7 +9,7 @@ from soak.checker.faults import Excuse
 from soak.faults.fault import FaultUnavailableError
 from soak.faults.notes import Notes
 from soak.faults.on_redis import RedisFault
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 SECONDS_DEFAULT = 1.0
 KEYS_MAX = 10_000

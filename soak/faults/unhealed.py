@@ -6,7 +6,7 @@ from soak.errors import UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.healing import heal_surely
 from soak.faults.notes import Note, Notes
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
 
 
 async def heal_leftovers(bed: Testbed) -> list[Note]:

@@ -6,10 +6,10 @@ from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.on_postgres import STREAMS, postgres, until_holds
-from soak.testbed.bed import Testbed
-from soak.testbed.postgres_process import PostgresProcess
-from soak.testbed.server import Server
-from soak.testbed.vessel import Upgradable
+from soak.servers.backend import Upgradable
+from soak.servers.bed import Testbed
+from soak.servers.postgres_process import PostgresProcess
+from soak.servers.server import Server
 
 REPLICA = "postgres-replica"
 

@@ -15,8 +15,8 @@ from soak.faults.healing import heal_surely
 from soak.faults.notes import Notes
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.tasks import heed_cancellation
-from soak.testbed.bed import Testbed
+from soak.servers.bed import Testbed
+from soak.tasks import raise_if_cancelled
 
 LEDGER_SECONDS_MAX = 60.0
 _AGAIN_SECONDS = 0.5
@@ -74,7 +74,7 @@ async def during(
         await fault.inject(bed, target)
         in_effect = now_us()
         await _write(journal, msgspec.structs.replace(start, phase="injected", at=in_effect, telemetry={}))
-        heed_cancellation()  # the ledger's client may have swallowed one
+        raise_if_cancelled()  # the ledger's client may have swallowed one
         await _hold(hold_seconds, cut_short)
     finally:
         try:

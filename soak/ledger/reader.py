@@ -21,7 +21,7 @@ from soak.ledger.records import (
     seal,
 )
 from soak.ledger.run import read_header
-from soak.tasks import heed_cancellation
+from soak.tasks import raise_if_cancelled
 
 START = "0-0"
 BATCHES_PER_READ_MAX = 200
@@ -102,7 +102,7 @@ class LedgerReader:
             )
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
-        heed_cancellation()
+        raise_if_cancelled()
         return [_entry(at.decode(), fields) for at, fields in _entries(answer)]
 
     async def extent(self) -> Extent:
@@ -113,7 +113,7 @@ class LedgerReader:
             return Extent(START, START, 0)  # nothing was written yet
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
-        heed_cancellation()
+        raise_if_cancelled()
         first, last, deleted = answer["first-entry"], answer["last-entry"], answer.get("max-deleted-entry-id")
         return Extent(
             last=last[0].decode() if last else START,

@@ -29,11 +29,11 @@ from soak.join import JoinInfo
 from soak.ledger.records import BROWSER_WORKER_PREFIX
 from soak.ledger.writer import LedgerWriter
 from soak.load.bridge import Bridge
-from soak.load.lobby import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, Lobby, OpenedStore
 from soak.load.participant import Participant
 from soak.load.performed import Performed
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
+from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStore, SessionPool
 from soak.settings import LedgerSettings, LoadSettings
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -123,7 +123,7 @@ class Visitor(Participant):
 
     __slots__ = ("_browsers",)
 
-    def __init__(self, lobby: Lobby, browsers: Browsers) -> None:
+    def __init__(self, lobby: SessionPool, browsers: Browsers) -> None:
         super().__init__(lobby)
         self._browsers = browsers
 
@@ -136,7 +136,7 @@ class Visitor(Participant):
 class Browsers:
     """Starts the child, again if it dies, and ends it. Lives on the hub's side of the bridge."""
 
-    def __init__(self, bridge: Bridge, lobby: Lobby, memories: list[BrowserMemory], told: bytes) -> None:
+    def __init__(self, bridge: Bridge, lobby: SessionPool, memories: list[BrowserMemory], told: bytes) -> None:
         self._bridge = bridge
         self._lobby = lobby
         self._memories = memories
@@ -285,11 +285,11 @@ def _slower(plan: Plan) -> Plan:
 
 async def _open_lobby(
     info: JoinInfo, settings: LedgerSettings, plan: Plan, memories: list[BrowserMemory], operation_seconds: float
-) -> Lobby:
+) -> SessionPool:
     ledger = await BrowserLedger.connect(info.ledger_url, settings)
     contracts = ledger.header.contracts
     stores = {
         name: OpenedStore(memory, Expectation.of(contracts.get(name, Contract())))
         for name, memory in zip(plan.stores, memories, strict=True)
     }
-    return Lobby(ledger, stores, plan, operation_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS)
+    return SessionPool(ledger, stores, plan, operation_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS)

@@ -18,7 +18,6 @@ from typing import cast
 from soak.checker.message import Stored
 from soak.checker.outcome import NotApplied, Outcome
 from soak.load.conversation import Conversation
-from soak.load.lobby import Lobby
 from soak.load.performed import SUSPICIONS, OperationFailedError, Performed, failure_of
 from soak.load.reading import (
     Expectation,
@@ -29,6 +28,7 @@ from soak.load.reading import (
     suspicion_after_forget,
     suspicion_of_search,
 )
+from soak.load.session_pool import SessionPool
 
 AT_ONCE_SHARE = 0.5
 """Of the forgets that race with a last message: how often both are sent at the same moment."""
@@ -41,7 +41,7 @@ class Participant:
 
     __slots__ = ("_conversation", "_has_left", "_lobby", "_writer")
 
-    def __init__(self, lobby: Lobby) -> None:
+    def __init__(self, lobby: SessionPool) -> None:
         self._lobby = lobby
         self._conversation: Conversation | None = None
         self._writer = 0
@@ -99,7 +99,7 @@ class Participant:
         if self._conversation is not None:
             self._lobby.leave(self._conversation)
             self._conversation = None
-        conversation, self._writer = await self._lobby.take_seat()
+        conversation, self._writer = await self._lobby.join()
         if self._has_left:
             self._lobby.leave(conversation)
             raise asyncio.CancelledError

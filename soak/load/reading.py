@@ -18,7 +18,7 @@ import msgspec
 from soak.checker.contract import Contract, Duplicates, Expiry, Order
 from soak.checker.identity import is_well_made
 from soak.checker.message import Garbled, Message
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.ledger.records import Observation, SeenItem
 from soak.load.conversation import Acknowledged, Conversation, fold
 
@@ -94,14 +94,16 @@ def looks_clean(conversation: Conversation, read: Read) -> bool:
         return False
 
 
-def suspicion(conversation: Conversation, read: Read, author: Author, expectation: Expectation) -> Suspicion | None:
+def suspicion(
+    conversation: Conversation, read: Read, author: MessageGenerator, expectation: Expectation
+) -> Suspicion | None:
     """Say what does not look right about a read of a session that nobody has set out to forget."""
     if looks_clean(conversation, read):
         return None
     return _closer_look(conversation, read, author, expectation)
 
 
-def suspicion_after_forget(conversation: Conversation, read: Read, author: Author) -> Suspicion | None:
+def suspicion_after_forget(conversation: Conversation, read: Read, author: MessageGenerator) -> Suspicion | None:
     """Say whether a read after an acknowledged forget still shows what was acknowledged before it."""
     if not read.items:
         return None
@@ -118,7 +120,7 @@ def suspicion_after_forget(conversation: Conversation, read: Read, author: Autho
 
 
 def suspicion_of_search(
-    conversation: Conversation, read: Read, asked: Message, author: Author, expectation: Expectation
+    conversation: Conversation, read: Read, asked: Message, author: MessageGenerator, expectation: Expectation
 ) -> Suspicion | None:
     """Say what does not look right about a search for the words of a message; `last` is how many were asked for."""
     names: list[tuple[int, int]] = []
@@ -141,7 +143,9 @@ def suspicion_of_search(
     return None if (asked.writer, asked.seq) in names else Suspicion.ABSENT
 
 
-def _closer_look(conversation: Conversation, read: Read, author: Author, expectation: Expectation) -> Suspicion | None:
+def _closer_look(
+    conversation: Conversation, read: Read, author: MessageGenerator, expectation: Expectation
+) -> Suspicion | None:
     look = _Look(conversation, read, expectation)
     for item in read.items:
         if not look.knows(item) and (problem := _unlike(item, conversation, author)) is not None:
@@ -155,7 +159,7 @@ def _closer_look(conversation: Conversation, read: Read, author: Author, expecta
     return None
 
 
-def _unlike(item: object, conversation: Conversation, author: Author) -> Suspicion | None:
+def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> Suspicion | None:
     """Say what is wrong with one element, whatever stands around it."""
     if not isinstance(item, Message) or not is_well_made(item):
         return Suspicion.GARBLED
@@ -276,7 +280,7 @@ def observation(
     conversation: Conversation,
     read: Read,
     suspected: Suspicion,
-    author: Author,
+    author: MessageGenerator,
     asked: tuple[int, int] | None = None,
 ) -> Observation:
     """Put all that is needed to judge a read, or a search for the words of a message, into one record."""
@@ -295,7 +299,7 @@ def observation(
     )
 
 
-def _seen(item: object, author: Author) -> SeenItem:
+def _seen(item: object, author: MessageGenerator) -> SeenItem:
     if isinstance(item, Garbled):
         return SeenItem("", -1, 0, item.raw[:RAW_BYTES_MAX], item.reason[:200])
     if not isinstance(item, Message) or not is_well_made(item):

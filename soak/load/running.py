@@ -12,9 +12,9 @@ from typing import Self
 from soak.join import JoinInfo
 from soak.load.bridge import Bridge
 from soak.load.browsers import LazyBrowsers
-from soak.load.lobby import Lobby
 from soak.load.participant import Participant
 from soak.load.plan import Plan
+from soak.load.session_pool import SessionPool
 from soak.settings import LedgerSettings, LoadSettings
 
 START_SECONDS_MAX = 60.0
@@ -24,7 +24,7 @@ FAREWELL_SECONDS_MAX = 20.0
 class RunningLoad:
     """Everything that the greenlets of one test share."""
 
-    def __init__(self, bridge: Bridge, lobby: Lobby, plan: Plan, browsers: LazyBrowsers) -> None:
+    def __init__(self, bridge: Bridge, lobby: SessionPool, plan: Plan, browsers: LazyBrowsers) -> None:
         self.bridge = bridge
         self.plan = plan
         self.random = random.Random()
@@ -37,7 +37,7 @@ class RunningLoad:
         plan = Plan.of(load, stores)
         bridge = Bridge()
         try:
-            lobby = bridge.call(Lobby.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
+            lobby = bridge.call(SessionPool.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
         except BaseException:
             bridge.close()
             raise

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Gone
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory, FaultWindow, allowed_loss_seconds
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
@@ -18,7 +18,7 @@ from soak.checker.reporting import LOSSES
 from soak.checker.second_look import Lost
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.contracts.given import Loss
 
 STORE = "matrix"
@@ -61,7 +61,7 @@ def judge(
     rounds: Sequence[Reads],
     window: FaultWindow,
     contract: Contract,
-    author: Author,
+    author: MessageGenerator,
     settle_us: int,
 ) -> Measured:
     """Hand what was written, by session, and every round of reads to the checker, and count what it says.
@@ -118,7 +118,7 @@ def judge(
 
 
 def _checker(judging: StoreJudging, session: str, attempts: Sequence[Attempt]) -> SessionChecker:
-    checker = SessionChecker(judging, SessionBook(session=session, store=STORE))
+    checker = SessionChecker(judging, ExpectedSession(session=session, store=STORE))
     for attempt in attempts:
         checker.book.lease(attempt.writer, attempt.seq)
         checker.apply(attempt)

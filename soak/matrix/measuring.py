@@ -13,7 +13,7 @@ from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.telemetry import ServerSample
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults import catalogue
@@ -25,15 +25,15 @@ from soak.matrix.plan import CellPlan
 from soak.matrix.promise import promise_of
 from soak.matrix.result import CellResult
 from soak.matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
+from soak.servers import versions
+from soak.servers.bed import Testbed
+from soak.servers.inspect import inspect
+from soak.servers.local import LocalTestbed
+from soak.servers.server import EventListener, ServerEvent
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 from soak.tasks import end_tasks
-from soak.testbed import versions
-from soak.testbed.bed import Testbed
-from soak.testbed.inspect import inspect
-from soak.testbed.local import LocalTestbed
-from soak.testbed.server import EventListener, ServerEvent
 
 ACKNOWLEDGED_MIN = 100
 """A server that was hardly written to proves nothing."""
@@ -60,7 +60,7 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
     """Make one cell; raises `SoakError` where it cannot be made."""
     configuration = configurations.ALL[plan.configuration]
     fault = catalogue.ALL[plan.fault]
-    author = Author("m" + secrets.token_hex(4), secrets.randbits(63))
+    author = MessageGenerator("m" + secrets.token_hex(4), secrets.randbits(63))
     repairs: list[str] = []
     async with _serving(plan, configuration, folder, repairs) as (bed, context):
         reason = fault.unavailable(bed, configuration.server)
@@ -123,7 +123,7 @@ def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_eve
     postgres_options = None if is_redis else configuration.options
     if plan.testbed == "docker":
         # Imported only where it is used: the client of Docker is a heavy one.
-        from soak.testbed.docker import DockerTestbed  # noqa: PLC0415
+        from soak.servers.docker import DockerTestbed  # noqa: PLC0415
 
         return DockerTestbed(
             folder,
@@ -155,7 +155,7 @@ async def _write_and_break(
     configuration: Configuration,
     fault: Fault,
     context: StoreContext,
-    author: Author,
+    author: MessageGenerator,
     load_seconds: float,
 ) -> _Broken:
     async with _opened(configuration, context) as memory, _opened(configuration, context) as probe:
@@ -198,7 +198,7 @@ async def _load(writers: Writers, seconds: float) -> None:
             acknowledged = sum(1 for attempt in writers.attempts if attempt.outcome == Outcome.OK)
 
 
-async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, author: Author) -> int:
+async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, author: MessageGenerator) -> int:
     try:
         async with asyncio.timeout(RECOVERY_SECONDS_MAX):
             probing = asyncio.create_task(first_success(probe, author))

@@ -12,7 +12,7 @@ from soak.contracts.presets import PRESETS
 from soak.errors import UsageError
 from soak.faults import catalogue
 from soak.matrix import configurations
-from soak.testbed.power_cut import PowerCutWay
+from soak.servers.power_cut import PowerCutWay
 
 CELL_SECONDS_MAX = 150.0
 """For one try at a cell, besides its load."""

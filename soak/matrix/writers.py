@@ -10,7 +10,7 @@ from soak.checker.intervals import Intervals
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.stores.protocol import MemoryStore
@@ -32,7 +32,7 @@ PACE_SECONDS = 0.01
 class Writers:
     """Writers under way. Nothing but what they saw themselves is in their record."""
 
-    def __init__(self, memory: MemoryStore, author: Author) -> None:
+    def __init__(self, memory: MemoryStore, author: MessageGenerator) -> None:
         self.attempts: list[Attempt] = []
         self._memory = memory
         self._author = author
@@ -109,7 +109,7 @@ async def read_back(memory: MemoryStore, attempts: Sequence[Attempt]) -> dict[st
     return reads
 
 
-async def first_success(memory: MemoryStore, author: Author) -> int:
+async def first_success(memory: MemoryStore, author: MessageGenerator) -> int:
     """Return when a message was first written and read back, in microseconds of CLOCK_MONOTONIC.
 
     Begin when the server is down; whoever calls bounds the time by healing it, or giving up.

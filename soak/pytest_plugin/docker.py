@@ -10,9 +10,9 @@ from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import SoakServer
 from soak.pytest_plugin.testbeds import TestbedServers
 from soak.pytest_plugin.versions import Version
-from soak.testbed import Testbed, versions
-from soak.testbed.docker import DockerTestbed
-from soak.testbed.docker.engine import connect
+from soak.servers import Testbed, versions
+from soak.servers.docker import DockerTestbed
+from soak.servers.docker.engine import connect
 
 
 class DockerServers(TestbedServers):

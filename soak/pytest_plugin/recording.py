@@ -21,7 +21,7 @@ from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.pytest_plugin.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.sealed_file import write_whole
-from soak.testbed import binaries
+from soak.servers import binaries
 
 FORMAT = 1
 _DUMP_SECONDS_MAX = 60.0

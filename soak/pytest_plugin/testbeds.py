@@ -9,8 +9,8 @@ from soak.pytest_plugin.background import Background
 from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import SoakServer
 from soak.pytest_plugin.versions import Version
-from soak.testbed import LocalTestbed, Server, Testbed, versions
-from soak.testbed.temporary import TemporaryFolder
+from soak.servers import LocalTestbed, Server, Testbed, versions
+from soak.servers.temporary import TemporaryFolder
 
 
 class TestbedServer(SoakServer):

@@ -56,8 +56,8 @@ def is_installed(version: Version) -> bool:
     """Tell whether a version that no package brings can be had on this machine."""
     # Imported only here: a pytest that uses nothing of soak must not pay for it.
     from soak.errors import ServerUnreachableError  # noqa: PLC0415
-    from soak.testbed import binaries  # noqa: PLC0415
-    from soak.testbed.versions import redis_version  # noqa: PLC0415
+    from soak.servers import binaries  # noqa: PLC0415
+    from soak.servers.versions import redis_version  # noqa: PLC0415
 
     try:
         binaries.redis_program(redis_version(version.name))

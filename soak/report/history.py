@@ -19,11 +19,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch, TailRead, reads_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.outcome import Outcome
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 from soak.checker.saved import names_in
 from soak.checker.saved_read import SavedRead
 from soak.checker.second_look import times_of
@@ -93,7 +93,7 @@ def check_expressible(session: str, contract: Contract, *, is_forgotten: bool) -
 def of_cases(session: str, cases: list[Case]) -> SessionHistory:
     """Put the history of a session together from the evidence of its violations, the latest last."""
     reads: dict[tuple[int, int], ReadOperation] = {}
-    attempts: dict[Place, Attempt] = {}
+    attempts: dict[MessageId, Attempt] = {}
     for case in cases:
         check_expressible(session, case.rules.contract, is_forgotten=case.book.forgets is not None)
         attempts.update(times_of(case.book))
@@ -135,7 +135,7 @@ def _whole_reads(case: Case) -> Iterable[ReadOperation]:
     suspicion = case.suspicion
     if isinstance(basis, FullRead) and suspicion is not None:
         if suspicion.before:
-            yield _verified(SessionBook(case.session, case.store, order=suspicion.before), suspicion.invoked)
+            yield _verified(ExpectedSession(case.session, case.store, order=suspicion.before), suspicion.invoked)
     elif case.book.order:
         # The book of a part is the one that a later read of all has filled.
         yield _verified(case.book, basis.read.invoked if isinstance(basis, FullRead) else END)
@@ -146,12 +146,12 @@ def _whole_reads(case: Case) -> Iterable[ReadOperation]:
             yield ReadOperation(read.invoked, read.returned, tuple(names_in(read, case.session, case.run)))
 
 
-def _verified(book: SessionBook, until: int) -> ReadOperation:
+def _verified(book: ExpectedSession, until: int) -> ReadOperation:
     """Return what had been verified by then: so the list stood at some moment before."""
     return ReadOperation(BEGINNING, until, tuple(f"{writer}/{seq}" for writer, seq in book.names_in_order()))
 
 
-def _appends(last: Case, cases: list[Case], attempts: dict[Place, Attempt]) -> list[AppendOperation]:
+def _appends(last: Case, cases: list[Case], attempts: dict[MessageId, Attempt]) -> list[AppendOperation]:
     known = [_known_acked(case) for case in cases]
     appends = []
     shown = {name for case in cases for read in _whole_reads(case) for name in read.elements}
@@ -175,16 +175,16 @@ def _appends(last: Case, cases: list[Case], attempts: dict[Place, Attempt]) -> l
     return appends
 
 
-def _unknown(place: Place, attempt: Attempt | None) -> AppendOperation:
+def _unknown(place: MessageId, attempt: Attempt | None) -> AppendOperation:
     sent = BEGINNING if attempt is None else attempt.sent
     return AppendOperation(*place, Outcome.UNKNOWN, sent, None, is_timed=attempt is not None)
 
 
-def _has(case: Case, place: Place) -> bool:
+def _has(case: Case, place: MessageId) -> bool:
     return place[0] < len(case.book.writers)
 
 
-def _known_acked(case: Case) -> tuple[int, set[Place]]:
+def _known_acked(case: Case) -> tuple[int, set[MessageId]]:
     """Return what was known as acknowledged, and at what moment, by the earliest read of a case that says so."""
     reads: list[SavedRead] = [read for _, read in reads_of(case)]
     first = min(reads, key=lambda read: read.invoked)
@@ -218,7 +218,7 @@ def of_recording(recording: Recording) -> SessionHistory:
     return SessionHistory(session, recording.store, recording.clock_epsilon_us, appends, reads)
 
 
-def _recorded(place: Place, attempt: Attempt, recording: Recording) -> AppendOperation:
+def _recorded(place: MessageId, attempt: Attempt, recording: Recording) -> AppendOperation:
     if attempt.outcome == Outcome.UNKNOWN or place in recording.tolerated:
         return _unknown(place, attempt)
     return AppendOperation(*place, Outcome(attempt.outcome), attempt.sent, attempt.ended, is_timed=True)

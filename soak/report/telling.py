@@ -16,7 +16,7 @@ from soak.checker.case import Case
 from soak.checker.read import names_of
 from soak.checker.saved import restore
 from soak.checker.telemetry import ServerSample
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.report.diagnosed import in_common, said, told_elsewhere
 from soak.report.moment import clock, clock_ms
 from soak.report.recorded import Recorded
@@ -91,7 +91,7 @@ def about(record: Recorded, file: EvidenceFile) -> dict[str, Any]:
     case, place = file.case, place_of(record)
     if record.violation.id == file.story.get("id") or case is None or place is None:
         return file.story
-    author = Author(case.run, case.seed)
+    author = MessageGenerator(case.run, case.seed)
     items = restore(case.basis.read, case.session, author).items
     at = -1 if case.suspicion is not None else (names_of(items).index(place) if place in names_of(items) else -1)
     return {**file.story, **shown_in(items, at, place, case.book, author)}

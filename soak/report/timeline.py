@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.checker.book import SessionBook
 from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch
 from soak.checker.clues import when_seen
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 from soak.checker.saved import names_in
 from soak.checker.saved_read import SavedRead
 from soak.checker.second_look import times_of
@@ -31,7 +31,7 @@ class Moment(NamedTuple):
     """`good`, `bad` or `fault`, for colours."""
 
 
-def timeline(case: Case, place: Place | None) -> list[Moment]:
+def timeline(case: Case, place: MessageId | None) -> list[Moment]:
     """Tell what happened to a message, in order."""
     moments = _life(case.book, place) if place is not None else []
     moments += _reads(case, place)
@@ -42,7 +42,7 @@ def timeline(case: Case, place: Place | None) -> list[Moment]:
     return [moment for moment in moments if moment.at_us is None] + timed
 
 
-def _life(book: SessionBook, place: Place) -> list[Moment]:
+def _life(book: ExpectedSession, place: MessageId) -> list[Moment]:
     writer, seq = book.find_writer(place[0]), place[1]
     if writer is None:
         return []
@@ -65,7 +65,7 @@ def _life(book: SessionBook, place: Place) -> list[Moment]:
     return moments
 
 
-def _reads(case: Case, place: Place | None) -> list[Moment]:
+def _reads(case: Case, place: MessageId | None) -> list[Moment]:
     basis = case.basis
     moments: list[Moment] = []
     suspicion = case.suspicion
@@ -95,7 +95,7 @@ def _reads(case: Case, place: Place | None) -> list[Moment]:
     return [Moment(basis.read.invoked, found, "bad")]
 
 
-def _before(book: SessionBook, suspicion: Suspicion, place: Place | None) -> list[Moment]:
+def _before(book: ExpectedSession, suspicion: Suspicion, place: MessageId | None) -> list[Moment]:
     if place is None or place[1] not in Intervals(suspicion.seen.get(place[0], [])):
         return [Moment(None, "no read of the verifier showed it before it was missed")] if place is not None else []
     seen_us = when_seen(place, [*book.recent, *book.pending], suspicion.last_seen)
@@ -104,7 +104,7 @@ def _before(book: SessionBook, suspicion: Suspicion, place: Place | None) -> lis
     return [Moment(seen_us, "read, and it is there", "good")]
 
 
-def _shows(what: str, read: SavedRead, session: str, place: Place | None) -> str:
+def _shows(what: str, read: SavedRead, session: str, place: MessageId | None) -> str:
     told = f"{what}: {read.count} {'item' if read.count == 1 else 'items'}"
     if place is None:
         return told
@@ -113,7 +113,7 @@ def _shows(what: str, read: SavedRead, session: str, place: Place | None) -> str
     return f"{told}, it is {there}"
 
 
-def _tone(read: SavedRead, session: str, place: Place | None) -> str:
+def _tone(read: SavedRead, session: str, place: MessageId | None) -> str:
     return "good" if place is not None and f"{place[0]}/{place[1]}" in names_in(read, session) else "bad"
 
 

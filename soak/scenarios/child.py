@@ -18,16 +18,16 @@ import msgspec
 import structlog
 import uvloop
 
-from soak import lifeline
+from soak import parent_exit
 from soak.errors import ServerUnreachableError, SoakError
 from soak.masking import mask
 from soak.scenarios.runner import Kind, P, R
-from soak.testbed import lock
+from soak.servers import lock
 
 
 async def _make(kind: Kind[P, R], plan: P, folder: Path) -> R | None:
     making = asyncio.ensure_future(kind.make(plan, folder))
-    lifeline.hold(making.cancel)
+    parent_exit.on_parent_exit(making.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         return await making
     return None

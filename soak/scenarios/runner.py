@@ -16,7 +16,7 @@ import msgspec
 from soak.json_input import decode_json
 from soak.scenarios.answering import NoAnswerError, answer_of
 from soak.scenarios.progress import Progress
-from soak.testbed.temporary import TemporaryFolder
+from soak.servers.temporary import TemporaryFolder
 
 _CHILD = "soak.scenarios.child"
 

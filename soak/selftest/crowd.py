@@ -14,10 +14,10 @@ from soak.errors import SoakError
 from soak.flaws.flaw import Load
 from soak.join import JoinInfo
 from soak.ledger.writer import LedgerWriter
-from soak.load.lobby import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, Lobby, OpenedStore
 from soak.load.participant import Participant
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
+from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStore, SessionPool
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
@@ -54,17 +54,17 @@ class NotedMemory:
         await self._memory.close()
 
 
-class Crowd:
+class InProcessLoad:
     """The participants of one tenant."""
 
-    def __init__(self, lobby: Lobby, users: int) -> None:
+    def __init__(self, lobby: SessionPool, users: int) -> None:
         self._lobby = lobby
         self._users = users
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = asyncio.Event()
 
     @classmethod
-    async def gather(cls, info: JoinInfo, load: Load, acknowledged: Acknowledged) -> Crowd:
+    async def gather(cls, info: JoinInfo, load: Load, acknowledged: Acknowledged) -> InProcessLoad:
         """Connect to the ledger and the stores of the run."""
         stores = tuple(info.header.stores)
         ledger = await LedgerWriter.connect(info.ledger_url, LedgerSettings())
@@ -79,7 +79,7 @@ class Crowd:
                 opened[name] = OpenedStore(NotedMemory(memory, acknowledged), expectation, search_of(memory))
             undo.pop_all()
         limit_seconds = info.timeout_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS
-        return cls(Lobby(ledger, opened, _plan(load, stores), limit_seconds), load.users)
+        return cls(SessionPool(ledger, opened, _plan(load, stores), limit_seconds), load.users)
 
     def begin(self) -> None:
         self._tasks = [asyncio.create_task(self._take_part(Participant(self._lobby))) for _ in range(self._users)]

@@ -24,17 +24,17 @@ from soak.flaws.served import SERVICES
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.selftest.crowd import Acknowledged, Crowd
+from soak.selftest.crowd import Acknowledged, InProcessLoad
 from soak.selftest.pace import Pace
 from soak.selftest.seen import Seen, look, read_stories
+from soak.servers.local import LocalTestbed
+from soak.servers.server import ServerEvent
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject, read_script
 from soak.subjects.service import program_of
 from soak.tasks import end_tasks
-from soak.testbed.local import LocalTestbed
-from soak.testbed.server import ServerEvent
 from soak.verifier.process import Verifier
 
 PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
@@ -128,7 +128,10 @@ class Rig:
         is_enough: Callable[[dict[str, Seen]], bool],
     ) -> None:
         disturbance = self._plan.setup.disturbance
-        crowds = [await Crowd.gather(info, self._plan.load, self._acknowledged) for _ in range(self._plan.load.tenants)]
+        crowds = [
+            await InProcessLoad.gather(info, self._plan.load, self._acknowledged)
+            for _ in range(self._plan.load.tenants)
+        ]
         try:
             for crowd in crowds:
                 crowd.begin()
@@ -147,7 +150,7 @@ class Rig:
         self._fault = await during(fault, self._bed, disturbance.target, journal, disturbance.hold_seconds)
 
     async def _until(
-        self, verifier: _Verifying, is_enough: Callable[[dict[str, Seen]], bool], crowds: list[Crowd]
+        self, verifier: _Verifying, is_enough: Callable[[dict[str, Seen]], bool], crowds: list[InProcessLoad]
     ) -> None:
         begun = time.monotonic()
         wait = AFTER_FAULT_SECONDS_MIN if self._fault is not None else SOAK_SECONDS_MIN

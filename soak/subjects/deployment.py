@@ -11,11 +11,11 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
+from soak.servers.service_process import Told
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject
 from soak.subjects.process import SubjectProcess
-from soak.testbed.service_process import Told
 
 CONNECTIONS_MAX = 16
 

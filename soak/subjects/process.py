@@ -15,9 +15,9 @@ import msgspec
 
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
+from soak.servers.quiet import QUIET
+from soak.servers.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, Told
 from soak.subjects.description import Subject
-from soak.testbed.quiet import QUIET
-from soak.testbed.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, Told
 
 KIT = Path(__file__).with_name("kit")
 END_SECONDS_MAX = 10.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from soak.servers.service_process import ServiceProgram
 from soak.subjects import environment
 from soak.subjects.description import Subject
 from soak.subjects.process import command_of, quiet_environment
-from soak.testbed.service_process import ServiceProgram
 
 
 def program_of(subject: Subject, say: Callable[[str], None]) -> ServiceProgram:

@@ -25,21 +25,21 @@ from typing import TypeVar
 import structlog
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Order
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.lifetime import extend
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.settings import VerifierSettings
-from soak.tasks import heed_cancellation
+from soak.tasks import raise_if_cancelled
 from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 _log = structlog.get_logger()
 
@@ -80,7 +80,7 @@ class Canary:
         self,
         examiner: Examiner,
         state: State,
-        author: Author,
+        author: MessageGenerator,
         settings: VerifierSettings,
         numbers: CanaryNumbers,
         *,
@@ -119,7 +119,7 @@ class Canary:
         pause = RETRY_SECONDS_FIRST
         while not self._is_enough():
             ending = await self._keep_one()
-            heed_cancellation()
+            raise_if_cancelled()
             if ending is Ending.DISTURBED:
                 wait, pause = pause, min(pause * 2, RETRY_SECONDS_MAX)
             else:
@@ -204,9 +204,9 @@ class Canary:
             self._state.let_go(watched)
             self._state.canary.stop_listening(watched)
 
-    async def _write(self, session: str, number: int, written: list[Message]) -> Watched:
+    async def _write(self, session: str, number: int, written: list[Message]) -> TrackedSession:
         """Write the messages and keep a book of them, as the ledger would have it."""
-        book = SessionBook(session, self.name)
+        book = ExpectedSession(session, self.name)
         book.lease(0, len(written))
         # A number is used once, unless the disk would not have it: then what is left of an earlier one goes first.
         await self._call(self._store.forget(session))
@@ -219,9 +219,9 @@ class Canary:
             if self._examiner.rules.contract.ttl_seconds is not None:
                 extend(book, attempt)
             book.acknowledge(attempt)
-        return Watched(book, WORKER, number, canary=True)
+        return TrackedSession(book, WORKER, number, canary=True)
 
-    async def _test(self, watched: Watched, written: list[Message], begun: int) -> tuple[Ending, str]:
+    async def _test(self, watched: TrackedSession, written: list[Message], begun: int) -> tuple[Ending, str]:
         heard = self._state.canary.heard
         judged = await self._patiently(watched, begun, lambda: bool(heard(watched)) or _is_clean(watched, begun))
         if judged is None:
@@ -240,7 +240,7 @@ class Canary:
         return await self._listen(watched, written, invented, way, begun)
 
     async def _listen(
-        self, watched: Watched, written: list[Message], invented: Message, way: Spoil, begun: int
+        self, watched: TrackedSession, written: list[Message], invented: Message, way: Spoil, begun: int
     ) -> tuple[Ending, str]:
         named = accused(written, way, invented)
 
@@ -260,7 +260,7 @@ class Canary:
 
     # -- spoiling --
 
-    async def _spoil(self, watched: Watched, written: list[Message], invented: Message) -> Spoil | None:
+    async def _spoil(self, watched: TrackedSession, written: list[Message], invented: Message) -> Spoil | None:
         """Spoil the session in the way whose turn it is, or else in the next that this store lets happen."""
         await self._until_quiet(watched)
         watched.busy = True  # nobody is to read it half done
@@ -273,9 +273,9 @@ class Canary:
             return None
         finally:
             watched.busy = False
-            self._lane.plan_visit(watched, now_us())
+            self._lane.schedule_read(watched, now_us())
 
-    async def _apply(self, watched: Watched, written: list[Message], invented: Message, way: Spoil) -> bool:
+    async def _apply(self, watched: TrackedSession, written: list[Message], invented: Message, way: Spoil) -> bool:
         """Spoil the session; returns whether a read shows it so: a store may know a message when it comes twice."""
         session = watched.book.session
         messages = spoiled(written, way, invented)
@@ -294,7 +294,7 @@ class Canary:
             await asyncio.sleep(TICK_SECONDS)
         return shown
 
-    async def _reads(self, watched: Watched, names: Names, *, only_last: bool = False) -> bool:
+    async def _reads(self, watched: TrackedSession, names: Names, *, only_last: bool = False) -> bool:
         """Whether the session reads like this now, or at least holds the last of these."""
         items = await self._call(self._store.history(watched.book.session))
         if not isinstance(items, list | tuple):
@@ -309,7 +309,7 @@ class Canary:
     # -- waiting --
 
     async def _patiently(
-        self, watched: Watched, begun: int, is_done: Callable[[], bool], *, keep: Message | None = None
+        self, watched: TrackedSession, begun: int, is_done: Callable[[], bool], *, keep: Message | None = None
     ) -> bool | None:
         """Wait until it is done; False if the deadline is over, None if a fault came in between.
 
@@ -330,18 +330,18 @@ class Canary:
                 waited += min(time.monotonic() - before, TICK_COUNTED_SECONDS_MAX)
         return None if not self._is_calm(begun) else True
 
-    async def _answers(self, watched: Watched, keep: Message | None) -> bool:
+    async def _answers(self, watched: TrackedSession, keep: Message | None) -> bool:
         """Whether the store gives an answer."""
         try:
             items: Sequence[object] = await self._call(self._store.history(watched.book.session))
             if keep is not None and keep not in (items or ()):
                 await self._call(self._store.append(watched.book.session, keep))
-                self._lane.plan_visit(watched, now_us())
+                self._lane.schedule_read(watched, now_us())
         except Exception:  # noqa: BLE001  a user's store may raise anything
             return False
         return True
 
-    async def _until_quiet(self, watched: Watched) -> None:
+    async def _until_quiet(self, watched: TrackedSession) -> None:
         """Wait until nobody is reading the session; every read has its own time limit."""
         while watched.busy:  # noqa: ASYNC110  it is rare, and short
             await asyncio.sleep(TICK_SECONDS)
@@ -360,6 +360,6 @@ class Canary:
             return await answer
 
 
-def _is_clean(watched: Watched, begun: int) -> bool:
+def _is_clean(watched: TrackedSession, begun: int) -> bool:
     """Whether the session has been read whole and judged, and nothing is left to be said about it."""
     return watched.last_whole >= begun and not watched.suspicions and not watched.book.pending and not watched.busy

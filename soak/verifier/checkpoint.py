@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from soak.checker.book import NO_ATTEMPTS
 from soak.checker.counted import Counted
+from soak.checker.expected_session import NO_ATTEMPTS
 from soak.checker.faults import FaultWindow
 from soak.checker.writer_book import NOTHING
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
 from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 VERSION = 5
 FILE_NAME = "checkpoint.mpk"
@@ -36,7 +36,7 @@ class SavedWorker(msgspec.Struct, array_like=True):
     last_session: int
     last_heard: int
     farewell: bool
-    sessions: list[Watched]
+    sessions: list[TrackedSession]
 
 
 class SavedObservations(msgspec.Struct, array_like=True):
@@ -162,7 +162,7 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
         state.lanes[watched.book.store].observations[watched] = noted.observations
 
 
-def _wake(watched: Watched) -> None:
+def _wake(watched: TrackedSession) -> None:
     """Forget what was true only in the process that saved it."""
     watched.hot = watched.busy = watched.queued = False
     watched.not_before = watched.visit_slot = 0
@@ -175,13 +175,13 @@ def _wake(watched: Watched) -> None:
         writer.excused, writer.gone = writer.excused or NOTHING, writer.gone or NOTHING
 
 
-def _put_in_line(state: State, watched: Watched) -> None:
+def _put_in_line(state: State, watched: TrackedSession) -> None:
     lane = state.lanes[watched.book.store]
     if watched.book.pending and not watched.tainted:
         watched.hot = True
         lane.hot[watched] = None
     if watched.is_closed or watched.is_in_doubt:
-        lane.plan_visit(watched, 1)
+        lane.schedule_read(watched, 1)
 
 
 def _save_worker(name: str, worker: Worker) -> SavedWorker:

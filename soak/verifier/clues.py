@@ -9,22 +9,22 @@ from itertools import chain
 import msgspec
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import runs_of
 from soak.checker.case import told
 from soak.checker.clues import GONE_MAX, IDENTITIES, OTHERS_MAX, PRESENT_RUNS_MAX, Clues, are_rivals, when_seen
+from soak.checker.expected_session import runs_of
 from soak.checker.facts import encoded
 from soak.checker.identity import is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.patterns import Traits
-from soak.checker.read import Place, Read
+from soak.checker.read import MessageId, Read
 from soak.checker.suspicion import Suspicion
 from soak.checker.telemetry import ServerSample
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.verifier.state import State
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 LOSSES = (Kind.LOST, Kind.ROLLED_BACK)
 ELSEWHERE_MAX = 10_000
@@ -35,13 +35,13 @@ TEXT_CHARACTERS_MAX = 64 * 1024
 TELLING = ("evicted_keys", "expired_keys", *IDENTITIES)
 """What facts go by in what servers count of themselves."""
 
-Texts = dict[tuple[str, str], dict[Place, None]]
+Texts = dict[tuple[str, str], dict[MessageId, None]]
 
 
 class Detective:
     """Gathers the evidence of each violation, and remembers how the earlier losses of each store came about."""
 
-    def __init__(self, state: State, author: Author, replica_stores: set[str]) -> None:
+    def __init__(self, state: State, author: MessageGenerator, replica_stores: set[str]) -> None:
         self._state = state
         self._author = author
         self._replica_stores = replica_stores
@@ -52,7 +52,7 @@ class Detective:
         """Where messages were read that belong to another session: by store, session, writer and number."""
 
     def gather(
-        self, watched: Watched, kind: Kind, places: Sequence[Place], read: Read, suspicion: Suspicion | None
+        self, watched: TrackedSession, kind: Kind, places: Sequence[MessageId], read: Read, suspicion: Suspicion | None
     ) -> Clues:
         """Gather what is known about violations of one kind, found together; the first place stands for them all."""
         book = watched.book
@@ -106,14 +106,14 @@ class Detective:
         return self._with_history(clues, book.store, places, attempts, repeating)
 
     def traits(
-        self, watched: Watched, kind: Kind, found: Iterable[tuple[str, Place | None]], read: Read
+        self, watched: TrackedSession, kind: Kind, found: Iterable[tuple[str, MessageId | None]], read: Read
     ) -> list[Traits]:
         """Return what each violation found by a read is compared by with the others of its kind."""
         texts = self._texts(watched.book.session, read.items) if kind in LOSSES else {}
         return [self._traits(watched, kind, message, place, read, texts) for message, place in found]
 
     def _traits(
-        self, watched: Watched, kind: Kind, message: str, place: Place | None, read: Read, texts: Texts
+        self, watched: TrackedSession, kind: Kind, message: str, place: MessageId | None, read: Read, texts: Texts
     ) -> Traits:
         session, store = watched.book.session, watched.book.store
         if place is None:
@@ -136,7 +136,7 @@ class Detective:
 
     # -- what was seen, and where --
 
-    def _shown(self, session: str, items: Sequence[Stored]) -> list[Place]:
+    def _shown(self, session: str, items: Sequence[Stored]) -> list[MessageId]:
         """Return the messages of the session in a read, in its order."""
         run = self._author.run
         return [
@@ -146,7 +146,12 @@ class Detective:
         ]
 
     def _sightings(
-        self, watched: Watched, place: Place | None, read: Read, suspicion: Suspicion | None, attempts: list[Attempt]
+        self,
+        watched: TrackedSession,
+        place: MessageId | None,
+        read: Read,
+        suspicion: Suspicion | None,
+        attempts: list[Attempt],
     ) -> tuple[bool, int, bool]:
         """Return whether an earlier read had shown it, when one certainly did, and whether that is not known."""
         if place is None:
@@ -161,7 +166,7 @@ class Detective:
             return False, 0, False
         return True, when_seen(place, attempts, watched.last_whole), False
 
-    def _replaced(self, watched: Watched, shown: list[Place]) -> list[Place]:
+    def _replaced(self, watched: TrackedSession, shown: list[MessageId]) -> list[MessageId]:
         """Return what earlier reads had shown and this one lacks."""
         here = set(shown)
         return [place for place in watched.book.names_in_order() if place not in here][:SAME_TEXT_MAX]
@@ -176,7 +181,7 @@ class Detective:
                     said[item.writer, item.seq] = None
         return texts
 
-    def _same_text(self, session: str, place: Place, texts: Texts) -> list[Place]:
+    def _same_text(self, session: str, place: MessageId, texts: Texts) -> list[MessageId]:
         mine = self._author.write(session, *place)
         return [one for one in texts.get((mine.role, mine.content), ()) if one != place][:SAME_TEXT_MAX]
 
@@ -189,7 +194,7 @@ class Detective:
         while len(self._elsewhere) > ELSEWHERE_MAX:
             self._elsewhere.pop(next(iter(self._elsewhere)))
 
-    def _stands_in(self, store: str, session: str, place: Place | None) -> list[str]:
+    def _stands_in(self, store: str, session: str, place: MessageId | None) -> list[str]:
         found = None if place is None else self._elsewhere.get((store, session, *place))
         return [] if found is None else [found]
 
@@ -208,7 +213,7 @@ class Detective:
             got=_writable(got.content),
         )
 
-    def _cut(self, session: str, place: Place, items: Sequence[Stored]) -> str | None:
+    def _cut(self, session: str, place: MessageId, items: Sequence[Stored]) -> str | None:
         """Return the content of a message that ends early."""
         got = _item_of(session, place, items, self._author)
         want = self._author.write(session, *place).content
@@ -218,7 +223,7 @@ class Detective:
     # -- how it compares --
 
     def _with_history(
-        self, clues: Clues, store: str, places: Sequence[Place], attempts: dict[Place, Attempt], repeating: int
+        self, clues: Clues, store: str, places: Sequence[MessageId], attempts: dict[MessageId, Attempt], repeating: int
     ) -> Clues:
         self._losses[store] += len(places)
         self._alone[store] += sum(_is_alone(attempts[place], attempts) for place in places if place in attempts)
@@ -230,18 +235,18 @@ class Detective:
             losses_repeating=self._repeating[store],
         )
 
-    def _silence(self, watched: Watched) -> int:
+    def _silence(self, watched: TrackedSession) -> int:
         worker = self._state.workers.get(watched.worker)
         if worker is None or worker.farewell:
             return 0
         return now_us() - max(worker.last_heard, self._state.listening_since)
 
 
-def _is_among(bounds: dict[int, list[int]], place: Place) -> bool:
+def _is_among(bounds: dict[int, list[int]], place: MessageId) -> bool:
     return place[1] in Intervals(bounds.get(place[0], []))
 
 
-def _is_alone(mine: Attempt, attempts: dict[Place, Attempt]) -> bool:
+def _is_alone(mine: Attempt, attempts: dict[MessageId, Attempt]) -> bool:
     return not any(are_rivals(mine, other) for other in attempts.values())
 
 
@@ -268,7 +273,7 @@ def _brief(samples: Iterable[ServerSample]) -> list[ServerSample]:
     return brief
 
 
-def _item_of(session: str, place: Place, items: Sequence[Stored], author: Author) -> Message | None:
+def _item_of(session: str, place: MessageId, items: Sequence[Stored], author: MessageGenerator) -> Message | None:
     """Return the message of this name that is not as it was written."""
     want = author.write(session, *place)
     return next(

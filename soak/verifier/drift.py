@@ -19,8 +19,8 @@ from soak.clock import now_us
 from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
 from soak.contracts.given import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
-from soak.tasks import heed_cancellation
-from soak.testbed.inspect import inspect
+from soak.servers.inspect import inspect
+from soak.tasks import raise_if_cancelled
 from soak.verifier.server_restarts import RestartWatch
 from soak.verifier.state import SERVER_EVENTS_KEPT, State
 
@@ -64,7 +64,7 @@ class DriftWatch:
         while True:
             began = time.monotonic()
             is_heard = await self._sample(kind, url)
-            heed_cancellation()  # a client library below may have swallowed one
+            raise_if_cancelled()  # a client library below may have swallowed one
             # One that gives no answer is asked again at once: when it is back is what tells who it is.
             pause = self._sample_seconds - (time.monotonic() - began) if is_heard else 0.0
             await asyncio.sleep(max(PAUSE_SECONDS_MIN, pause))

@@ -17,12 +17,12 @@ import structlog
 from soak.checker.case import FullRead, Participation, Search, TailRead
 from soak.checker.events import Observed, Want
 from soak.checker.message import Garbled, Message, Stored, shown
-from soak.checker.read import Place, Read, Rules
+from soak.checker.read import MessageId, Read, Rules
 from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
@@ -32,7 +32,7 @@ from soak.verifier.reporter import Basis, Reporter
 from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 _log = structlog.get_logger()
 
@@ -41,15 +41,15 @@ class _LastTime:
     """When something last happened to one session, and when to another."""
 
     def __init__(self) -> None:
-        self._last: tuple[int, Watched | None] = (0, None)
-        self._before: tuple[int, Watched | None] = (0, None)
+        self._last: tuple[int, TrackedSession | None] = (0, None)
+        self._before: tuple[int, TrackedSession | None] = (0, None)
 
-    def note(self, watched: Watched, at: int) -> None:
+    def note(self, watched: TrackedSession, at: int) -> None:
         if self._last[1] is not watched:
             self._before = self._last
         self._last = (at, watched)
 
-    def beside(self, watched: Watched) -> tuple[int, Watched | None]:
+    def beside(self, watched: TrackedSession) -> tuple[int, TrackedSession | None]:
         """Return when it last happened to another session than this one, and which; 0: never."""
         return self._before if self._last[1] is watched else self._last
 
@@ -64,7 +64,7 @@ class Examiner:
         store: MemoryStore,
         targets: tuple[str, ...],
         rules: Rules,
-        author: Author,
+        author: MessageGenerator,
         state: State,
         reporter: Reporter,
         settle_seconds: float,
@@ -114,10 +114,10 @@ class Examiner:
         """How many searches come with each whole read; 0: the store cannot be searched."""
         return 0 if self._searcher is None else SEARCHES_PER_READ
 
-    def checker(self, watched: Watched) -> SessionChecker:
+    def checker(self, watched: TrackedSession) -> SessionChecker:
         return SessionChecker(self.judging, watched.book)
 
-    async def examine(self, watched: Watched, *, whole: bool) -> bool:
+    async def examine(self, watched: TrackedSession, *, whole: bool) -> bool:
         """Read a session and judge it; returns False if the store gave no answer."""
         if watched.busy or watched.retired or watched.tainted:
             return True
@@ -138,7 +138,7 @@ class Examiner:
             watched.busy = False
             self._requeue(watched)
 
-    def _requeue(self, watched: Watched) -> None:
+    def _requeue(self, watched: TrackedSession) -> None:
         """Put a session that still has something to verify back into the line, or plan the read that confirms."""
         lane, now = self._lane, now_us()
         lane.reading.pop(watched, None)
@@ -151,7 +151,7 @@ class Examiner:
         wanted = self.checker(watched).wants(now)
         if wanted is not None and wanted.want is Want.CONFIRM:
             lane.suspicious[watched] = None
-            lane.plan_visit(watched, wanted.at)
+            lane.schedule_read(watched, wanted.at)
         elif watched.book.pending:
             watched.hot = True
             watched.not_before = now + self._hot_us
@@ -159,7 +159,7 @@ class Examiner:
 
     # -- the end of a session --
 
-    async def _read_tail(self, watched: Watched, last: int) -> bool:
+    async def _read_tail(self, watched: TrackedSession, last: int) -> bool:
         book = watched.book
         tail = await self.read(watched, lambda: self.store.history(book.session, last))
         if tail is None:
@@ -176,7 +176,7 @@ class Examiner:
 
     # -- all of it --
 
-    async def _read_full(self, watched: Watched) -> Read | None:
+    async def _read_full(self, watched: TrackedSession) -> Read | None:
         book = watched.book
         read = await self.read(watched, lambda: self.store.history(book.session))
         if read is None or watched.retired or watched.tainted:
@@ -202,18 +202,18 @@ class Examiner:
         self.report(watched, read, observed, basis)
         return read
 
-    def saved(self, watched: Watched, read: Read) -> SavedRead:
+    def saved(self, watched: TrackedSession, read: Read) -> SavedRead:
         """Return the form of a read that is kept as evidence."""
         return save(read, watched.book.session, self._author)
 
     def report(
-        self, watched: Watched, read: Read, observed: Observed, basis: Callable[[], Basis] | None = None
+        self, watched: TrackedSession, read: Read, observed: Observed, basis: Callable[[], Basis] | None = None
     ) -> None:
         """Count and report what a read came to."""
         self._reporter.report(watched, self.judging, read, observed, basis, self._tally)
 
     async def read(
-        self, watched: Watched, ask: Callable[[], Awaitable[Sequence[Stored]]], *, method: str = "history"
+        self, watched: TrackedSession, ask: Callable[[], Awaitable[Sequence[Stored]]], *, method: str = "history"
     ) -> Read | None:
         """Wait for a read; None if the store gave no answer, which is unavailability unless only this one raises."""
         acked = watched.book.acked_now()
@@ -235,7 +235,7 @@ class Examiner:
 
     # -- who is answered, and who is not --
 
-    def _note_failure(self, watched: Watched, invoked: int, error: Exception, method: str) -> None:
+    def _note_failure(self, watched: TrackedSession, invoked: int, error: Exception, method: str) -> None:
         """Take in that a read raised: if it does so again and again and only here, that is what is wrong."""
         returned = now_us()
         self._tally.errors["sweep"] += 1
@@ -256,14 +256,14 @@ class Examiner:
             kept = self.saved(watched, read)
             self.report(watched, read, observed, lambda: FullRead(read=kept, error=text, others_answered=others))
 
-    def answered_beside(self, watched: Watched) -> Watched | None:
+    def answered_beside(self, watched: TrackedSession) -> TrackedSession | None:
         """Return the other session that was answered last; None: none was, or it is not kept any more."""
         _, other = self._answered.beside(watched)
         return None if other is None or other.retired else other
 
     # -- what the participants saw --
 
-    def _judge_observations(self, watched: Watched, read: Read) -> list[Place]:
+    def _judge_observations(self, watched: TrackedSession, read: Read) -> list[MessageId]:
         """Judge what participants saw by a full read that came after it; returns what they did not find."""
         noted = self._lane.observations.pop(watched, [])
         later = [observation for observation in noted if observation.returned > read.invoked]
@@ -274,7 +274,7 @@ class Examiner:
             self._judge_observation(watched, observation)
         return [observation.asked for observation in judged if observation.asked is not None]
 
-    def _judge_observation(self, watched: Watched, observation: Observation) -> None:
+    def _judge_observation(self, watched: TrackedSession, observation: Observation) -> None:
         """Judge what a participant saw; what its search did not find is looked for once more."""
         items = [_restore(item, self._author) for item in observation.items]
         seen = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
@@ -293,7 +293,7 @@ class Examiner:
         self.report(watched, seen, observed, basis)
 
 
-def _restore(item: SeenItem, author: Author) -> Stored:
+def _restore(item: SeenItem, author: MessageGenerator) -> Stored:
     """Return what a participant saw; what was as written is written again, the rest was kept as it came."""
     if item.raw is None:
         return author.write(item.session, item.writer, item.seq)

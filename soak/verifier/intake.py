@@ -17,25 +17,25 @@ import msgspec
 import structlog
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import NO_ATTEMPTS, SessionBook
+from soak.checker.expected_session import NO_ATTEMPTS, ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.ledger_events import ForgetEnded
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
 from soak.verifier.server_restarts import note_end
 from soak.verifier.state import State, Worker
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 _log = structlog.get_logger()
 
 _OK, _FAILED = int(Outcome.OK), int(Outcome.FAILED)
-_NOBODY = Author("", 0)
+_NOBODY = MessageGenerator("", 0)
 """Intake reads nothing, so it compares nothing with what was written."""
 
 
@@ -142,8 +142,8 @@ class Intake:
                 continue
             store.sessions_opened += 1
             # Many sessions share few names of stores and workers: each is kept in memory once.
-            book = SessionBook(opened.session, sys.intern(opened.store))
-            watched = Watched(book, sys.intern(name), opened.number)
+            book = ExpectedSession(opened.session, sys.intern(opened.store))
+            watched = TrackedSession(book, sys.intern(name), opened.number)
             watched.book.counted = state.journalled.pop((opened.store, opened.session), None)
             worker.sessions[opened.number] = watched
             worker.last_session = opened.number
@@ -195,19 +195,19 @@ class Intake:
             counts["ok"] += acknowledged
             stores[store].acknowledged_wall_seconds = _wall_seconds(latest)
 
-    def _take_unacknowledged(self, book: SessionBook, attempt: Attempt) -> None:
+    def _take_unacknowledged(self, book: ExpectedSession, attempt: Attempt) -> None:
         counts = self._state.tally.stores[book.store].attempts
         self._state.lanes[book.store].troubles.append(attempt.ended)
         counts["failed" if attempt.outcome == _FAILED else "unknown"] += 1
         self._checker(book).attempted(attempt)
 
-    def _count_unverifiable(self, watched: Watched | None) -> None:
+    def _count_unverifiable(self, watched: TrackedSession | None) -> None:
         if watched is None:
             self._state.tally.batches_missing += 1
         else:
             self._state.tally.stores[watched.book.store].unverifiable += 1
 
-    def _already_seen(self, watched: Watched, attempt: Attempt) -> None:
+    def _already_seen(self, watched: TrackedSession, attempt: Attempt) -> None:
         """Count an acknowledgement of what a read has shown already, or of what is no longer expected."""
         tally = self._state.tally.stores[watched.book.store]
         if attempt.seq in watched.book.writers[attempt.writer].standing:
@@ -215,7 +215,7 @@ class Intake:
         else:
             tally.released += 1
 
-    def _checker(self, book: SessionBook) -> SessionChecker:
+    def _checker(self, book: ExpectedSession) -> SessionChecker:
         return SessionChecker(self._judging[book.store], book)
 
     def _end_forget(self, worker: Worker, number: int, outcome: Outcome, sent: int, ended: int) -> None:
@@ -235,7 +235,7 @@ class Intake:
             return
         watched.closed_at = now
         watched.book.closed = is_certain
-        self._state.lanes[watched.book.store].plan_visit(watched, now)
+        self._state.lanes[watched.book.store].schedule_read(watched, now)
 
     def _observe(self, worker: Worker, observation: Observation) -> None:
         watched = worker.sessions.get(observation.session)
@@ -257,7 +257,7 @@ class Intake:
         for watched in self._state.watched():
             self._taint(watched)
 
-    def _taint(self, watched: Watched) -> None:
+    def _taint(self, watched: TrackedSession) -> None:
         if watched.tainted:
             return
         watched.tainted = True

@@ -15,7 +15,7 @@ from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.evidence_file import UnreadableEvidenceError
 from soak.verifier.journal import Violation, decode_line, encode_lines, violation_id
 from soak.verifier.state import State
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 DETAIL = "found before the journal of violations was lost; the checkpoint names it"
 
@@ -77,7 +77,7 @@ def _of_sessions(state: State) -> Iterator[Violation]:
             )
 
 
-def _counted(watched: Watched) -> Iterator[tuple[Kind, str]]:
+def _counted(watched: TrackedSession) -> Iterator[tuple[Kind, str]]:
     if watched.counted is None:
         return
     for kind, writers in watched.counted.places.items():

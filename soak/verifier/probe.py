@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from soak.clock import now_us
-from soak.tasks import heed_cancellation
+from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Probe:
         while True:
             if self._state.recovery_times.awaits_read(self._examiner.name):
                 await self._ask()
-                heed_cancellation()
+                raise_if_cancelled()
             await asyncio.sleep(PROBE_SECONDS)
 
     async def _ask(self) -> None:

@@ -15,7 +15,7 @@ import structlog
 
 from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.checker.verdict import Verdict
 from soak.clock import now_us
 from soak.errors import ExitCode, SoakError
@@ -87,7 +87,7 @@ class Verifier:
         recovery_max = settings.faults.recovery_max
         catch_up_us = CATCH_UP_US if recovery_max is None else int(recovery_max * 1e6)
         self._state = State(header, self._targets, int(settings.verifier.coverage * 1e6), catch_up_us)
-        self._author = Author(header.run, header.seed)
+        self._author = MessageGenerator(header.run, header.seed)
         self._damaged_checkpoint = ""
         self._saved_up_to = 0.0
         """Until when what was acknowledged has been read, by a checkpoint: a kill makes us read again what came later,

@@ -20,10 +20,10 @@ from soak.checker.contract import Contract
 from soak.checker.read import Read
 from soak.checker.saved import save
 from soak.checker.saved_read import SavedRead
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Open, RunHeader
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 _log = structlog.get_logger()
 
@@ -76,7 +76,7 @@ class Recording(msgspec.Struct, kw_only=True):
 class _Pen:
     """Writes one recording."""
 
-    def __init__(self, path: Path, watched: Watched) -> None:
+    def __init__(self, path: Path, watched: TrackedSession) -> None:
         self.path = path
         self.watched = watched
         self.lines: list[bytes] = []
@@ -108,7 +108,7 @@ class _Pen:
 class Recorder:
     """Records the sessions that were opened first."""
 
-    def __init__(self, folder: Path, header: RunHeader, author: Author, sessions_max: int) -> None:
+    def __init__(self, folder: Path, header: RunHeader, author: MessageGenerator, sessions_max: int) -> None:
         self._folder = folder / FOLDER_NAME
         self._header = header
         self._author = author
@@ -121,13 +121,13 @@ class Recorder:
                 if recording is not None:
                     self._begun[recording.store] += 1
 
-    def take_up(self, watched: list[Watched]) -> None:
+    def take_up(self, watched: list[TrackedSession]) -> None:
         """Go on with the recordings of sessions that a checkpoint knows."""
         for one in watched:
             if self._path(one).exists():
                 self._go_on(one)
 
-    def take(self, entry: WorkerBatch, sessions: dict[int, Watched]) -> None:
+    def take(self, entry: WorkerBatch, sessions: dict[int, TrackedSession]) -> None:
         """Take in a batch of a worker whose sessions these are."""
         for opened in entry.batch.opens:
             if opened.number in sessions:
@@ -136,7 +136,7 @@ class Recorder:
         if pens:
             self._write_batch(pens, entry.batch)
 
-    def _begin(self, opened: Open, watched: Watched) -> None:
+    def _begin(self, opened: Open, watched: TrackedSession) -> None:
         path = self._path(watched)
         if not path.exists():
             if self._begun[opened.store] >= self._sessions_max:
@@ -157,7 +157,7 @@ class Recorder:
                 return
         self._go_on(watched)
 
-    def _go_on(self, watched: Watched) -> None:
+    def _go_on(self, watched: TrackedSession) -> None:
         pen = _Pen(self._path(watched), watched)
         try:
             pen.go_on()
@@ -178,7 +178,7 @@ class Recorder:
             if (pen := pens.get(intent.session)) is not None:
                 pen.note(Line(forgotten=True))
 
-    def note_read(self, watched: Watched, read: Read) -> None:
+    def note_read(self, watched: TrackedSession, read: Read) -> None:
         """Take in a read of the whole session."""
         pen = self._pen(watched)
         if pen is not None:
@@ -186,7 +186,7 @@ class Recorder:
             if len(pen.lines) >= BUFFERED_LINES_MAX:
                 self._flush(pen)
 
-    def note_tolerated(self, watched: Watched, place: tuple[int, int]) -> None:
+    def note_tolerated(self, watched: TrackedSession, place: tuple[int, int]) -> None:
         pen = self._pen(watched)
         if pen is not None:
             pen.note(Line(tolerated=place))
@@ -223,11 +223,11 @@ class Recorder:
         except OSError:
             return  # a folder that takes nothing gives nothing either
 
-    def _pen(self, watched: Watched) -> _Pen | None:
+    def _pen(self, watched: TrackedSession) -> _Pen | None:
         pens = self._pens.get(watched.worker)
         return None if pens is None else pens.get(watched.number)
 
-    def _path(self, watched: Watched) -> Path:
+    def _path(self, watched: TrackedSession) -> Path:
         return self._folder / f"{watched.worker}-{watched.number}.jsonl"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from soak.checker.book import SessionBook
 from soak.checker.counted import Counted
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.verifier.journal import Change, Line, Violation
@@ -35,7 +35,7 @@ def recount(state: State, lines: list[Line]) -> None:
             state.tally.findings.change([line])
 
 
-def _excuse(book: SessionBook, line: Line) -> None:
+def _excuse(book: ExpectedSession, line: Line) -> None:
     """Expect no longer what is known as lost, and expect again what was over: as it stood before the kill."""
     if line.kind not in _LOSSES or line.writer is None or line.seq is None:
         return

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.recovery import Recovery, age_at, begin_recovery, blamed_window
@@ -44,7 +44,7 @@ class Recoveries:
             self.settle(now_us())
             await asyncio.sleep(TICK_SECONDS)
 
-    def note(self, book: SessionBook, losses: Iterable[Lost], suspicion: Suspicion) -> None:
+    def note(self, book: ExpectedSession, losses: Iterable[Lost], suspicion: Suspicion) -> None:
         """Count messages that are confirmed as gone, each with the fault that may have taken it, if there is one."""
         targets = self._state.targets[book.store]
         windows = [window for window in self._state.faults.values() if window.target in targets]

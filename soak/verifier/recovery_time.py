@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.recovery import Recovery
@@ -20,7 +20,7 @@ from soak.clock import now_us
 from soak.ledger.records import Batch, FaultPhase
 from soak.verifier.recovery import key_of
 from soak.verifier.tally import RECOVERY_TIME_BUCKETS_SECONDS, Histogram
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 if TYPE_CHECKING:
     from soak.verifier.state import State
@@ -74,9 +74,9 @@ class RecoveryTimes:
     def is_following(self) -> bool:
         return bool(self._windows())
 
-    def take(self, sessions: Mapping[int, Watched], batch: Batch) -> None:
+    def take(self, sessions: Mapping[int, TrackedSession], batch: Batch) -> None:
         """Take in how what the load asked has ended."""
-        by_store: dict[str, list[tuple[Watched, Attempt]]] = {}
+        by_store: dict[str, list[tuple[TrackedSession, Attempt]]] = {}
         for attempt in batch.attempts:
             watched = sessions.get(attempt.session)
             if watched is not None and not watched.canary:
@@ -90,7 +90,7 @@ class RecoveryTimes:
                 self._take_attempts(window, recovery, by_store.get(store, ()))
 
     def _take_attempts(
-        self, window: FaultWindow, recovery: Recovery, attempts: Iterable[tuple[Watched, Attempt]]
+        self, window: FaultWindow, recovery: Recovery, attempts: Iterable[tuple[TrackedSession, Attempt]]
     ) -> None:
         since = window.in_effect
         answered: int | None = None
@@ -119,7 +119,7 @@ class RecoveryTimes:
                 recovery.read_seconds = (returned - window.started) / 1e6
                 self._observe(window, "read", recovery.read_seconds)
 
-    def surfaced(self, book: SessionBook, names: Iterable[tuple[int, int]]) -> None:
+    def surfaced(self, book: ExpectedSession, names: Iterable[tuple[int, int]]) -> None:
         """Take in that unknown writes turned out to be there."""
         unknown = self._state.tally.unknown_writes
         for writer, seq in names if unknown else ():
@@ -179,7 +179,7 @@ class RecoveryTimes:
     def _stores_of(self, window: FaultWindow) -> list[str]:
         return [store for store, targets in self._state.targets.items() if window.target in targets]
 
-    def _remember(self, book: SessionBook, attempt: Attempt, key: str) -> None:
+    def _remember(self, book: ExpectedSession, attempt: Attempt, key: str) -> None:
         unknown = self._state.tally.unknown_writes
         unknown[f"{book.store}/{book.session}/{attempt.writer}/{attempt.seq}"] = key
         while len(unknown) > UNKNOWN_WRITES_MAX:

@@ -9,19 +9,19 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from soak.checker.book import SessionBook
 from soak.checker.case import Basis, Case, found_of, told
 from soak.checker.cause import explain
 from soak.checker.events import Confirmed, Gone, Healed, Observed, Reopened, Tolerated, Verified, Wrong
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.patterns import Traits
-from soak.checker.read import Place, Read
+from soak.checker.read import MessageId, Read
 from soak.checker.reporting import HEALED_BY_A_LATER_READ
 from soak.checker.session import unpacked
 from soak.checker.store_judging import StoreJudging
 from soak.checker.telemetry import ServerSample
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.verifier import evidence_file
 from soak.verifier.clues import Detective
 from soak.verifier.evidence import EvidenceFolder
@@ -30,7 +30,7 @@ from soak.verifier.journal import Change, Violation, violation_id
 from soak.verifier.state import State
 from soak.verifier.story import Told, story_of
 from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 __all__ = ["Basis", "Reporter"]
 
@@ -44,7 +44,9 @@ SAMPLES_MAX = 16
 class Reporter:
     """Turns what the checker says into counted violations with evidence."""
 
-    def __init__(self, state: State, folder: EvidenceFolder, author: Author, replica_stores: set[str]) -> None:
+    def __init__(
+        self, state: State, folder: EvidenceFolder, author: MessageGenerator, replica_stores: set[str]
+    ) -> None:
         self._state = state
         self._folder = folder
         self._author = author
@@ -53,7 +55,7 @@ class Reporter:
 
     def report(
         self,
-        watched: Watched,
+        watched: TrackedSession,
         judging: StoreJudging,
         read: Read,
         observed: Observed,
@@ -77,7 +79,7 @@ class Reporter:
             elif isinstance(event, Healed | Reopened):
                 self._note(watched, event.changes, is_healed=isinstance(event, Healed))
 
-    def _account_for(self, watched: Watched, gone: Gone, tally: StoreTally) -> None:
+    def _account_for(self, watched: TrackedSession, gone: Gone, tally: StoreTally) -> None:
         """Count what is tolerated, and put every loss down to the fault that may have taken it."""
         for lost in gone.losses:
             if lost.excused_by is not None:
@@ -87,7 +89,9 @@ class Reporter:
         if not watched.canary:
             self._state.recoveries.note(watched.book, gone.losses, gone.suspicion)
 
-    def _note(self, watched: Watched, changed: list[tuple[Kind, str, Place | None]], *, is_healed: bool) -> None:
+    def _note(
+        self, watched: TrackedSession, changed: list[tuple[Kind, str, MessageId | None]], *, is_healed: bool
+    ) -> None:
         """Count, and write into the journal, that violations are over or there again."""
         if watched.canary:
             return
@@ -100,7 +104,7 @@ class Reporter:
         if not self._folder.note(changes):
             self._state.tally.evidence_failures += 1
 
-    def _change(self, book: SessionBook, change: tuple[Kind, str, Place | None], *, is_healed: bool) -> Change:
+    def _change(self, book: ExpectedSession, change: tuple[Kind, str, MessageId | None], *, is_healed: bool) -> Change:
         kind, name, place = change
         run, message = self._state.header.run, told(name)
         return Change(
@@ -118,7 +122,7 @@ class Reporter:
 
     def _publish(
         self,
-        watched: Watched,
+        watched: TrackedSession,
         judging: StoreJudging,
         read: Read,
         event: Confirmed,
@@ -134,7 +138,7 @@ class Reporter:
         if before is None or basis is None:
             raise ValueError(f"{kind.value} was found by nothing that can be shown")
         # As it stood before the read was taken in: what had been seen by then is part of the story.
-        earlier = Watched(unpacked(before), watched.worker, watched.number)
+        earlier = TrackedSession(unpacked(before), watched.worker, watched.number)
         places = [wrong.place for wrong in found if wrong.place is not None]
         cause = explain(self._detective.gather(earlier, kind, places, read, event.suspicion))
         traits = self._detective.traits(earlier, kind, [(wrong.message, wrong.place) for wrong in found], read)
@@ -173,7 +177,7 @@ class Reporter:
         )
 
     def _violations(
-        self, book: SessionBook, kind: Kind, found: Sequence[Wrong], cause: str, traits: list[Traits]
+        self, book: ExpectedSession, kind: Kind, found: Sequence[Wrong], cause: str, traits: list[Traits]
     ) -> list[Violation]:
         run, now = self._state.header.run, time.time()
         names = [told(wrong.message) for wrong in found]
@@ -200,7 +204,7 @@ class Reporter:
         ]
 
     def _case(
-        self, judging: StoreJudging, event: Confirmed, before: SessionBook, basis: Basis, faults: list[FaultWindow]
+        self, judging: StoreJudging, event: Confirmed, before: ExpectedSession, basis: Basis, faults: list[FaultWindow]
     ) -> Case:
         return Case(
             run=self._author.run,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.kinds import Kind
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 RINGS_MAX = 64
 """Remembered per canary, at most; the first few say all there is to say."""
@@ -22,19 +22,19 @@ class Rings:
     """What was reported about the canaries that are under way."""
 
     def __init__(self) -> None:
-        self._heard: dict[Watched, list[Ring]] = {}
+        self._heard: dict[TrackedSession, list[Ring]] = {}
 
-    def listen(self, watched: Watched) -> None:
+    def listen(self, watched: TrackedSession) -> None:
         self._heard[watched] = []
 
-    def rang(self, watched: Watched, kind: Kind, message: str) -> None:
+    def rang(self, watched: TrackedSession, kind: Kind, message: str) -> None:
         """Take in a report; one about a canary that is over is of no interest any more."""
         heard = self._heard.get(watched)
         if heard is not None and len(heard) < RINGS_MAX:
             heard.append(Ring(kind, message))
 
-    def heard(self, watched: Watched) -> list[Ring]:
+    def heard(self, watched: TrackedSession) -> list[Ring]:
         return self._heard.get(watched, [])
 
-    def stop_listening(self, watched: Watched) -> None:
+    def stop_listening(self, watched: TrackedSession) -> None:
         self._heard.pop(watched, None)

@@ -13,19 +13,19 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from soak.checker.book import SessionBook
 from soak.checker.case import Search, SecondSearch
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.read import Place, Read
+from soak.checker.read import MessageId, Read
 from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
 from soak.checker.suspicion import Missed
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.checker.writer_book import WriterBook
 from soak.stores.searching import Search as SearchMethod
 from soak.verifier.reporter import Reporter
 from soak.verifier.tally import StoreTally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 if TYPE_CHECKING:
     from soak.verifier.examiner import Examiner
@@ -54,7 +54,7 @@ class Searcher:
     """Searches the sessions of one store."""
 
     def __init__(
-        self, examiner: Examiner, search: SearchMethod, author: Author, reporter: Reporter, tally: StoreTally
+        self, examiner: Examiner, search: SearchMethod, author: MessageGenerator, reporter: Reporter, tally: StoreTally
     ) -> None:
         self._examiner = examiner
         self._search = search
@@ -62,7 +62,7 @@ class Searcher:
         self._reporter = reporter
         self._tally = tally
 
-    async def ask_again(self, watched: Watched) -> list[Answer]:
+    async def ask_again(self, watched: TrackedSession) -> list[Answer]:
         """Search once more for what is missed, right before the whole read that says whether it is there at all."""
         answers = []
         for missed in watched.book.missed or ():
@@ -74,7 +74,9 @@ class Searcher:
             answers.append(Answer(missed, read, limit))
         return answers
 
-    async def search(self, watched: Watched, whole: Read, again: Sequence[Answer], wanted: Sequence[Place]) -> None:
+    async def search(
+        self, watched: TrackedSession, whole: Read, again: Sequence[Answer], wanted: Sequence[MessageId]
+    ) -> None:
         """Conclude what was looked for again, and ask for some more messages."""
         if again and await self._may_judge(watched):
             for answer in again:
@@ -89,7 +91,7 @@ class Searcher:
 
     # -- what to ask for --
 
-    def _choose(self, watched: Watched, wanted: Sequence[Place]) -> list[Place]:
+    def _choose(self, watched: TrackedSession, wanted: Sequence[MessageId]) -> list[MessageId]:
         """Choose what to ask for, by name: the order in which a memory without one shows it is another every time."""
         book, turn = watched.book, watched.book.searched
         standing, rest = _places_of(book, lambda writer: writer.standing), _places_of(book, _not_standing)
@@ -105,18 +107,18 @@ class Searcher:
 
     # -- asking --
 
-    async def _ask(self, watched: Watched, place: Place, limit: int) -> Read | None:
+    async def _ask(self, watched: TrackedSession, place: MessageId, limit: int) -> Read | None:
         session = watched.book.session
         text = self._author.write(session, *place).content
         return await self._examiner.read(
             watched, functools.partial(self._search, session, text, limit), method="search"
         )
 
-    async def _may_judge(self, watched: Watched) -> bool:
+    async def _may_judge(self, watched: TrackedSession) -> bool:
         """Wait until the ledger is known up to now, so that a record still on its way accuses nobody."""
         return await self._examiner.caught_up() and not watched.retired and not watched.tainted
 
-    async def _look_for(self, watched: Watched, place: Place, whole: Read, *, is_shown: bool) -> bool:
+    async def _look_for(self, watched: TrackedSession, place: MessageId, whole: Read, *, is_shown: bool) -> bool:
         """Ask for one message by its own words, and once more for many if it is not among the nearest.
 
         Returns False if there was no answer.
@@ -157,19 +159,19 @@ class Searcher:
         self._tally.searches["unanswered"] += is_shown
         return False
 
-    def _note_hit(self, watched: Watched, place: Place, read: Read, *, is_shown: bool) -> None:
+    def _note_hit(self, watched: TrackedSession, place: MessageId, read: Read, *, is_shown: bool) -> None:
         self._tally.searches["hit" if is_shown else "not_expected"] += 1
         self._heal_if_shown(watched, place, read)
 
-    def _heal_if_shown(self, watched: Watched, place: Place, read: Read) -> None:
+    def _heal_if_shown(self, watched: TrackedSession, place: MessageId, read: Read) -> None:
         # An answer of nothing but the same words is none, and shows nothing either.
         if place in places_in(read, watched.book.session, self._author.run):
             self._heal(watched, read, lambda other: other == place)
 
-    def _heal(self, watched: Watched, read: Read, is_over: Callable[[Place], bool]) -> None:
+    def _heal(self, watched: TrackedSession, read: Read, is_over: Callable[[MessageId], bool]) -> None:
         self._examiner.report(watched, read, self._examiner.checker(watched).found_by_search(is_over))
 
-    def _suspect(self, watched: Watched, place: Place, wide: Read, limit: int) -> None:
+    def _suspect(self, watched: TrackedSession, place: MessageId, wide: Read, limit: int) -> None:
         known = watched.book.missed or []
         if len(known) >= MISSED_MAX:
             return
@@ -185,12 +187,12 @@ class Searcher:
 
     # -- judging --
 
-    def _report(self, watched: Watched, read: Read, asked: Place, limit: int) -> None:
+    def _report(self, watched: TrackedSession, read: Read, asked: MessageId, limit: int) -> None:
         observed = self._examiner.checker(watched).observe_search(read, asked, limit)
         kept = functools.partial(self._examiner.saved, watched, read)
         self._examiner.report(watched, read, observed, lambda: Search(read=kept(), asked=asked, limit=limit))
 
-    def _conclude(self, watched: Watched, answer: Answer, whole: Read) -> None:
+    def _conclude(self, watched: TrackedSession, answer: Answer, whole: Read) -> None:
         """Hold a later search against what an earlier one missed."""
         missed, saved = answer.missed, functools.partial(self._examiner.saved, watched)
         self._report(watched, answer.read, missed.place, answer.limit)
@@ -206,7 +208,7 @@ class Searcher:
             self._tally.searches[result] += 1
 
 
-def _places_of(book: SessionBook, seqs_of: Callable[[WriterBook], Intervals]) -> list[Place]:
+def _places_of(book: ExpectedSession, seqs_of: Callable[[WriterBook], Intervals]) -> list[MessageId]:
     return [(number, seq) for number, writer in enumerate(book.writers) for seq in seqs_of(writer)]
 
 
@@ -215,7 +217,7 @@ def _not_standing(writer: WriterBook) -> Intervals:
     return writer.acked.minus(writer.standing)
 
 
-def _unfindable(watched: Watched) -> list[Place]:
+def _unfindable(watched: TrackedSession) -> list[MessageId]:
     """Return what is counted as unfindable, and has not been found since."""
     counted = watched.counted.open_places(Kind.UNFINDABLE) if watched.counted is not None else {}
     return [(number, seq) for number, seqs in counted.items() for seq in seqs]

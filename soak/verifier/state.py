@@ -16,14 +16,14 @@ from soak.verifier.recovery import Recoveries
 from soak.verifier.recovery_time import RecoveryTimes
 from soak.verifier.rings import Rings
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 OBSERVATIONS_PER_SESSION_MAX = 32
 SESSIONS_OBSERVED_MAX = 10_000
 WORKERS_REMEMBERED_MAX = 1_000
 TROUBLES_REMEMBERED_MAX = 256
 SERVER_EVENTS_KEPT = 200
-DIARY_SLOT_US = 50_000
+TIMER_SLOT_US = 50_000
 VISITS_AT_ONCE_MAX = 1_000
 
 
@@ -38,36 +38,36 @@ class Worker:
         self.last_session = 0
         self.last_heard = 0
         self.farewell = False
-        self.sessions: dict[int, Watched] = {}
+        self.sessions: dict[int, TrackedSession] = {}
 
 
-class Lane:
+class StoreQueues:
     """The sessions of one store, in the orders in which they wait to be read."""
 
     __slots__ = (
-        *("diary", "diary_at", "hot", "kept", "live", "observations", "old", "reading", "suspicious", "sweep"),
+        *("timers", "timers_at", "hot", "kept", "live", "observations", "old", "reading", "suspicious", "sweep"),
         "troubles",
     )
 
     def __init__(self) -> None:
-        self.hot: dict[Watched, None] = {}
+        self.hot: dict[TrackedSession, None] = {}
         """Sessions with acknowledgements to verify, the one waiting longest first."""
-        self.reading: dict[Watched, None] = {}
+        self.reading: dict[TrackedSession, None] = {}
         """Taken out of the line to be read."""
-        self.suspicious: dict[Watched, None] = {}
+        self.suspicious: dict[TrackedSession, None] = {}
         """Sessions that lack something and wait for a second look."""
-        self.diary: dict[int, list[Watched]] = {}
+        self.timers: dict[int, list[TrackedSession]] = {}
         """When each session is read whole next (in its rounds, for a second look, at an age), by slots of time."""
-        self.diary_at = now_us() // DIARY_SLOT_US
+        self.timers_at = now_us() // TIMER_SLOT_US
         """The slot that is opened next."""
-        self.sweep: deque[Watched] = deque()
+        self.sweep: deque[TrackedSession] = deque()
         """Sessions still to be read since a fault ended."""
-        self.observations: dict[Watched, list[Observation]] = {}
+        self.observations: dict[TrackedSession, list[Observation]] = {}
         """What participants saw and found odd, to be judged by a whole read of the session."""
         self.live = 0
-        self.old: dict[Watched, None] = {}
+        self.old: dict[TrackedSession, None] = {}
         """Closed sessions past their first recall age, which are let go when there are too many."""
-        self.kept: dict[Watched, None] = {}
+        self.kept: dict[TrackedSession, None] = {}
         """Those of them that were drawn to be kept to the last age."""
         self.troubles: deque[int] = deque(maxlen=TROUBLES_REMEMBERED_MAX)
         """When operations of this store failed lately, in microseconds."""
@@ -84,7 +84,7 @@ class Lane:
     def count_suspicious(self) -> int:
         return sum(1 for watched in self.suspicious if not watched.canary)
 
-    def observe(self, watched: Watched, observation: Observation) -> bool:
+    def observe(self, watched: TrackedSession, observation: Observation) -> bool:
         """Note what a participant saw; returns False if there is too much of it to be judged."""
         noted = self.observations.get(watched)
         if noted is None:
@@ -97,34 +97,34 @@ class Lane:
             return False
         return True
 
-    def plan_visit(self, watched: Watched, due: int) -> None:
-        """Put a visit into the diary, unless an earlier one is there."""
-        slot = max(due // DIARY_SLOT_US + 1, self.diary_at)
+    def schedule_read(self, watched: TrackedSession, due: int) -> None:
+        """Put a visit into the timers, unless an earlier one is there."""
+        slot = max(due // TIMER_SLOT_US + 1, self.timers_at)
         if watched.visit_slot and watched.visit_slot <= slot:
             return
         watched.visit_slot = slot
-        self.diary.setdefault(slot, []).append(watched)
+        self.timers.setdefault(slot, []).append(watched)
 
-    def cancel_visit(self, watched: Watched) -> None:
-        """Take a visit out of the diary: it may be days ahead, and would hold on to the session until then."""
-        planned = self.diary.get(watched.visit_slot)
+    def cancel_visit(self, watched: TrackedSession) -> None:
+        """Take a visit out of the timers: it may be days ahead, and would hold on to the session until then."""
+        planned = self.timers.get(watched.visit_slot)
         if planned is not None and watched in planned:
             planned.remove(watched)
             if not planned:
-                del self.diary[watched.visit_slot]
+                del self.timers[watched.visit_slot]
         watched.visit_slot = 0
 
-    def due_visits(self, now: int) -> list[Watched]:
+    def due_visits(self, now: int) -> list[TrackedSession]:
         """Take the visits whose time has come."""
-        today = now // DIARY_SLOT_US
-        due: list[Watched] = []
-        while self.diary_at <= today and len(due) < VISITS_AT_ONCE_MAX:
-            for watched in self.diary.pop(self.diary_at, ()):
+        today = now // TIMER_SLOT_US
+        due: list[TrackedSession] = []
+        while self.timers_at <= today and len(due) < VISITS_AT_ONCE_MAX:
+            for watched in self.timers.pop(self.timers_at, ()):
                 # A session whose visit was moved forward stands in its old slot too.
-                if watched.visit_slot == self.diary_at and not watched.retired:
+                if watched.visit_slot == self.timers_at and not watched.retired:
                     watched.visit_slot = 0
                     due.append(watched)
-            self.diary_at += 1
+            self.timers_at += 1
         return due
 
 
@@ -143,7 +143,7 @@ class State:
         """The servers that each store depends on."""
         self.coverage_us = coverage_us
         self.tally = Tally(stores={name: StoreTally() for name in header.stores})
-        self.lanes = {name: Lane() for name in header.stores}
+        self.lanes = {name: StoreQueues() for name in header.stores}
         self.position = START
         """The last ledger record taken in."""
         self.workers: dict[str, Worker] = {}
@@ -165,7 +165,7 @@ class State:
         self.journalled: dict[tuple[str, str], Counted] = {}
         """Violations on disk in sessions that the checkpoint did not know yet, by store and session."""
 
-    def watched(self) -> list[Watched]:
+    def watched(self) -> list[TrackedSession]:
         return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
 
     def oldest_unverified(self) -> dict[str, int]:
@@ -181,13 +181,13 @@ class State:
         """Count the acknowledged messages that were taken in and not read yet."""
         return sum(len(watched.book.pending) for watched in self.watched())
 
-    def watch(self, watched: Watched, now: int) -> None:
+    def watch(self, watched: TrackedSession, now: int) -> None:
         """Take a session into care."""
         lane = self.lanes[watched.book.store]
         lane.live += not watched.canary
-        lane.plan_visit(watched, now + self.coverage_us)
+        lane.schedule_read(watched, now + self.coverage_us)
 
-    def let_go(self, watched: Watched) -> None:
+    def let_go(self, watched: TrackedSession) -> None:
         """Let a session go for good."""
         if watched.retired:
             return

@@ -19,7 +19,7 @@ from soak.verifier.follower import Follower
 from soak.verifier.measured import measure
 from soak.verifier.reporter import Reporter
 from soak.verifier.result import Result
-from soak.verifier.state import Lane, State
+from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
 
 EVIDENCE_SHOWN_MAX = 20
@@ -298,7 +298,7 @@ def coverage_ages(state: State, now: int) -> dict[str, float]:
     return {store: (now - since) / 1e6 for store, since in oldest.items()}
 
 
-def _oldest_seconds(lane: Lane) -> float:
+def _oldest_seconds(lane: StoreQueues) -> float:
     oldest = lane.oldest_unverified()
     return 0.0 if oldest is None else max(0.0, (now_us() - oldest) / 1e6)
 

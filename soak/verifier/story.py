@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.causes import Explanation
 from soak.checker.clues import neighbours
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.identity import is_well_made
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message, Stored, garbled
-from soak.checker.read import Place, Read, Rules
+from soak.checker.read import MessageId, Read, Rules
 from soak.checker.second_look import times_of
 from soak.checker.suspicion import Suspicion
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us
 from soak.verifier.journal import Violation
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 NEIGHBOURS = 3
 EXCERPT_CHARACTERS = 200
@@ -33,7 +33,7 @@ SAME_STORY_MAX = 200
 class Told(NamedTuple):
     """What a story is made of."""
 
-    watched: Watched
+    watched: TrackedSession
     kind: Kind
     violations: list[Violation]
     at: int
@@ -45,7 +45,7 @@ class Told(NamedTuple):
     cause: Explanation
 
 
-def story_of(told: Told, author: Author) -> dict[str, Any]:
+def story_of(told: Told, author: MessageGenerator) -> dict[str, Any]:
     """Tell a violation, for the file that a person opens first."""
     book, read, first = told.watched.book, told.read, told.violations[0]
     place = None if first.writer is None or first.seq is None else (first.writer, first.seq)
@@ -99,7 +99,7 @@ def _diagnosis(found: Explanation) -> dict[str, Any]:
 
 
 def shown_in(
-    items: Sequence[Stored], at: int, place: Place | None, book: SessionBook, author: Author
+    items: Sequence[Stored], at: int, place: MessageId | None, book: ExpectedSession, author: MessageGenerator
 ) -> dict[str, dict[str, Any] | list[dict[str, Any]] | None]:
     """Show what a message was written as, what stands in its place, and what stands around that."""
     return {
@@ -109,12 +109,12 @@ def shown_in(
     }
 
 
-def _attempt(watched: Watched, place: Place | None) -> Attempt | None:
+def _attempt(watched: TrackedSession, place: MessageId | None) -> Attempt | None:
     attempts = (*watched.book.recent, *watched.book.pending)
     return next((attempt for attempt in attempts if (attempt.writer, attempt.seq) == place), None)
 
 
-def _life(told: Told, place: Place | None, attempt: Attempt | None) -> dict[str, Any]:
+def _life(told: Told, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
     if place is None:
         return {}
     suspicion = told.suspicion
@@ -138,7 +138,7 @@ def _life(told: Told, place: Place | None, attempt: Attempt | None) -> dict[str,
     }
 
 
-def _expected(author: Author, session: str, place: Place | None) -> dict[str, Any] | None:
+def _expected(author: MessageGenerator, session: str, place: MessageId | None) -> dict[str, Any] | None:
     if place is None:
         return None
     message = author.write(session, *place)
@@ -171,7 +171,9 @@ def _text(value: object) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _neighbours(items: Sequence[Stored], at: int, place: Place | None, book: SessionBook) -> list[dict[str, Any]]:
+def _neighbours(
+    items: Sequence[Stored], at: int, place: MessageId | None, book: ExpectedSession
+) -> list[dict[str, Any]]:
     if at < 0 and place is not None:
         # It is not there: show what stands where it should, between what was said before and after it.
         at = _belongs_at(items, place, book)
@@ -188,7 +190,7 @@ def _neighbours(items: Sequence[Stored], at: int, place: Place | None, book: Ses
     ]
 
 
-def _belongs_at(items: Sequence[Stored], place: Place, book: SessionBook) -> int:
+def _belongs_at(items: Sequence[Stored], place: MessageId, book: ExpectedSession) -> int:
     """Return where a message that is missing should stand in a read; -1: nobody knows."""
     stands = {
         (item.writer, item.seq): index

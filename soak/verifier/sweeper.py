@@ -25,10 +25,10 @@ from soak.checker.session import FAILURES_MIN
 from soak.clock import now_us
 from soak.duration import format_seconds
 from soak.settings import VerifierSettings
-from soak.tasks import heed_cancellation
+from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner
-from soak.verifier.state import Lane, State
-from soak.verifier.watched import Watched
+from soak.verifier.state import State, StoreQueues
+from soak.verifier.tracked_session import TrackedSession
 
 TICK_SECONDS = 0.1
 """Reads are planned in bursts: sent together they share their way to the server and back."""
@@ -86,7 +86,7 @@ class Sweeper:
         self.examiner = examiner
         self._canary_examiner = examiner.for_canaries()
         self._state = state
-        self._lane: Lane = state.lanes[examiner.name]
+        self._lane: StoreQueues = state.lanes[examiner.name]
         self._settings = settings
         self._budget = Budget(settings.messages_per_second / stores)
         self._hot_us = int(settings.hot_interval * 1e6)
@@ -97,7 +97,7 @@ class Sweeper:
         self._kept_share = settings.kept_share
         self._tally = state.tally.stores[examiner.name]
         self._tally.recalls = {**dict.fromkeys(self._age_names, 0), **self._tally.recalls}
-        self._queue: asyncio.Queue[tuple[Watched, bool]] = asyncio.Queue(maxsize=QUEUE_MAX)
+        self._queue: asyncio.Queue[tuple[TrackedSession, bool]] = asyncio.Queue(maxsize=QUEUE_MAX)
         self._paused_until = 0.0
         self._pause = PAUSE_SECONDS_FIRST
         self._failing: set[int] = set()
@@ -125,7 +125,7 @@ class Sweeper:
         self._plan_hot(now)
         self._plan_inquiries()
 
-    def _put(self, watched: Watched, *, whole: bool) -> bool:
+    def _put(self, watched: TrackedSession, *, whole: bool) -> bool:
         if watched.busy or watched.queued or watched.retired or watched.tainted:
             return True
         size = len(watched.book.pending)
@@ -145,14 +145,14 @@ class Sweeper:
                 self._wait_for_tainted(watched, now)
                 continue
             if watched.busy or not self._put(watched, whole=True):
-                self._lane.plan_visit(watched, now + 1)
+                self._lane.schedule_read(watched, now + 1)
 
-    def _wait_for_tainted(self, watched: Watched, now: int) -> None:
+    def _wait_for_tainted(self, watched: TrackedSession, now: int) -> None:
         """Let a session that nothing can be said about go once its load has done with it; until then leave it alone."""
         if watched.is_closed:
             self._state.let_go(watched)
         else:
-            self._lane.plan_visit(watched, now + self._coverage_us)
+            self._lane.schedule_read(watched, now + self._coverage_us)
 
     def _plan_inquiries(self) -> None:
         for watched in list(itertools.islice(self._lane.observations, INQUIRIES_PER_TICK_MAX)):
@@ -173,7 +173,7 @@ class Sweeper:
             del hot[watched]
             self._lane.reading[watched] = None
 
-    def _is_orphan(self, watched: Watched, now: int) -> bool:
+    def _is_orphan(self, watched: TrackedSession, now: int) -> bool:
         worker = self._state.workers.get(watched.worker)
         if worker is None:
             return False
@@ -207,7 +207,7 @@ class Sweeper:
         while sweep and (sweep[0].last_whole > latest or self._put(sweep[0], whole=True)):
             sweep.popleft()
 
-    def _untouched_since(self, window: FaultWindow) -> list[Watched]:
+    def _untouched_since(self, window: FaultWindow) -> list[TrackedSession]:
         """Return the sessions that were there when a fault ended and have not been read whole since.
 
         A read that may be behind has to come so much later. One session that cannot be read holds up nobody.
@@ -225,7 +225,7 @@ class Sweeper:
         after = (window.ended or 0) + (self._settle_us if staleness is None else staleness)
         return after if window.caught_up is None else max(after, window.caught_up)
 
-    def _unread_since(self, ended: int) -> list[Watched]:
+    def _unread_since(self, ended: int) -> list[TrackedSession]:
         return [
             watched
             for watched in self._state.watched()
@@ -250,10 +250,10 @@ class Sweeper:
             watched.queued = False
             examiner = self._canary_examiner if watched.canary else self.examiner
             answered = await examiner.examine(watched, whole=whole)
-            heed_cancellation()
+            raise_if_cancelled()
             self._after(watched, answered=answered)
 
-    def _after(self, watched: Watched, *, answered: bool) -> None:
+    def _after(self, watched: TrackedSession, *, answered: bool) -> None:
         if not answered:
             self._after_failure(watched)
             return
@@ -268,13 +268,13 @@ class Sweeper:
         else:
             due = [watched.last_whole + self._coverage_us, *self._expiry_visit(watched)]
             # One that is spoken in all the time moves its end along: it need not be read whole for each move.
-            self._lane.plan_visit(watched, max(min(due), watched.last_whole + self._hot_us))
+            self._lane.schedule_read(watched, max(min(due), watched.last_whole + self._hot_us))
 
-    def _after_failure(self, watched: Watched) -> None:
+    def _after_failure(self, watched: TrackedSession) -> None:
         """Read this session again later; and all others, too, if it is not this one that is wrong."""
         is_unreadable = self.examiner.checker(watched).is_unreadable
         pause_us = UNREADABLE_US if is_unreadable else int(self._settings.settle * 1e6 / FAILURES_MIN)
-        self._lane.plan_visit(watched, now_us() + max(REVISIT_US_MIN, pause_us))
+        self._lane.schedule_read(watched, now_us() + max(REVISIT_US_MIN, pause_us))
         if not is_unreadable and (other := self.examiner.answered_beside(watched)) is not None:
             # Whether others are answered while this one is not tells which of them is wrong.
             self._put(other, whole=True)
@@ -286,9 +286,9 @@ class Sweeper:
 
     # -- old sessions --
 
-    def _after_close(self, watched: Watched) -> None:
+    def _after_close(self, watched: TrackedSession) -> None:
         if watched.is_in_doubt or watched.book.pending or watched.last_whole < watched.closed_at:
-            self._lane.plan_visit(watched, now_us() + REVISIT_US)
+            self._lane.schedule_read(watched, now_us() + REVISIT_US)
             return
         self._count_recalls(watched)
         due = self._expiry_visit(watched)
@@ -298,16 +298,16 @@ class Sweeper:
         if not due or self._has_expired(watched) or (is_past_first and not self._keep(watched)):
             self._retire(watched)
         else:
-            self._lane.plan_visit(watched, min(due))
+            self._lane.schedule_read(watched, min(due))
 
-    def _count_recalls(self, watched: Watched) -> None:
+    def _count_recalls(self, watched: TrackedSession) -> None:
         age_us = watched.last_whole - watched.closed_at
         while watched.recalls < len(self._ages_us) and age_us >= self._ages_us[watched.recalls]:
             self._tally.recalls[self._age_names[watched.recalls]] += 1
             watched.recalls += 1
         self._tally.oldest_recall_seconds = max(self._tally.oldest_recall_seconds, age_us / 1e6)
 
-    def _expiry_visit(self, watched: Watched) -> list[int]:
+    def _expiry_visit(self, watched: TrackedSession) -> list[int]:
         """Return when to read a session next for its time to live: late before its end, and right after it."""
         expiry = expiry_of(watched.book, self.examiner.rules)
         if expiry is None:
@@ -319,12 +319,12 @@ class Sweeper:
             return [expiry[1]]
         return []
 
-    def _has_expired(self, watched: Watched) -> bool:
+    def _has_expired(self, watched: TrackedSession) -> bool:
         """Whether its time to live is over and it was seen gone since."""
         is_over = must_have_expired(watched.book, watched.last_whole, self.examiner.rules)
         return is_over and not watched.book.length and not watched.counted
 
-    def _keep(self, watched: Watched) -> bool:
+    def _keep(self, watched: TrackedSession) -> bool:
         """Keep an old session for its later ages if there is room; those drawn for it take the place of others."""
         lane, most = self._lane, self._settings.closed_sessions_max
         (lane.kept if self._is_drawn(watched) else lane.old)[watched] = None
@@ -341,7 +341,7 @@ class Sweeper:
                 self._retire(other)
         return not watched.retired
 
-    def _is_drawn(self, watched: Watched) -> bool:
+    def _is_drawn(self, watched: TrackedSession) -> bool:
         return xxh3_64_intdigest(watched.book.session.encode("utf-8", "surrogatepass")) < self._kept_share * DRAWS
 
     def _keep_fewer(self) -> None:
@@ -352,10 +352,10 @@ class Sweeper:
                 del self._lane.kept[other]
                 self._lane.old[other] = None
 
-    def _is_idle(self, watched: Watched) -> bool:
+    def _is_idle(self, watched: TrackedSession) -> bool:
         return not (watched.busy or watched.is_in_doubt or watched in self._lane.observations)
 
-    def _retire(self, watched: Watched) -> None:
+    def _retire(self, watched: TrackedSession) -> None:
         self._state.let_go(watched)
         self._tally.sessions_retired += 1
         # What is wrong stays where it is, for whoever wants to look at it. What does not fit in any more stays, too:
@@ -390,12 +390,12 @@ class Sweeper:
             await asyncio.sleep(DRAIN_TICK_SECONDS)
         return len(self._left_to_read(since))
 
-    def _left_to_read(self, since: int) -> list[Watched]:
+    def _left_to_read(self, since: int) -> list[TrackedSession]:
         return [
             one for one in self._unread_since(since) if not one.retired and not self.examiner.checker(one).is_unreadable
         ]
 
-    def _is_open(self, watched: Watched) -> bool:
+    def _is_open(self, watched: TrackedSession) -> bool:
         """Whether a session of this store waits for a read; one that cannot be read would wait for ever."""
         if watched.book.store != self.examiner.name or watched.tainted:
             return False

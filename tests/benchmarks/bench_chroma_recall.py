@@ -16,12 +16,12 @@ from report import Row, print_rows
 from soak.checker.message import Message
 from soak.checker.read import Read
 from soak.checker.search import is_missed
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
+from soak.servers.local import LocalTestbed
 from soak.stores import http_contract as wire
 from soak.stores.chroma import ChromaStore
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
-from soak.testbed.local import LocalTestbed
 
 SESSIONS = 250
 MESSAGES = 80
@@ -45,7 +45,7 @@ async def measure(folder: Path) -> list[Row]:
 
 
 async def _ask(store: ChromaStore) -> list[Row]:
-    author, chance = Author("recall", SEED), random.Random(SEED)
+    author, chance = MessageGenerator("recall", SEED), random.Random(SEED)
     said = [author.write(f"s{number}-chat", 0, seq) for number in range(SESSIONS) for seq in range(1, MESSAGES + 1)]
     chance.shuffle(said)
     for start in range(0, len(said), BATCH):

@@ -31,12 +31,12 @@ def serve(pipe: Any) -> None:
 
 
 def with_store(url: str, pipe: Any) -> None:
-    from soak.checker.text import Author  # noqa: PLC0415
+    from soak.checker.text import MessageGenerator  # noqa: PLC0415
     from soak.stores.protocol import StoreContext  # noqa: PLC0415
     from soak.stores.registry import open_store  # noqa: PLC0415
 
     async def main() -> None:
-        author = Author("bench", 1)
+        author = MessageGenerator("bench", 1)
         store = await open_store("http", StoreContext(servers={"http": url}, namespace="bench"))
 
         async def talk(writer: int) -> None:

@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import psutil
 
 from soak import join
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import create_run, read_header
+from soak.servers.local import LocalTestbed
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.testbed.local import LocalTestbed
 
 USERS = 50
 WARM_UP_SECONDS = 2.0
@@ -46,7 +46,7 @@ ROLE = os.environ.get("BENCH_ROLE", "")
 
 
 def messages() -> list[bytes]:
-    author = Author("bench", SEED)
+    author = MessageGenerator("bench", SEED)
     return [author.write("bench-0-chat", 0, seq).to_bytes() for seq in range(1, SAME_BYTES + 1)]
 
 
@@ -120,7 +120,7 @@ if ROLE == "plain":
 if ROLE.startswith("soak"):
     from locust import events
 
-    from soak.load import lobby
+    from soak.load import session_pool
     from soak.load.locust_events import register
     from soak.load.locust_user import ChatUser as ChatUser  # noqa: PLC0414  Locust looks for users here
 
@@ -153,7 +153,7 @@ if ROLE == "soak-without-ledger":
 
         forgot = close_session = observe = latency = attempted
 
-    lobby.LedgerWriter = NoLedger  # type: ignore[misc,assignment]
+    session_pool.LedgerWriter = NoLedger  # type: ignore[misc,assignment]
 
 
 # The benchmark ------------------------------------------------------------------------------------------------

@@ -17,16 +17,16 @@ from urllib.parse import urlsplit
 import psutil
 import uvloop
 
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
+from soak.servers import LocalTestbed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed import LocalTestbed
 
 TASKS = 50
 ROUNDS = 7
 APPENDS = {"redis-list": 8_000, "postgres": 2_000}
 SERVERS = {"redis-list": "redis", "postgres": "postgres"}
-AUTHOR = Author("bench", 1)
+AUTHOR = MessageGenerator("bench", 1)
 
 
 async def serve(pipe: Connection, folder: str) -> None:

@@ -18,11 +18,11 @@ import uvloop
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
+from soak.servers import LocalTestbed
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed import LocalTestbed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,7 +33,7 @@ TASKS = 50
 ROUNDS = 7
 OPERATIONS = {"redis": 5_000, "postgres": 1_500}
 POSTGRES_CONNECTIONS = 16
-AUTHOR = Author("bench", 1)
+AUTHOR = MessageGenerator("bench", 1)
 SESSIONS = [f"s{number}-short" for number in range(TASKS)]
 BARE_INSERT = "INSERT INTO soak_bench_bare (session, body) VALUES ($1, $2)"
 

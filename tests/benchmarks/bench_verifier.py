@@ -21,18 +21,18 @@ import uvloop
 from report import Row, print_rows
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.read import Read, Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch
+from soak.servers import LocalTestbed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed import LocalTestbed
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
 
@@ -43,7 +43,7 @@ HISTORIES = 200
 ROUNDS = 5
 BARE = "redis.asyncio LRANGE, not even decoded"
 RULES = Rules(contract=Contract())
-AUTHOR = Author("r1", 1)
+AUTHOR = MessageGenerator("r1", 1)
 SETTLE_US = 2_000_000
 
 
@@ -68,7 +68,7 @@ def new_judging() -> StoreJudging:
     )
 
 
-def observe(judging: StoreJudging, book: SessionBook, read: Read) -> None:
+def observe(judging: StoreJudging, book: ExpectedSession, read: Read) -> None:
     """Judge a read the way the verifier does, and take it in."""
     checker = SessionChecker(judging, book)
     judged = checker.judge_clean(read)
@@ -154,9 +154,9 @@ def session_name(number: int) -> str:
     return f"w1-{number}-chat"
 
 
-def new_book(number: int) -> SessionBook:
+def new_book(number: int) -> ExpectedSession:
     """Return the book of a session that nobody has read yet."""
-    book = SessionBook(session_name(number), STORE)
+    book = ExpectedSession(session_name(number), STORE)
     book.lease(0, PER_SESSION)
     for seq in range(1, PER_SESSION + 1):
         book.acknowledge(Attempt(number, 0, seq, 0, seq * 1_000, seq * 1_000 + 300))
@@ -173,12 +173,12 @@ async def bench_reading(url: str) -> list[Row]:
             *(store.append(session, AUTHOR.write(session, 0, seq)) for seq in range(1, PER_SESSION + 1))
         )
 
-    async def examine(book: SessionBook) -> None:
+    async def examine(book: ExpectedSession) -> None:
         acked, items = book.acked_now(), await store.history(book.session)
         assert len(items) == PER_SESSION
         observe(judging, book, Read(invoked=10**9, returned=10**9 + 1, acked=acked, items=items))
 
-    async def all_books(books: list[SessionBook]) -> float:
+    async def all_books(books: list[ExpectedSession]) -> float:
         started = time.process_time()
         for at in range(0, len(books), 20):
             await asyncio.gather(*(examine(book) for book in books[at : at + 20]))
@@ -241,7 +241,7 @@ def bench_memory() -> list[Row]:
         acknowledged += cohort * length
         first += cohort
         lane = state.lanes[STORE]
-        lane.diary = {slot: [w for w in planned if not w.retired] for slot, planned in lane.diary.items()}
+        lane.timers = {slot: [w for w in planned if not w.retired] for slot, planned in lane.timers.items()}
         if acknowledged in {100_000, 1_000_000}:
             gc.collect()
             sizes[acknowledged] = tracemalloc.get_traced_memory()[0] - before

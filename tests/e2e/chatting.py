@@ -13,7 +13,7 @@ from typing import Any
 from browsing import Window
 from checking import ROOT, new_folder
 
-from soak.testbed.ports import free_port
+from soak.servers.ports import free_port
 
 STORES = Path(__file__).parent
 STARTING_SECONDS_MAX = 60.0

@@ -45,9 +45,9 @@ from soak.faults.window import during
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
+from soak.servers import LocalTestbed
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.testbed import LocalTestbed
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

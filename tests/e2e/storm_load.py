@@ -21,9 +21,9 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.errors import ServerUnreachableError
 from soak.ledger import writer as ledger_writer
 from soak.ledger.host import Host
-from soak.load.lobby import Lobby
 from soak.load.participant import Participant
 from soak.load.plan import Plan
+from soak.load.session_pool import SessionPool
 from soak.settings import LedgerSettings
 
 ODD_PAIRS = (
@@ -53,7 +53,7 @@ async def jump_about(source: random.Random) -> None:
         step_the_clock(source.uniform(-STEP_SECONDS, STEP_SECONDS))
 
 
-async def take_turns(lobby: Lobby, source: random.Random) -> None:
+async def take_turns(lobby: SessionPool, source: random.Random) -> None:
     participant = Participant(lobby)
     while True:
         await asyncio.sleep(lobby.plan.draw_think_seconds(source))
@@ -61,7 +61,7 @@ async def take_turns(lobby: Lobby, source: random.Random) -> None:
             await participant.turn()
 
 
-async def talk_under_odd_names(lobby: Lobby, source: random.Random) -> None:
+async def talk_under_odd_names(lobby: SessionPool, source: random.Random) -> None:
     """Talk in pairs of sessions that a careless store takes for one."""
     for around in range(1_000_000):
         for pair in source.sample(ODD_PAIRS, len(ODD_PAIRS)):
@@ -70,7 +70,7 @@ async def talk_under_odd_names(lobby: Lobby, source: random.Random) -> None:
             await asyncio.gather(*(talk_once(lobby, store, name, source) for name in names))
 
 
-async def talk_once(lobby: Lobby, store: str, session: str, source: random.Random) -> None:
+async def talk_once(lobby: SessionPool, store: str, session: str, source: random.Random) -> None:
     ledger, memory = lobby.ledger, lobby.stores[store].memory
     number = await ledger.open_session(session, store, 1)
     for seq in range(1, ODD_TURNS + 1):
@@ -90,12 +90,12 @@ async def talk_once(lobby: Lobby, store: str, session: str, source: random.Rando
     ledger.close_session(number)
 
 
-async def open_lobby(info: join.JoinInfo, plan: Plan) -> Lobby:
+async def open_lobby(info: join.JoinInfo, plan: Plan) -> SessionPool:
     """Begin as soon as everything can be reached; a worker that starts in the middle of a crash tries again."""
     deadline = time.monotonic() + REACH_SECONDS_MAX
     while True:
         try:
-            return await Lobby.open(info, LedgerSettings(), plan)
+            return await SessionPool.open(info, LedgerSettings(), plan)
         except ServerUnreachableError:
             if time.monotonic() > deadline:
                 raise

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from soak.errors import ExitCode
-from soak.testbed import binaries
-from soak.testbed.lock import DataFolderLock
-from soak.testbed.ports import free_port
+from soak.servers import binaries
+from soak.servers.lock import DataFolderLock
+from soak.servers.ports import free_port
 
 SECONDS_MAX = 60
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ import redis.asyncio
 
 from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
@@ -52,7 +52,7 @@ async def loaded_run(redis_url: str, ledger_url: str, contract: Contract = EVERY
         "redis-list", StoreContext(servers={"redis": redis_url}, namespace=header.namespace)
     )
     writer = await LedgerWriter.connect(ledger_url, LedgerSettings())
-    author = Author(run, header.seed)
+    author = MessageGenerator(run, header.seed)
     number = await writer.open_session(SESSION, "redis-list", 1)
     for seq in range(1, MESSAGES + 1):
         sent = now_us()

@@ -15,8 +15,8 @@ import pytest
 import yaml
 from checking import ROOT, total
 
-from soak.testbed.external.containers import IN_ITS_CONTAINER
-from soak.testbed.ports import free_port
+from soak.servers.external.containers import IN_ITS_CONTAINER
+from soak.servers.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

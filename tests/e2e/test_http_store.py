@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.testbed.ports import free_port
+from soak.servers.ports import free_port
 
 pytestmark = pytest.mark.long
 

@@ -22,7 +22,7 @@ from flawed_stores import HOSTILE
 from legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 
 from soak.errors import ExitCode
-from soak.testbed.ports import free_port
+from soak.servers.ports import free_port
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
 from test_faults import LONG_HOLD, rule, scheduled, under_way
-from test_testbeds import in_docker, left_in_docker
+from test_server_backends import in_docker, left_in_docker
 
 from soak.errors import ExitCode
-from soak.testbed.power_cut import loops
+from soak.servers.power_cut import loops
 
 if TYPE_CHECKING:
     from pathlib import Path

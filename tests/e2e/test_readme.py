@@ -31,9 +31,9 @@ from soak.checker.kinds import Kind
 from soak.daemon.contracts import check_declared
 from soak.errors import ExitCode
 from soak.flaws.catalogue import ALL as FLAWS
+from soak.servers.ports import free_port
 from soak.settings import SoakSettings
 from soak.stores import registry
-from soak.testbed.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -25,10 +25,10 @@ from soak.flaws.serializer_v2 import SerializerV2
 from soak.selftest.rig import Rig, RigPlan, contracts_of
 from soak.selftest.seen import VERIFIED_MIN
 from soak.selftest.trial import make_trial
+from soak.servers.local import LocalTestbed
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
 from soak.stores.postgres_replica import PostgresReplicaStore
-from soak.testbed.local import LocalTestbed
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK = [

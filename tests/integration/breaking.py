@@ -17,7 +17,7 @@ from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.testbed import LocalTestbed
+from soak.servers import LocalTestbed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,7 +12,7 @@ from typing import Any
 from breaking import journalled
 
 from soak.faults import ALL, during
-from soak.testbed import LocalTestbed
+from soak.servers import LocalTestbed
 
 READY = "broken"
 HOLD_SECONDS = 600.0

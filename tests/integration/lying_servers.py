@@ -1,4 +1,4 @@
-"""Servers that speak the first words of a protocol and then misbehave."""
+"""Servers that speak the first words of a protocol and then inject_io_errors."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from soak.chat.serving import serving
 from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
 from soak.checker.outcome import NotApplied
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
 
@@ -100,7 +100,7 @@ async def test_every_text_goes_through_the_page_byte_for_byte(redis_url: str, na
 
 
 async def test_what_the_load_says_is_what_is_read_and_sessions_are_apart(redis_url: str, namespace: str) -> None:
-    author = Author("r1", 7)
+    author = MessageGenerator("r1", 7)
     sessions = ("browser-w1-1-chat", "a/b?c#d%20e 小明")
     async with pages(redis_url, namespace) as (memory, store):
         said = {name: [author.write(name, writer, seq) for writer in (0, 1) for seq in (1, 2, 3)] for name in sessions}

@@ -18,8 +18,8 @@ from soak.checker.telemetry import ServerSample
 from soak.contracts.given import Eviction, what_is_given
 from soak.daemon.promises import ask_servers
 from soak.errors import ServerUnreachableError
-from soak.testbed.inspect import inspect
-from soak.testbed.ports import free_port
+from soak.servers.inspect import inspect
+from soak.servers.ports import free_port
 
 if TYPE_CHECKING:
     from conftest import TestbedThread

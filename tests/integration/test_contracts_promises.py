@@ -15,9 +15,9 @@ from soak.daemon.plan import make_plan
 from soak.daemon.promises import Promises, settle_promises
 from soak.errors import UsageError
 from soak.ledger.records import FORMAT_VERSION, RunHeader
+from soak.servers.ports import free_port
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
-from soak.testbed.ports import free_port
 
 
 @pytest.fixture

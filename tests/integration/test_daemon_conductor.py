@@ -17,7 +17,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
-from soak.testbed import LocalTestbed, ServerState
+from soak.servers import LocalTestbed, ServerState
 
 
 class Heard:

@@ -16,7 +16,6 @@ from soak import join
 from soak.checker.contract import Order, Reads
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
-from soak.daemon.beginning import Beginning, RunState, begin, remember
 from soak.daemon.children import ChildStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
@@ -29,6 +28,7 @@ from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.plan import make_plan
 from soak.daemon.promises import Promises
 from soak.daemon.rates import Rates
+from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
@@ -37,10 +37,10 @@ from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.report.outcome import conclude
 from soak.sealed_file import copy_of, read_sealed, remove_sealed, write_sealed
+from soak.servers.server import ServerEvent
 from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.testbed.server import ServerEvent
 from soak.verifier.journal import Violation, encode_lines, violation_id
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
@@ -306,7 +306,7 @@ def test_only_servers_that_are_needed_and_not_given_are_started() -> None:
     assert plan.given == {"redis": "redis://h:1"}
 
 
-# Beginning and resuming ------------------------------------------------------------------------------------
+# RunIdentity and resuming ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -320,7 +320,7 @@ def configured(*assignments: str) -> Configuration:
     return read(environ={}, config=Path(os.devnull), assignments=["stores.names=redis-list", *assignments])
 
 
-def left_unfinished(folder: DataFolder, *assignments: str) -> Beginning:
+def left_unfinished(folder: DataFolder, *assignments: str) -> RunIdentity:
     configuration = configured(*assignments)
     beginning = begin(configuration, folder)
     settings = configuration.settings

@@ -12,9 +12,9 @@ import pytest
 
 from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
-from soak.testbed.docker.gate import LOG_LINES_MAX, Gate, passed
-from soak.testbed.external import ExternalTestbed
-from soak.testbed.ports import HOST, free_port
+from soak.servers.docker.gate import LOG_LINES_MAX, Gate, passed
+from soak.servers.external import ExternalTestbed
+from soak.servers.ports import HOST, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

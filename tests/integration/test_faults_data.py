@@ -19,7 +19,7 @@ from soak.faults.ttl_change import TtlChange
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.testbed import LocalTestbed
+    from soak.servers import LocalTestbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 

@@ -17,8 +17,8 @@ from breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 from soak.faults import ALL
 from soak.faults.slow_fsync import SlowFsync
-from soak.testbed import LocalTestbed, ServerEvent, power_cut
-from soak.testbed.power_cut import DiskTrouble, PowerSupply
+from soak.servers import LocalTestbed, ServerEvent, power_cut
+from soak.servers.power_cut import DiskTrouble, FsyncShim
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ async def test_who_waits_for_a_slow_disk_before_answering_answers_late(tmp_path:
             await slow.heal(bed, target)
             await slow.heal(bed, target)
             supply = bed.servers[target].power
-            assert isinstance(supply, PowerSupply)
+            assert isinstance(supply, FsyncShim)
             assert supply.trouble == DiskTrouble()
         assert await remembered(bed) == 1
 
@@ -142,8 +142,8 @@ async def test_a_disk_that_the_first_try_had_mended_is_not_all_that_is_healed_by
         acknowledged, refusal = await appended_until_refused(bed)
         assert "MISCONF" in str(refusal)
         supply = bed.servers["redis"].power
-        assert isinstance(supply, PowerSupply)
-        supply.misbehave(DiskTrouble())  # so far the first try came
+        assert isinstance(supply, FsyncShim)
+        supply.inject_io_errors(DiskTrouble())  # so far the first try came
         await ALL["fsync_error"].heal(bed, "redis")
         async with client_of(bed.servers["redis"].url) as client:
             await client.rpush("session", "after")
@@ -185,7 +185,7 @@ async def test_without_the_shim_a_disk_cannot_misbehave(tmp_path: Path, name: st
 def test_a_cut_whose_owner_was_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    supply = PowerSupply(tmp_path / "power", disk, power_cut.build(tmp_path))
+    supply = FsyncShim(tmp_path / "power", disk, power_cut.build(tmp_path))
     program = "import os\nfor name in 'ab':\n    os.write(os.open(name, os.O_CREAT | os.O_WRONLY), b'not synced')"
     environment = {**os.environ, **supply.turn_on()}
     subprocess.run([sys.executable, "-S", "-c", program], cwd=disk, env=environment, check=True)

@@ -16,9 +16,9 @@ from soak import faults
 from soak.errors import ServerUnreachableError
 from soak.faults.connection_storm import CONNECTIONS_MAX
 from soak.faults.dropped_reply import DroppedReply
-from soak.testbed import LocalTestbed
-from soak.testbed.external import ExternalTestbed
-from soak.testbed.ports import HOST
+from soak.servers import LocalTestbed
+from soak.servers.external import ExternalTestbed
+from soak.servers.ports import HOST
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ from soak.faults.connection_storm import CONNECTIONS_MAX
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.latency import Latency
 from soak.faults.slow_link import SlowLink
-from soak.testbed.ports import HOST
+from soak.servers.ports import HOST
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from soak.testbed import Testbed
+    from soak.servers import Testbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 

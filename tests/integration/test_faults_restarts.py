@@ -13,7 +13,7 @@ from soak.faults import ALL
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.testbed import LocalTestbed
+    from soak.servers import LocalTestbed
 
 AOF = {"appendonly": "yes", "save": ""}
 RDB = {"appendonly": "no", "save": "900 1"}

@@ -16,7 +16,7 @@ from soak.faults.eviction import Eviction
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.testbed import LocalTestbed
+    from soak.servers import LocalTestbed
 
 
 async def put(bed: LocalTestbed, target: str) -> None:

@@ -19,15 +19,15 @@ from soak.errors import UsageError
 from soak.faults import ALL, heal_leftovers
 from soak.faults.eviction import Eviction
 from soak.faults.notes import FILE_NAME, Notes
-from soak.testbed.local import PIDS_NAME
-from soak.testbed.postgres import PostgresServer
-from soak.testbed.power_cut import DiskTrouble, PowerSupply
-from soak.testbed.process import is_same_process
+from soak.servers.local import PIDS_NAME
+from soak.servers.postgres import PostgresServer
+from soak.servers.power_cut import DiskTrouble, FsyncShim
+from soak.servers.process import is_same_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from soak.testbed import LocalTestbed
+    from soak.servers import LocalTestbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -68,7 +68,7 @@ SHORT = [
 ]
 LONG = [
     Doomed("upgrade", "postgres", OLDER),
-    Doomed("upgrade", "postgres", OLDER, stop_at="soak.testbed.postgres_process._change_places"),
+    Doomed("upgrade", "postgres", OLDER, stop_at="soak.servers.postgres_process._change_places"),
     Doomed("pause", "postgres"),
     Doomed("fsync_error", "postgres", SHIM),
     Doomed("failover", "postgres"),
@@ -121,7 +121,7 @@ async def works(bed: LocalTestbed, doomed: Doomed) -> None:
             assert int((await client.config_get("maxclients"))["maxclients"]) > 1_000
             assert (await client.config_get("appendonly"))["appendonly"] == "yes"
     supply = bed.servers[doomed.target].power
-    assert not isinstance(supply, PowerSupply) or supply.trouble == DiskTrouble()
+    assert not isinstance(supply, FsyncShim) or supply.trouble == DiskTrouble()
 
 
 @pytest.mark.parametrize(

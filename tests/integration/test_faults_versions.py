@@ -12,15 +12,15 @@ from breaking import client_of, journalled, running, sql
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
-from soak.testbed import binaries, postgres_upgrade
-from soak.testbed.postgres_process import PostgresProcess
-from soak.testbed.redis_process import RedisProcess
-from soak.testbed.versions import REDIS, VALKEY, Release, ServerVersion, redis_version
+from soak.servers import binaries, postgres_upgrade
+from soak.servers.postgres_process import PostgresProcess
+from soak.servers.redis_process import RedisProcess
+from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion, redis_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from soak.testbed import LocalTestbed, Testbed
+    from soak.servers import LocalTestbed, Testbed
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -126,7 +126,7 @@ async def test_a_program_of_ones_own_is_what_a_redis_becomes_and_stays(tmp_path:
 
 
 async def test_a_redis_in_docker_becomes_another_image_on_the_same_volume(tmp_path: Path, images: Any) -> None:
-    from soak.testbed.docker import DockerTestbed  # noqa: PLC0415  most tests need nothing of Docker
+    from soak.servers.docker import DockerTestbed  # noqa: PLC0415  most tests need nothing of Docker
 
     options: dict[str, Any] = {"redis_version": REDIS, "redis_image": images["redis-6.2"]}
 
@@ -288,7 +288,7 @@ async def test_an_upgrade_that_fails_after_it_linked_brings_the_old_postgres_bac
 
     async with running(tmp_path, "postgres", postgres_version=16) as bed:
         await sql(bed.servers["postgres"].url, "create table told as select n from generate_series(1, 500) n")
-        monkeypatch.setattr("soak.testbed.postgres_process._change_places", refuse)
+        monkeypatch.setattr("soak.servers.postgres_process._change_places", refuse)
         with pytest.raises(ServerUnreachableError, match="cannot change places"):
             await UPGRADE.inject(bed, "postgres")
         vessel = postgres_of(bed)

@@ -13,7 +13,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
-from soak.testbed import LocalTestbed, ServerState
+from soak.servers import LocalTestbed, ServerState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,8 +30,8 @@ from soak.ledger.records import (
 )
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.ledger.writer import OBSERVATIONS_PER_BATCH_MAX, LedgerWriter
+from soak.servers.ports import free_port
 from soak.settings import LedgerSettings
-from soak.testbed.ports import free_port
 
 SECONDS_MAX = 20.0
 

@@ -24,11 +24,11 @@ from soak.ledger.reader import LedgerReader
 from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierProgress, decode_batch
 from soak.ledger.run import create_run
 from soak.load.deadline import Deadlines
-from soak.load.lobby import RACED_MIN, READ_SLACK_SECONDS, Lobby, OpenedStore
 from soak.load.participant import Participant
 from soak.load.performed import Performed
 from soak.load.plan import Plan
 from soak.load.reading import Expectation
+from soak.load.session_pool import RACED_MIN, READ_SLACK_SECONDS, OpenedStore, SessionPool
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
@@ -39,7 +39,7 @@ STORE = "redis-list"
 class Stage:
     """A lobby of a run of its own, and the ledger it writes."""
 
-    def __init__(self, lobby: Lobby, ledger: Redis, run: str) -> None:
+    def __init__(self, lobby: SessionPool, ledger: Redis, run: str) -> None:
         self.lobby = lobby
         self._ledger = ledger
         self._run = run
@@ -102,7 +102,7 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
     )
     quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}
     quiet |= {"forget_wait_seconds_max": 0.0}
-    lobby = await Lobby.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
+    lobby = await SessionPool.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
     ledger = Redis.from_url(ledger_url)
     stage = Stage(lobby, ledger, run)
     try:
@@ -171,7 +171,7 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
     assert all(name.rstrip().endswith("-chat") for name in names)
 
 
-async def say(lobby: Lobby, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
+async def say(lobby: SessionPool, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
     """Say in the verifier's place how far it has come."""
     reader = await LedgerReader.connect(lobby.ledger._connection.url, lobby.ledger.header.run)
     progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
@@ -180,7 +180,7 @@ async def say(lobby: Lobby, oldest_unread_seconds: float, *, for_seconds: float 
 
 
 @contextlib.asynccontextmanager
-async def saying(lobby: Lobby, oldest_unread_seconds: float) -> AsyncIterator[None]:
+async def saying(lobby: SessionPool, oldest_unread_seconds: float) -> AsyncIterator[None]:
     """Say so again and again, as a verifier does."""
 
     async def again_and_again() -> None:

@@ -15,7 +15,7 @@ from soak.matrix.measured import Measured
 from soak.matrix.measuring import measure
 from soak.matrix.plan import CellPlan
 from soak.matrix.result import CellResult, Verdict
-from soak.testbed import power_cut
+from soak.servers import power_cut
 
 if TYPE_CHECKING:
     from conftest import Images
@@ -160,6 +160,6 @@ async def test_the_promise_is_the_servers_own_and_not_the_names(
 async def test_without_a_compiler_there_is_no_power_cut_and_no_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soak.testbed.power_cut.compiling.COMPILERS", ())
+    monkeypatch.setattr("soak.servers.power_cut.compiling.COMPILERS", ())
     with pytest.raises(FaultUnavailableError, match="no C compiler"):
         await measure(plan("none", "power_cut"), tmp_path)

@@ -17,7 +17,7 @@ from soak.checker.contract import Contract
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import SoakError
 from soak.matrix import writers as writing
 from soak.matrix.measured import judge
@@ -25,7 +25,7 @@ from soak.matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_n
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 
-AUTHOR = Author("m1", 7)
+AUTHOR = MessageGenerator("m1", 7)
 
 
 @contextlib.asynccontextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from plugin_run import run_pytest
 
-from soak.testbed.docker.ownership import SERVER_LABEL
+from soak.servers.docker.ownership import SERVER_LABEL
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ import redis.asyncio
 
 from soak.checker.contract import Expiry, Order, Reads
 from soak.checker.message import Garbled, Message
-from soak.checker.text import MIXES, Author
+from soak.checker.text import MIXES, MessageGenerator
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import find, open_store, specs
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from soak.checker.message import Stored
 
 REPLICA_SECONDS_MAX = 20.0
-AUTHOR = Author("run-1", 7)
+AUTHOR = MessageGenerator("run-1", 7)
 
 VALKEY = {"redis": "redis_url"}
 REDIS62 = {"redis": "redis62_url"}

@@ -12,10 +12,10 @@ from soak.answer_bounds import ANSWER_BYTES_MAX, AnswerTooLargeError, announces_
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError
 from soak.ledger.run import read_header
+from soak.servers.inspect import inspect
 from soak.stores import registry
 from soak.stores.postgres_pool import PostgresPool
 from soak.stores.protocol import StoreContext
-from soak.testbed.inspect import inspect
 
 TOO_LARGE = "more than 64 MiB in one answer"
 MEMORY_BYTES_MAX = 4 * ANSWER_BYTES_MAX

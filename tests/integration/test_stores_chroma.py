@@ -15,18 +15,18 @@ import pytest
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import NotApplied
 from soak.checker.telemetry import FOLDER_MARK
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.cli import main
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL
+from soak.servers import LocalTestbed
+from soak.servers.external import ExternalTestbed, OperatorCommand
+from soak.servers.ports import free_port
 from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext
-from soak.testbed import LocalTestbed
-from soak.testbed.external import ExternalTestbed, OperatorCommand
-from soak.testbed.ports import free_port
 
-AUTHOR = Author("run-1", 7)
+AUTHOR = MessageGenerator("run-1", 7)
 SECONDS_MAX = 30.0
 
 

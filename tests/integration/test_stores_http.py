@@ -15,15 +15,15 @@ from http_services import Service, cut_short, hanging_up, page, serving, silence
 
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import NotApplied
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.ports import free_port
 from soak.stores.http_address import parse_address
 from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed.ports import free_port
 
-AUTHOR = Author("run-1", 7)
+AUTHOR = MessageGenerator("run-1", 7)
 LIMIT_SECONDS = 1.0
 SENT = (HttpAnswerError, TimeoutError, ClientError)
 """What is raised once a request has left."""

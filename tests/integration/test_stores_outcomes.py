@@ -13,16 +13,16 @@ import redis.asyncio
 
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
+from soak.servers.ports import free_port
 from soak.stores import redis_pool, redis_wire
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-AUTHOR = Author("run-1", 7)
+AUTHOR = MessageGenerator("run-1", 7)
 REDIS_STORES = ["redis-list", "redis-stream", "redis-zset", "redis-hash"]
 ALL_STORES = [*REDIS_STORES, "postgres"]
 

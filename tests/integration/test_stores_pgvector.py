@@ -14,7 +14,7 @@ import pytest
 
 from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import UsageError
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
@@ -24,7 +24,7 @@ from soak.stores.searching import search_of
 if TYPE_CHECKING:
     from soak.stores.pgvector import PgvectorStore
 
-AUTHOR = Author("run-1", 7)
+AUTHOR = MessageGenerator("run-1", 7)
 SESSION = "s1-chat"
 
 

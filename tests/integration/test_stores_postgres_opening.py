@@ -9,9 +9,9 @@ import asyncpg
 import pytest
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.ports import free_port
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from soak.testbed.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

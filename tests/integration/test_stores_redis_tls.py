@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
+from soak.servers.external import ExternalTestbed
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_errors import CommandTimedOutError
 from soak.stores.registry import open_store
-from soak.testbed.external import ExternalTestbed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def test_a_trusted_server_is_used_over_tls(
     url = f"rediss://:{password}@127.0.0.1:{tls_port}/0?ssl_ca_certs={certificate}"
     store: Any = await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
     try:
-        messages = [Author("run-1", 7).write("s-hard", 0, seq) for seq in range(1, 51)]
+        messages = [MessageGenerator("run-1", 7).write("s-hard", 0, seq) for seq in range(1, 51)]
         for message in messages:
             await store.append("s-hard", message)
         assert list(await store.history("s-hard")) == messages
@@ -110,7 +110,7 @@ async def test_a_proxy_before_a_given_server_leaves_tls_to_client_and_server(
         assert urlsplit(servers["redis"]).port != tls_port
         context = StoreContext(servers=servers, namespace=namespace, timeout_seconds=2.0)
         store: Any = await open_store("redis-list", context)
-        message = Author("run-1", 7).write("s-hard", 0, 1)
+        message = MessageGenerator("run-1", 7).write("s-hard", 0, 1)
         await store.append("s-hard", message)
         assert "may encrypt" in str(ALL["dropped_reply"].unavailable(bed, "redis"))
         await ALL["partition"].inject(bed, "redis")

@@ -11,6 +11,7 @@ import redis.asyncio
 import uvloop
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.ports import free_port
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_address import parse_address
 from soak.stores.redis_errors import (
@@ -22,7 +23,6 @@ from soak.stores.redis_errors import (
 )
 from soak.stores.redis_pool import RedisPool
 from soak.stores.registry import open_store
-from soak.testbed.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

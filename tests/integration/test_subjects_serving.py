@@ -15,13 +15,13 @@ from soak.checker.message import Message, checksum
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
 from soak.errors import ServerUnreachableError
+from soak.servers.service_process import Told
 from soak.stores.http import HttpStore
 from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext
 from soak.subjects.deployment import deployed
 from soak.subjects.description import read_script
 from soak.subjects.process import SubjectProcess
-from soak.testbed.service_process import Told
 
 SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 SECONDS_MAX = 60.0

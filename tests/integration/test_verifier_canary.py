@@ -16,14 +16,14 @@ from verifying import Script, Unordered, Verifying, found_kinds, scripting, veri
 
 from soak.checker import judge as judging
 from soak.checker import session as checking
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.identity import identify
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.order import order_findings
 from soak.checker.read import Finding
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import canary, result
 from soak.verifier.canary_numbers import FILE_NAME
@@ -272,7 +272,7 @@ def see_no_repeats(*_: object, **__: object) -> None:
     return None
 
 
-def take_all_for_sent(book: SessionBook, item: Stored, author: Author, index: int) -> Any:
+def take_all_for_sent(book: ExpectedSession, item: Stored, author: MessageGenerator, index: int) -> Any:
     place, finding = identify(book, item, author, index)
     return place, None if finding is not None and finding.kind is Kind.PHANTOM else finding
 

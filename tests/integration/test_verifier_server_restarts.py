@@ -20,8 +20,8 @@ from soak.checker.server_identity import Identity, identity_of
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FaultPhase
-from soak.testbed.docker import DockerTestbed, ownership
-from soak.testbed.inspect import inspect
+from soak.servers.docker import DockerTestbed, ownership
+from soak.servers.inspect import inspect
 from soak.verifier import checkpoint
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from redis.asyncio import Redis
 from verifying import Verifying, scripting, verifying
 
 from soak.errors import ServerUnreachableError
-from soak.testbed.binaries import valkey_server
-from soak.testbed.inspect import inspect
-from soak.testbed.ports import free_port
+from soak.servers.binaries import valkey_server
+from soak.servers.inspect import inspect
+from soak.servers.ports import free_port
 from soak.verifier import drift
 
 if TYPE_CHECKING:

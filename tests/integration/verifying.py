@@ -24,7 +24,7 @@ from soak.checker.contract import Contract, Order
 from soak.checker.faults import Excuse
 from soak.checker.message import Garbled, Message, Stored
 from soak.checker.outcome import Outcome
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
 from soak.faults.catalogue import ALL as FAULTS
 from soak.join import JoinInfo
@@ -181,7 +181,7 @@ class Script:
         self.memory = memory
         self.redis: Any = redis
         self.store = info.header.stores[0]
-        self.author = Author(info.header.run, info.header.seed)
+        self.author = MessageGenerator(info.header.run, info.header.seed)
         self.numbers: dict[str, int] = {}
         self.acked: dict[str, list[tuple[int, int, int, int]]] = {}
         self._sent: dict[tuple[str, int], int] = {}

@@ -6,9 +6,9 @@ import msgspec
 from correct_store import AUTHOR, SESSION
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, LedgerEvent
@@ -36,7 +36,7 @@ class CheckedSession:
             asks_primary=asks_primary,
             reads_replica=reads_replica,
         )
-        self.book = SessionBook(SESSION, "redis-list")
+        self.book = ExpectedSession(SESSION, "redis-list")
         for writer in (0, 1):
             self.book.lease(writer, 100)
         self.checker = SessionChecker(judging, self.book)

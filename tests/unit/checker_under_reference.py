@@ -32,9 +32,9 @@ from reference.history import Contract as ReferenceContract
 
 from soak.checker import contract as ours
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded
@@ -45,9 +45,9 @@ from soak.checker.read import Read as OurRead
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 STORE, SERVERS = "store", ("primary", "replica")
 OUTCOMES = {Outcome.OK: OutcomeNumber.OK, Outcome.FAILED: OutcomeNumber.FAILED, Outcome.UNKNOWN: OutcomeNumber.UNKNOWN}
 
@@ -100,7 +100,8 @@ class CheckerJudge:
             reads_replica=self._has_replica,
         )
         self._checkers = {
-            number: SessionChecker(self._judging, SessionBook(name_of(number), STORE)) for number in history.sessions
+            number: SessionChecker(self._judging, ExpectedSession(name_of(number), STORE))
+            for number in history.sessions
         }
         self._acked: dict[int, dict[int, Intervals]] = {}
         self._seen: dict[int, list[Read]] = defaultdict(list)

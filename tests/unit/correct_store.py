@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 SESSION = "w1-1-chat"
 RULES = Rules(contract=Contract())
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 
 
 @dataclass
@@ -39,7 +39,7 @@ class CorrectStore:
     """The store, the book that follows it, and the clock."""
 
     writers: int
-    book: SessionBook = field(default_factory=lambda: SessionBook(SESSION, "redis-list"))
+    book: ExpectedSession = field(default_factory=lambda: ExpectedSession(SESSION, "redis-list"))
     items: list[tuple[int, int]] = field(default_factory=list)
     now: int = 1_000
     next_seq: dict[int, int] = field(default_factory=dict)

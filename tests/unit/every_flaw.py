@@ -14,7 +14,7 @@ from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 LOSS = {Kind.LOST, Kind.ROLLED_BACK}
 LENIENT = Contract(crash_loss_seconds=1.0)
@@ -66,7 +66,7 @@ async def begin_anew(simulation: Simulation) -> None:
             writer.excused = writer.acked.copy()
     simulation.rows, simulation.expires = [], 0
     simulation._change()
-    book.restand([])
+    book.replace_verified([])
     for writer in book.writers:
         writer.excuse(writer.acked)
     book.drop_excused()
@@ -212,7 +212,7 @@ async def leak_of_another_session(simulation: Simulation) -> None:
 
 async def leak_of_another_run(simulation: Simulation) -> None:
     await talk(simulation)
-    simulation.rows.append(Row((9, 9), simulation.now, Author("r2", 7).write(SESSION, 0, 1)))
+    simulation.rows.append(Row((9, 9), simulation.now, MessageGenerator("r2", 7).write(SESSION, 0, 1)))
     await simulation.look(2)
 
 

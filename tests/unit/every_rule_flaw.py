@@ -10,7 +10,7 @@ from simulated import SECOND, Row, Simulation
 from soak.checker.contract import Contract
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 LAST = Contract(retained_messages=4)
 
@@ -251,7 +251,7 @@ async def raise_for_all(simulation: Simulation) -> None:
 
 
 async def fail_to_read(simulation: Simulation, *, others_are_answered: bool) -> None:
-    examiner, other = simulation.examiner, cast("Watched", object())
+    examiner, other = simulation.examiner, cast("TrackedSession", object())
     examiner._answered.note(other, simulation.now)
     for turn in range(5):
         if others_are_answered or turn == 1:

@@ -15,7 +15,7 @@ from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read
 from soak.checker.search import NEAREST, is_missed
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 APPROXIMATE = Contract(search=Searches.APPROXIMATE)
 
@@ -291,7 +291,7 @@ SEARCHES = [
     Flaw("find too many", {Kind.WINDOW}, find_too_many),
     Flaw("find one twice", {Kind.DUPLICATED}, find_one_twice),
     Flaw("find something of another session", {Kind.LEAKED}, find_besides(AUTHOR.write("other-chat", 0, 1))),
-    Flaw("find something of another run", {Kind.LEAKED}, find_besides(Author("r2", 7).write(SESSION, 0, 1))),
+    Flaw("find something of another run", {Kind.LEAKED}, find_besides(MessageGenerator("r2", 7).write(SESSION, 0, 1))),
     Flaw("find what was never sent", {Kind.PHANTOM}, find_besides(AUTHOR.write(SESSION, 0, 9_999))),
     Flaw("find what was refused", {Kind.PHANTOM}, find_what_was_refused, steps=0),
     Flaw("find what is no message", {Kind.UNDECODABLE}, find_besides(Garbled(b"\xff", "no message"))),

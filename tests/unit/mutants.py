@@ -94,7 +94,7 @@ IDENTITY, ABSENCE, ABSORB = "soak.checker.identity", "soak.checker.absence", "so
 LIFETIME = "soak.checker.lifetime"
 ERASURE, FORGETS = "soak.checker.erasure", "soak.checker.forgets"
 BOOK, WINDOW, FAULTS, LOOK = (
-    "soak.checker.book",
+    "soak.checker.expected_session",
     "soak.checker.window",
     "soak.checker.faults",
     "soak.checker.second_look",
@@ -113,7 +113,7 @@ MUTANTS = [
     # -- the fast way must not wave through what the slow way would find --
     Mutant("the digest of the verified part", JUDGE, "_is_unchanged", "if book.hashed and digest_of(items[: book.hashed]) != book.digest:", "if False:", (), ("corrupt",)),
     Mutant("names behind the digest", JUDGE, "_is_unchanged", "return names_of(behind) == book.last_names(len(behind)) and author", "return author", (), ("swap what only a glance has seen",)),
-    Mutant("the content of what is new", JUDGE, "_clean_growth", "if not author.are_mine(items, book.session):", "if any(type(item) is not Message or item.session != book.session for item in items):", (), ("corrupt unseen",)),
+    Mutant("the content of what is new", JUDGE, "_clean_growth", "if not author.matches(items, book.session):", "if any(type(item) is not Message or item.session != book.session for item in items):", (), ("corrupt unseen",)),
     Mutant("a smaller number than the last", JUDGE, "_clean_growth", "if first <= largest.get(number, first):", "if False:", (), ("duplicate unseen",)),
     Mutant("a refused one among the new", JUDGE, "_clean_growth", "if last > writer.leased or (writer.failed and writer.failed.touches(first, last)):", "if False:", (), ("refused and there",)),
     Mutant("what the fast way lacks", JUDGE, "_judge_growth", "_lacks_any(book, read, fresh)", "False", (), ("lose unseen",)),
@@ -168,7 +168,7 @@ MUTANTS = [
     Mutant("a failed forget does not undo an earlier one", ERASURE, "end_forget", "forgets if forgets.ended or forgets.is_in_doubt else None", "forgets if forgets.is_in_doubt else None", (), ("per writer/65",)),
     Mutant("a second forget while one is in doubt", ERASURE, "end_forget", "forgets.may_happen = forgets.may_happen or (sent if outcome is Outcome.UNKNOWN else 0)", "forgets.may_happen = sent if outcome is Outcome.UNKNOWN else 0", (), ("test_checker_races::test_a_forget_that_may_still_happen_is_not_forgotten_over_a_second_one",)),
     Mutant("a late arrival may be erased", ABSORB, "_note_late_arrivals", "if may_be_erased:", "if False:", (), ("stale/540",)),
-    Mutant("times of what is excused while it is being forgotten", BOOK, "SessionBook.acknowledge", "self._remember(attempt)\n            return False", "return False", (), ("race with two forgets",)),
+    Mutant("times of what is excused while it is being forgotten", BOOK, "ExpectedSession.acknowledge", "self._remember(attempt)\n            return False", "return False", (), ("race with two forgets",)),
     Mutant("a stale read shows what a forget has erased", ABSORB, "_may_show_the_forgotten", "read.invoked - staleness_us <= ended", "read.invoked <= ended", (), ("late view of what a forget erased",)),
     # -- lives and windows of the store --
     Mutant("a forget begins a new life", ERASURE, "_erase", "book.span = _span_behind(book, book.span, known, behind)", "pass", (), ("life after a forget",)),
@@ -186,7 +186,7 @@ MUTANTS = [
     Mutant("older than the last so many", RETENTION, "absences", "return Absences(*_part_trimmed(book, gone, names))", "return Absences(gone, {})", (), ("last 6/8",)),
     Mutant("among the last so many", RETENTION, "_part_trimmed", "(absent if has_older else trimmed)", "trimmed", (Kind.LOST,), ("lose the newest of the kept",)),
     Mutant("fewer than the last so many", RETENTION, "absences", "if taken < rules.contract.retained_messages:", "if False:", (Kind.LOST,), ("keep too few",)),
-    Mutant("a late acknowledgement bears its order", BOOK, "SessionBook.acknowledge", "book.unknown = book.unknown.minus(Intervals([seq, seq]))", "pass", (Kind.REORDERED,), ("swap what was in flight for long",)),
+    Mutant("a late acknowledgement bears its order", BOOK, "ExpectedSession.acknowledge", "book.unknown = book.unknown.minus(Intervals([seq, seq]))", "pass", (Kind.REORDERED,), ("swap what was in flight for long",)),
     # -- reads of the last so many --
     Mutant("window: too many", WINDOW, "judge_window", "if last is not None and len(seen) > last:", "if False:", (Kind.WINDOW,), ("read too many",)),
     Mutant("window: one twice", PARTIAL, "_repeated", "if count > 1", "if False", (Kind.DUPLICATED,), ("read twice the same",)),
@@ -231,7 +231,7 @@ MUTANTS = [
     Mutant("what was seen in flight and is missed counts as seen", ABSORB, "_count_missed_as_seen", "writer.acked.update(late)", "pass", (Kind.ROLLED_BACK,), ("take back what was seen in flight",)),
     Mutant("order of what is in flight", JUDGE, "_judge_growth", "or not _begins_as_seen(book, fresh)", "", (Kind.REORDERED,), ("swap two that are in flight",)),
     Mutant("what a participant saw in flight", PARTIAL, "_vanished", "(number, seq) not in shown", "False", (Kind.ROLLED_BACK,), ("show a participant what is taken back",)),
-    Mutant("stale: the outcome came late", BOOK, "SessionBook.acknowledge", "attempt.ended <= self.last_read", "False", (Kind.STALE,), ("hide what the ledger tells late",)),
+    Mutant("stale: the outcome came late", BOOK, "ExpectedSession.acknowledge", "attempt.ended <= self.last_read", "False", (Kind.STALE,), ("hide what the ledger tells late",)),
     Mutant("an unknown write may not stand in front", ORDER, "realtime_findings", "if attempt is None:", "if attempt is None or attempt.outcome != Outcome.OK:", (Kind.REORDERED,), ("unknown one in front of what was acknowledged before",)),
     # -- who survived, and when --
     Mutant("survivors until it took effect", FAULTS, "FaultWindow.survivors_until", "self.down and self.injected is not None", "False", (Kind.LOST,), ("lose a hole between announcement and crash",)),
@@ -253,12 +253,12 @@ MUTANTS = [
     Mutant("the next forget settles one that was undone", FORGETS, "Forgets.happened", "self.is_undone = self.is_undone and sent < self.sent", "pass", (Kind.RESURRECTED,), ("test_checker_forgets::test_a_forget_that_a_fault_may_have_undone_is_settled_by_the_next_one",)),
     Mutant("an unknown append may begin the life behind a forget", ERASURE, "_span_behind", "or (one.writer, one.seq) in unseen", "or False", (), ("test_checker_forgets::test_an_unknown_append_from_before_a_forget_may_have_begun_the_life_behind_it_and_nothing_older",)),
     Mutant("a life that a fault may have taken", ERASURE, "undo", "span = book.span = span._replace(first_ended=NEVER)", "pass", (), ("test_checker_forgets::test_a_life_that_a_fault_may_have_taken_ends_with_what_was_said_after_it",)),
-    Mutant("seen in flight behind a forget", BOOK, "SessionBook._may_be_erased", "(attempt.writer, attempt.seq) in self.unsettled_names()", "False", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_what_raced_with_a_forget_and_was_seen_in_flight_behind_it_is_expected",)),
-    Mutant("seen behind a forget and missed", BOOK, "SessionBook._may_be_erased", "return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)", "return True", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_what_was_seen_behind_a_forget_and_is_missed_is_not_excused_by_it_when_its_outcome_comes",)),
-    Mutant("phantom: refused after it has gone", BOOK, "SessionBook.fail", "seen += [at for number, other, at in self.glimpsed or () if (number, other) == (writer, seq)]", "pass", (Kind.PHANTOM,), ("test_checker_late_outcomes::test_what_was_seen_in_flight_is_a_phantom_if_it_is_refused_after_it_has_gone",)),
+    Mutant("seen in flight behind a forget", BOOK, "ExpectedSession._may_be_erased", "(attempt.writer, attempt.seq) in self.unsettled_names()", "False", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_what_raced_with_a_forget_and_was_seen_in_flight_behind_it_is_expected",)),
+    Mutant("seen behind a forget and missed", BOOK, "ExpectedSession._may_be_erased", "return not any(_is_in(one, attempt.writer, attempt.seq) for one in seen)", "return True", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_what_was_seen_behind_a_forget_and_is_missed_is_not_excused_by_it_when_its_outcome_comes",)),
+    Mutant("phantom: refused after it has gone", BOOK, "ExpectedSession.fail", "seen += [at for number, other, at in self.glimpsed or () if (number, other) == (writer, seq)]", "pass", (Kind.PHANTOM,), ("test_checker_late_outcomes::test_what_was_seen_in_flight_is_a_phantom_if_it_is_refused_after_it_has_gone",)),
     Mutant("a refusal is waited for no longer than any outcome", ABSORB, "_note_glimpsed", "if read.invoked - one[2] <= IN_FLIGHT_GRACE_US", "if True", (), ("test_checker_late_outcomes::test_a_refusal_that_comes_when_nobody_waits_for_it_any_more_says_nothing",)),
     Mutant("an acknowledgement that dates a loss is waited for", LOOK, "look_again", "awaited = [one for one in lost if _is_outcome_awaited(look, suspicion, one)]", "awaited: list[Lost] = []", (Kind.ROLLED_BACK,), ("test_checker_late_outcomes::test_nothing_is_excused_by_when_it_was_seen_while_its_acknowledgement_may_come",)),
-    Mutant("an unreadable row explains a late acknowledgement", BOOK, "SessionBook._note_lateness", "if self.unexplained:", "if False:", (), ("test_checker_late_outcomes::test_an_unreadable_row_explains_what_is_acknowledged_only_afterwards",)),
+    Mutant("an unreadable row explains a late acknowledgement", BOOK, "ExpectedSession._note_lateness", "if self.unexplained:", "if False:", (), ("test_checker_late_outcomes::test_an_unreadable_row_explains_what_is_acknowledged_only_afterwards",)),
     Mutant("the time of an unknown write that was seen", ABSORB, "_note_late_arrivals", "and one.sent > book.latest_sent", "and False", (Kind.REORDERED,), ("test_checker_late_outcomes::test_an_unknown_write_that_a_read_has_shown_bears_its_time_for_the_next_one",)),
     Mutant("a sliding life by a message's own send", RETENTION, "_part_expired", "if contract.expiry is not Expiry.SLIDING or not is_only_by_age:", "if True:", (Kind.LOST,), ("test_checker_late_outcomes::test_a_sliding_life_lasts_as_long_as_the_own_send_of_a_message_whatever_a_fault_may_undo",)),
     Mutant("what is refused is not missed", RETENTION, "_missing", ".minus(writer.failed)", "", (), ("test_checker_late_outcomes::test_a_read_under_way_does_not_lack_what_is_refused_meanwhile",)),

@@ -23,7 +23,7 @@ from soak.checker.message import Message, Stored
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.checker.search import NEAREST
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.reader import RunRecord, WorkerBatch
 from soak.ledger.records import (
@@ -45,12 +45,12 @@ from soak.verifier.examiner import Examiner
 from soak.verifier.intake import Intake
 from soak.verifier.reporter import Reporter
 from soak.verifier.state import State
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
-Place = tuple[int, int]
+MessageId = tuple[int, int]
 
 SESSION, STORE, WORKER, HOST = "talk-chat", "redis-list", "w1", "host"
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 MILLISECOND, SECOND = 1_000, 1_000_000
 SETTLE_SECONDS = 0.5
 TTL_EPSILON_US = SECOND // 5
@@ -63,7 +63,7 @@ LOOKS_MAX = 20
 class Row:
     """A message as it stands in the store."""
 
-    place: Place
+    place: MessageId
     applied: int
     item: Any = None
     """What is read in its place, if that is not the message."""
@@ -98,12 +98,12 @@ class Simulation:
         self.expires = 0
         self.flights: dict[int, Flight] = {}
         self.sent = dict.fromkeys(range(writers), 0)
-        self.late: list[Place] = []
+        self.late: list[MessageId] = []
         self.late_forgets = 0
-        self.acked: dict[Place, tuple[int, int]] = {}
+        self.acked: dict[MessageId, tuple[int, int]] = {}
         """When each acknowledged message was sent and answered."""
-        self.unknown: set[Place] = set()
-        self.refused: set[Place] = set()
+        self.unknown: set[MessageId] = set()
+        self.refused: set[MessageId] = set()
         self.forgetting: tuple[int, bool] | None = None
         """When a forget was sent that is not answered yet, and whether it has happened."""
         self.is_down = False
@@ -111,12 +111,12 @@ class Simulation:
         self.faults = 0
         self.is_quiet = False
         """Nothing happens by itself any more."""
-        self.hidden: set[Place] = set()
+        self.hidden: set[MessageId] = set()
         """What reads do not show, for once."""
         self.is_searched = is_searched
-        self.unindexed: set[Place] = set()
+        self.unindexed: set[MessageId] = set()
         """What searches do not show, for once."""
-        self.only_far: set[Place] = set()
+        self.only_far: set[MessageId] = set()
         """What only wide searches show: the index is approximate."""
         self.spoil_search: Callable[[list[Stored]], list[Stored]] = list
         """What is done to the answer of a search, for once."""
@@ -169,7 +169,7 @@ class Simulation:
         return True
 
     @property
-    def watched(self) -> Watched:
+    def watched(self) -> TrackedSession:
         return self.state.workers[WORKER].sessions[1]
 
     async def examine(self, *, whole: bool) -> None:
@@ -194,7 +194,7 @@ class Simulation:
             self.rows, self.expires = [], 0
             self._change()
 
-    def _store(self, place: Place) -> None:
+    def _store(self, place: MessageId) -> None:
         """Take a message, wherever the contract lets it stand."""
         self._expire()
         at = len(self.rows)
@@ -277,7 +277,7 @@ class Simulation:
         self._batch.attempts.append(Attempt(1, writer, flight.seq, int(outcome), flight.sent, ended))
         self.tick()
 
-    def say(self, writer: int = 0) -> Place:
+    def say(self, writer: int = 0) -> MessageId:
         """Append one message from its sending to its acknowledgement."""
         self.send(writer)
         self.apply(writer)
@@ -390,7 +390,7 @@ class Simulation:
         items: list[Stored],
         acked: list[tuple[int, int, int, int]] | None = None,
         invoked: int | None = None,
-        asked: Place | None = None,
+        asked: MessageId | None = None,
     ) -> None:
         """Tell the verifier what a participant saw."""
         known = self._acked_in_order() if acked is None else acked

@@ -191,5 +191,5 @@ def test_what_is_said_follows_from_name_and_seed() -> None:
     reciter = Reciter("run", 1, ["continue"])
     twice = [reciter.write("talk", 0, seq) for seq in (1, 2)]
     assert twice[0].content == twice[1].content
-    assert reciter.are_mine(twice, "talk")
-    assert not reciter.are_mine(twice, "another")
+    assert reciter.matches(twice, "talk")
+    assert not reciter.matches(twice, "another")

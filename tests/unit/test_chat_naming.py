@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from soak.chat.naming import answer_to, to_item, to_message
 from soak.checker.message import Garbled
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.stores.http_contract import Wire, to_wire
 
 
 def test_an_id_of_soak_becomes_the_message_it_names() -> None:
-    message = Author("r1", 7).write("w/1-2-chat", 3, 5)
+    message = MessageGenerator("r1", 7).write("w/1-2-chat", 3, 5)
     assert to_message("anything.w/1-2-chat", to_wire(message)) == message
     assert to_item(message) == {"id": to_wire(message).id, "role": message.role, "content": message.content}
 

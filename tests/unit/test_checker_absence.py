@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.absence import resolve, suspect
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.read import Read
 from soak.checker.suspicion import Suspicion
@@ -18,8 +18,8 @@ def read_at(time: int) -> Read:
     return Read(invoked=time, returned=time + 1, acked={}, items=[])
 
 
-def book_with_seen(*seen: int) -> SessionBook:
-    book = SessionBook("talk", "redis-list")
+def book_with_seen(*seen: int) -> ExpectedSession:
+    book = ExpectedSession("talk", "redis-list")
     book.lease(0, 100)
     for seq in range(1, 11):
         book.acknowledge(Attempt(1, 0, seq, 0, seq, seq))

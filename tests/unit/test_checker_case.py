@@ -8,9 +8,9 @@ from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from soak.checker.book import SessionBook
 from soak.checker.case import Basis, CannotDeriveError, Case, Derived, FullRead, derive, found_of, replay, told
 from soak.checker.events import Confirmed, Observed
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
@@ -21,7 +21,7 @@ from soak.checker.saved import RAW_BYTES_MAX, restore, save
 from soak.checker.saved_read import SavedRead
 from soak.checker.session import SessionChecker, unpacked
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
 Plan = list[tuple[str, int]]
 
@@ -29,7 +29,7 @@ STRANGE: list[object] = [
     Garbled(b"\xc1\x00", "no message"),
     Garbled(b"", ""),
     AUTHOR.write("w1-2-chat", 0, 1),
-    Author("r2", 7).write(SESSION, 0, 1),
+    MessageGenerator("r2", 7).write(SESSION, 0, 1),
     AUTHOR.write(SESSION, 0, 5_000),
     AUTHOR.write(SESSION, 77, 1),
     msgspec.structs.replace(AUTHOR.write(SESSION, 0, 1), content="half a \ud83d character"),
@@ -69,7 +69,7 @@ def kept(case: Case) -> Case:
     return msgspec.json.decode(msgspec.json.encode(case), type=Case)
 
 
-def case_of(book: SessionBook, basis: Basis, settle_us: int = 0) -> Case:
+def case_of(book: ExpectedSession, basis: Basis, settle_us: int = 0) -> Case:
     return Case(
         run=AUTHOR.run,
         seed=7,
@@ -193,7 +193,7 @@ def test_a_loss_is_not_confirmed_without_the_word_of_a_primary_that_has_to_be_as
         changed_read(lost_case(), count=7),
         changed_read(lost_case(), items=[(0, 1, 10**15)]),
         changed_read(lost_case(), cut="half of it"),
-        msgspec.structs.replace(lost_case(), book=SessionBook(SESSION, "redis-list", length=5)),
+        msgspec.structs.replace(lost_case(), book=ExpectedSession(SESSION, "redis-list", length=5)),
         changed_read(lost_case(), acked={0: Intervals([1, 10**15])}),
     ],
 )

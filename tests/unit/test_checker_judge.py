@@ -8,9 +8,9 @@ from correct_store import AUTHOR, SESSION
 
 from soak.checker.absorb import absorb
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.erasure import end_forget
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -27,7 +27,7 @@ class Talk:
 
     def __init__(self, rules: Rules = STRICT, writers: int = 1) -> None:
         self.rules = rules
-        self.book = SessionBook(SESSION, "redis-list")
+        self.book = ExpectedSession(SESSION, "redis-list")
         for writer in range(writers):
             self.book.lease(writer, 1_000)
 

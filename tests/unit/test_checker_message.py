@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.message import Garbled, Message, checksum, decode_history
-from soak.checker.text import MIXES, Author
+from soak.checker.text import MIXES, MessageGenerator
 
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 SEQS = st.integers(1, 2_000)
 SESSIONS = st.sampled_from([f"w1-1-{mix}" for mix in MIXES])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract, Duplicates, Order
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
@@ -14,9 +14,9 @@ from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.spoiling import MESSAGES, Spoil, accused, length_for, spoiled, spoils_for
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 SESSION = "canary-r1-0-1-chat"
 INVENTED = AUTHOR.write(SESSION, 0, 1_000_000)
 
@@ -25,8 +25,8 @@ def written(count: int = MESSAGES) -> list[Message]:
     return [AUTHOR.write(SESSION, 0, seq + 1) for seq in range(count)]
 
 
-def book_of(messages: list[Message]) -> SessionBook:
-    book = SessionBook(SESSION, "redis-list")
+def book_of(messages: list[Message]) -> ExpectedSession:
+    book = ExpectedSession(SESSION, "redis-list")
     book.lease(0, len(messages))
     for message in messages:
         book.acknowledge(Attempt(1, 0, message.seq, int(Outcome.OK), message.seq * 10, message.seq * 10 + 5))

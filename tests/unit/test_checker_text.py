@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.message import Garbled
-from soak.checker.text import LONG_CHARACTERS, MIXES, ROLES, Author
+from soak.checker.text import LONG_CHARACTERS, MIXES, ROLES, MessageGenerator
 
-AUTHOR = Author("r1", 7)
+AUTHOR = MessageGenerator("r1", 7)
 MANY = range(1, 6_001)
 
 
@@ -23,7 +23,7 @@ def contents(mix: str) -> list[str]:
 
 @given(st.text(min_size=1, max_size=20), st.integers(0, 63), st.integers(1, 10_000), st.integers(0, 2**63 - 1))
 def test_it_is_the_same_every_time_and_for_everyone(session: str, writer: int, seq: int, seed: int) -> None:
-    one, other = Author("r1", seed), Author("r1", seed)
+    one, other = MessageGenerator("r1", seed), MessageGenerator("r1", seed)
     for number in range(5):
         other.write("another-hard", number, number + 1)
     assert one.write(session, writer, seq) == other.write(session, writer, seq)
@@ -32,9 +32,9 @@ def test_it_is_the_same_every_time_and_for_everyone(session: str, writer: int, s
 
 def test_it_is_the_same_in_another_process() -> None:
     script = (
-        "from soak.checker.text import Author\n"
+        "from soak.checker.text import MessageGenerator\n"
         "import zlib\n"
-        "print([Author('r1', 7).write('w1-1-chat', 2, seq).checksum for seq in range(1, 50)])"
+        "print([MessageGenerator('r1', 7).write('w1-1-chat', 2, seq).checksum for seq in range(1, 50)])"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert told == f"{[AUTHOR.write('w1-1-chat', 2, seq).checksum for seq in range(1, 50)]}\n"
@@ -42,8 +42,8 @@ def test_it_is_the_same_in_another_process() -> None:
 
 def test_another_seed_run_session_writer_or_seq_is_another_message() -> None:
     message = AUTHOR.write("w1-1-long", 0, 1)
-    assert not Author("r1", 8).is_mine(message)
-    assert not Author("r2", 7).is_mine(message)
+    assert not MessageGenerator("r1", 8).is_mine(message)
+    assert not MessageGenerator("r2", 7).is_mine(message)
     names = {
         AUTHOR.write(session, writer, seq)
         for session in ("a-long", "b-long")
@@ -87,8 +87,8 @@ def test_a_megabyte_of_names_is_not_needed_to_write_any_message() -> None:
 def test_many_messages_are_told_from_others_as_each_is() -> None:
     author = AUTHOR
     right = [author.write("w1-1-hard", writer, seq) for seq in range(1, 60) for writer in range(3)]
-    assert author.are_mine(right, "w1-1-hard")
-    assert author.are_mine([], "w1-1-hard")
+    assert author.matches(right, "w1-1-hard")
+    assert author.matches([], "w1-1-hard")
     other = author.write("w1-1-hard", 0, 60)
     wrong = {
         "content": "something else", "role": "tool", "checksum": other.checksum ^ 1, "seq": 61, "writer": 1,
@@ -96,6 +96,6 @@ def test_many_messages_are_told_from_others_as_each_is() -> None:
     }  # fmt: skip
     for field, value in wrong.items():
         changed = msgspec.structs.replace(other, **{field: value})
-        assert not author.are_mine([*right, changed], "w1-1-hard"), field
+        assert not author.matches([*right, changed], "w1-1-hard"), field
         assert not author.is_mine(changed), field
-    assert not author.are_mine([*right, Garbled(b"?", "no message")], "w1-1-hard")
+    assert not author.matches([*right, Garbled(b"?", "no message")], "w1-1-hard")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from soak.checker.kinds import Kind
-from soak.checker.window import Place, judge_window
+from soak.checker.window import MessageId, judge_window
 
-WHOLE: list[Place] = [(0, seq) for seq in range(1, 21)]
+WHOLE: list[MessageId] = [(0, seq) for seq in range(1, 21)]
 ALL = set(WHOLE)
 
 
 def kinds(
-    last: int | None, seen: list[Place], *, acked: set[Place] = ALL, unsure: set[Place] | None = None
+    last: int | None, seen: list[MessageId], *, acked: set[MessageId] = ALL, unsure: set[MessageId] | None = None
 ) -> set[Kind]:
     return {finding.kind for finding in judge_window(last, seen, acked, WHOLE, unsure or set())}
 
@@ -49,7 +49,7 @@ def test_what_was_in_flight_may_be_there_or_not() -> None:
         "the newest is missing", "another order",
     ],
 )  # fmt: skip
-def test_what_is_no_window_is_told_by_its_kind(last: int | None, seen: list[Place], kind: Kind) -> None:
+def test_what_is_no_window_is_told_by_its_kind(last: int | None, seen: list[MessageId], kind: Kind) -> None:
     assert kinds(last, seen) == {kind}
 
 

@@ -11,9 +11,9 @@ from soak.checker.contract import Order
 from soak.daemon.bed import make_testbed
 from soak.daemon.plan import Plan, make_plan
 from soak.errors import UsageError
-from soak.testbed import LocalTestbed
-from soak.testbed.combined import CombinedTestbed
-from soak.testbed.docker import DockerTestbed
+from soak.servers import LocalTestbed
+from soak.servers.combined import CombinedTestbed
+from soak.servers.docker import DockerTestbed
 
 SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 

@@ -24,7 +24,7 @@ from soak.checker.message import Message
 from soak.verifier import reporter as reporter_module
 from soak.verifier.story import Told, story_of
 
-Place = tuple[int, int]
+MessageId = tuple[int, int]
 FACTS_SEEN_MIN = 15
 """Kinds of facts in the stories of the simulated flaws, at least."""
 
@@ -33,7 +33,7 @@ class Shown(NamedTuple):
     """A read as it really was."""
 
     invoked: int
-    places: list[Place]
+    places: list[MessageId]
 
 
 class Witness:
@@ -98,12 +98,12 @@ class Witness:
                 return not any(not read.places for read in self.at(invoked))
         return False
 
-    def _are_neighbours(self, before: Place | None, place: Place | None, after: Place | None) -> bool:
+    def _are_neighbours(self, before: MessageId | None, place: MessageId | None, after: MessageId | None) -> bool:
         times = [self._times(one) if one is not None else None for one in (before, place, after)]
         known = [time for time in times if time is not None]
         return all(one[0] < two[0] for one, two in pairwise(known))
 
-    def _times(self, place: Place) -> tuple[int, int] | None:
+    def _times(self, place: MessageId) -> tuple[int, int] | None:
         assert self.last is not None
         return self.last.acked.get(place)
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import Outcome
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.load.conversation import Conversation
 from soak.load.reading import Expectation, Read, Suspicion, observation, suspicion, suspicion_after_forget
 
-AUTHOR = Author("run", 11)
+AUTHOR = MessageGenerator("run", 11)
 STRICT = Expectation.of(Contract())
 WINDOW = 5
 
@@ -75,7 +75,7 @@ def altered(message: Message) -> Message:
 
 
 FOREIGN = AUTHOR.write("w1-2-chat", 0, 1)
-OTHER_RUN = Author("other", 11).write("w1-1-chat", 0, 3)
+OTHER_RUN = MessageGenerator("other", 11).write("w1-1-chat", 0, 3)
 
 
 @pytest.mark.parametrize("writers", [1, 3])

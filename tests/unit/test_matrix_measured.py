@@ -14,7 +14,7 @@ from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
 from soak.checker.read import Read
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
 from soak.matrix.measured import Measured, judge
 from soak.matrix.plan import CellPlan
@@ -38,7 +38,7 @@ TEN_SECONDS = [attempt(seq, 90.0 + seq) for seq in range(1, 11)]
 """Acknowledged one each second, the last one at the moment of the fault."""
 
 
-AUTHOR = Author("m1", 7)
+AUTHOR = MessageGenerator("m1", 7)
 
 
 def after(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.checker.contract import Contract, Expiry
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.pytest_plugin.checks import expiry
 from soak.pytest_plugin.checks.expiry import REQUIRE_VARIABLE, TTL_SECONDS_MAX, Expiring
 
@@ -43,7 +43,7 @@ class SlowMemory:
         return name
 
     def turns(self, session: str, count: int) -> list[Any]:
-        return [Author("run", 1).write(session, 0, seq) for seq in range(1, count + 1)]
+        return [MessageGenerator("run", 1).write(session, 0, seq) for seq in range(1, count + 1)]
 
     async def say(self, _store: None, said: list[Any]) -> None:
         for message in said:

@@ -8,7 +8,7 @@ import pytest
 
 from soak.pytest_plugin import versions
 from soak.pytest_plugin.options import Choice
-from soak.testbed import binaries
+from soak.servers import binaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

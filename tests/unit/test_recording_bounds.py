@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.message import Garbled
 from soak.checker.read import Read
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import FORMAT_VERSION, Batch, Open, RunHeader
 from soak.verifier import recording
 from soak.verifier.recording import Recorder, read_recording
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 STORE, SESSION, WORKER = "redis-list", "s1-chat", "w1"
 READ_BYTES = 1_000
@@ -31,8 +31,8 @@ def record(folder: Path, reads: range) -> Path:
         contracts={STORE: Contract()},
         started_wall_seconds=0.0,
     )
-    recorder = Recorder(folder, header, Author("r1", 1), 1)
-    watched = Watched(SessionBook(SESSION, STORE), WORKER, 1)
+    recorder = Recorder(folder, header, MessageGenerator("r1", 1), 1)
+    watched = TrackedSession(ExpectedSession(SESSION, STORE), WORKER, 1)
     batch = Batch(opens=[Open(1, SESSION, STORE)])
     recorder.take(WorkerBatch("0-1", WORKER, "host", 0, 1, batch), {1: watched})
     for at in reads:

@@ -13,16 +13,16 @@ from list_append import anomalies, operations, read_edn
 
 from soak.checker.absorb import absorb
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.case import Basis, Case, FullRead, Search, SecondSearch, TailRead, found_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
 from soak.checker.saved import SavedItem, SavedRead, save
 from soak.checker.search import Missed
 from soak.checker.suspicion import Suspicion
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.report.edn import jepsen_lines, quoted
 from soak.report.exporting import Chosen, choose
 from soak.report.history import NotExpressibleError, SessionHistory, check_expressible, of_cases, of_recording
@@ -38,9 +38,9 @@ def checked(*histories: SessionHistory) -> set[str]:
     return anomalies(operations(read_edn("\n".join(jepsen_lines(histories)))))
 
 
-def case_of(book: SessionBook, basis: Basis) -> Case:
+def case_of(book: ExpectedSession, basis: Basis) -> Case:
     found = found_of(Kind.LOST, [(f"{SESSION}/0/1", (0, 1), "gone")])
-    copy = msgspec.msgpack.decode(msgspec.msgpack.encode(book), type=SessionBook)
+    copy = msgspec.msgpack.decode(msgspec.msgpack.encode(book), type=ExpectedSession)
     return Case(run="r1", seed=7, store="redis-list", session=SESSION, rules=RULES, book=copy, basis=basis, found=found)
 
 
@@ -194,14 +194,14 @@ def test_a_read_that_may_be_behind_begins_earlier_by_the_bound() -> None:
 
 def test_what_nobody_of_the_session_appended_is_a_dirty_read_to_another_checker() -> None:
     leaked = SavedItem(message=AUTHOR.write("another", 0, 1).to_bytes())
-    of_another_run = SavedItem(message=Author("r0", 7).write(SESSION, 0, 1).to_bytes())
+    of_another_run = SavedItem(message=MessageGenerator("r0", 7).write(SESSION, 0, 1).to_bytes())
     for item in (leaked, of_another_run, SavedItem(raw=b"no message", reason="no message")):
         read = SavedRead(invoked=100, returned=105, count=4, items=[(0, 1, 3), item])
         history = of_recording(three(reads={100: read}))
         assert checked(history) == {"garbage"}
         (foreign,) = [append for append in history.appends if append.foreign]
         assert (foreign.outcome, foreign.element) == (Outcome.FAILED, history.reads[0].elements[-1])
-        case = case_of(SessionBook(SESSION, "redis-list"), FullRead(read=read))
+        case = case_of(ExpectedSession(SESSION, "redis-list"), FullRead(read=read))
         assert {append.element for append in of_cases(SESSION, [case]).appends} >= {foreign.element}
 
 

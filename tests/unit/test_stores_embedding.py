@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.text import Author
+from soak.checker.text import MessageGenerator
 from soak.stores.embedding import DIMENSIONS, embed
 
 
@@ -29,7 +29,7 @@ def test_texts_that_share_words_are_nearer_than_texts_that_share_none() -> None:
 
 
 def test_no_two_different_texts_of_a_long_conversation_coincide() -> None:
-    author = Author("run", 7)
+    author = MessageGenerator("run", 7)
     texts = {author.write("session-hard", 0, seq).content for seq in range(1, 1_500)}
     nearest = {tuple(round(value, 6) for value in embed(text)) for text in texts}
     assert len(nearest) == len(texts)

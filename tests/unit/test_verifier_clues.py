@@ -6,10 +6,10 @@ import msgspec
 from simulated import AUTHOR, HOST, SECOND, STORE
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.cause import candidates, explain
 from soak.checker.causes import Cause
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.facts import StandsElsewhere, TextCut
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
@@ -20,7 +20,7 @@ from soak.verifier.clues import Detective
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
 from soak.verifier.story import Told, shown_in, story_of
-from soak.verifier.watched import Watched
+from soak.verifier.tracked_session import TrackedSession
 
 HEADER = RunHeader(
     version=1, run=AUTHOR.run, seed=7, namespace="n", stores=[STORE], contracts={STORE: Contract()},
@@ -37,12 +37,12 @@ def detective() -> Detective:
     return Detective(State(HEADER, {STORE: ("redis",)}, SECOND), AUTHOR, set())
 
 
-def watched(session: str, messages: int = 4) -> Watched:
-    book = SessionBook(session=session, store=STORE)
+def watched(session: str, messages: int = 4) -> TrackedSession:
+    book = ExpectedSession(session=session, store=STORE)
     book.lease(0, 100)
     for seq in range(1, messages + 1):
         book.acknowledge(Attempt(1, 0, seq, 0, seq * 100, seq * 100 + 10))
-    return Watched(book, HOST, 1)
+    return TrackedSession(book, HOST, 1)
 
 
 def read(items: list[Stored], at: int = 10 * SECOND) -> Read:
@@ -108,7 +108,7 @@ def test_bytes_are_shown_only_where_the_store_returned_some() -> None:
 
 def test_what_stands_around_a_missing_message_is_what_was_said_before_and_after_it() -> None:
     """In a session of two writers, not the next of a writer with a larger number."""
-    book = SessionBook(session="ann-chat", store=STORE)
+    book = ExpectedSession(session="ann-chat", store=STORE)
     for writer, seq, at in ((0, 1, 100), (1, 1, 200), (0, 2, 300), (1, 2, 400), (0, 3, 500), (1, 3, 600), (0, 4, 700)):
         book.lease(writer, 100)
         book.acknowledge(Attempt(1, writer, seq, 0, at, at + 10))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from soak.checker.attempt import Attempt
-from soak.checker.book import SessionBook
 from soak.checker.contract import Contract
+from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.outcome import Outcome
 from soak.checker.telemetry import ServerSample
@@ -17,8 +17,8 @@ from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint
 from soak.verifier.result import longest_unverified_seconds
 from soak.verifier.state import State, Worker
+from soak.verifier.tracked_session import TrackedSession
 from soak.verifier.unverified_age import UnverifiedAge, note_downtime
-from soak.verifier.watched import Watched
 
 SECOND = 1_000_000
 STORE = "redis-list"
@@ -32,9 +32,9 @@ class Waiting:
         self.state = new_state()
         self.reachable = True
         self.ages = UnverifiedAge(self.state, lambda: self.reachable)
-        self.book = SessionBook("s", STORE)
+        self.book = ExpectedSession("s", STORE)
         self.state.workers["w"] = Worker("host")
-        self.state.workers["w"].sessions[1] = Watched(self.book, "w", 1)
+        self.state.workers["w"].sessions[1] = TrackedSession(self.book, "w", 1)
         self.book.lease(0, 1)
         self.book.acknowledge(attempt())
         self.now = 0.0

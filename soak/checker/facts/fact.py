@@ -11,7 +11,7 @@ import msgspec
 from soak.checker.attempt import Attempt
 from soak.checker.clues import Clues
 from soak.checker.faults import FaultWindow
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 
 When = Callable[[int], str]
 """Writes a moment of the run as people read it."""
@@ -63,5 +63,5 @@ def seconds(us: int, digits: int = 1) -> str:
     return f"{us / 1e6:.{digits}f} s"
 
 
-def attempt_of(clues: Clues, place: Place) -> Attempt | None:
+def attempt_of(clues: Clues, place: MessageId) -> Attempt | None:
     return next((other for other in clues.others if (other.writer, other.seq) == place), None)

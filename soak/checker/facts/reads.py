@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.checker.clues import Clues, neighbours
 from soak.checker.facts.fact import Fact, When, attempt_of, seconds
 from soak.checker.kinds import Kind
-from soak.checker.read import Place
+from soak.checker.read import MessageId
 
 
 class NeverSeen(Fact, frozen=True, kw_only=True):
@@ -60,8 +60,8 @@ class StandsElsewhere(Fact, frozen=True, kw_only=True):
 class NeighboursPresent(Fact, frozen=True, kw_only=True):
     """What was said right before and after it stands in the read that lacks it."""
 
-    before: Place | None
-    after: Place | None
+    before: MessageId | None
+    after: MessageId | None
 
     def holds(self, clues: Clues) -> bool:
         if clues.place is None or clues.is_present(clues.place) or (self.before is None and self.after is None):
@@ -77,8 +77,8 @@ class NeighboursPresent(Fact, frozen=True, kw_only=True):
 class GapAround(Fact, frozen=True, kw_only=True):
     """It is missing between something older and something younger that stands."""
 
-    before: Place
-    after: Place
+    before: MessageId
+    after: MessageId
 
     def holds(self, clues: Clues) -> bool:
         if clues.place is None or clues.present_cut or clues.is_present(clues.place):
@@ -230,7 +230,7 @@ class StoredNotFound(Fact, frozen=True, kw_only=True):
         return f"the search for its own words at {searched} lacked it, the read at {read} shows it"
 
 
-def next_to(stands: list[Place], place: Place) -> list[Place]:
+def next_to(stands: list[MessageId], place: MessageId) -> list[MessageId]:
     """Return what stands right before and right after a message in a read."""
     if place not in stands:
         return []
@@ -238,5 +238,5 @@ def next_to(stands: list[Place], place: Place) -> list[Place]:
     return [stands[index] for index in (at - 1, at + 1) if 0 <= index < len(stands)]
 
 
-def _last_index(stands: list[Place], place: Place) -> int:
+def _last_index(stands: list[MessageId], place: MessageId) -> int:
     return len(stands) - 1 - stands[::-1].index(place)

@@ -1,0 +1,195 @@
+"""How a run begins: anew, or where a daemon that was killed left it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from soak.clock import now_us
+from soak.configuration import Configuration
+from soak.daemon import heartbeat
+from soak.daemon.folder import DataFolder
+from soak.daemon.heartbeat import Heartbeat
+from soak.daemon.plan import Plan, make_plan, without_secrets
+from soak.errors import DamagedRecordError, UsageError
+from soak.ledger.records import RunHeader
+from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.verifier.result import read_so_far
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next daemon must know to resume a run."""
+
+    header: RunHeader
+    boot: str
+    embedded: list[str]
+    given: dict[str, str]
+    """Servers that were given, without user and password."""
+    testbed: str = "local"
+    """Where the others were started."""
+    subject: str | None = None
+    """The service that was started for the store http."""
+    ending: str | None = None
+    """Why it was asked to end; its load must not be started again, for the ledger may say already that it has ended."""
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """Who the run is, and what it has been through already."""
+
+    run: str
+    seed: int
+    namespace: str
+    plan: Plan
+    resumed: RunHeader | None = None
+    last_alive_us: int | None = None
+    active_seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+    ending: str | None = None
+    """Why it was to end when its daemon was killed; None: it goes on."""
+    is_concluded: bool = False
+    """The verifier has given its verdict; only the daemon was killed before it could tell."""
+
+
+def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
+    """Decide whether an unfinished run is resumed; what a finished one left is put aside."""
+    unfinished, notes = _find_unfinished(folder)
+    if unfinished is not None:
+        return _resume(configuration, folder, unfinished)
+    settings = configuration.settings
+    plan = make_plan(settings, settings.stores.names)
+    run = "r" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
+    return RunIdentity(
+        run=run,
+        seed=settings.seed if settings.seed is not None else secrets.randbelow(2**63),
+        namespace=settings.stores.namespace or f"soak_{run}",
+        plan=plan,
+        notes=tuple(notes),
+    )
+
+
+def remember(folder: DataFolder, beginning: RunIdentity, header: RunHeader, ending: str | None = None) -> None:
+    """Write down what a later daemon needs to go on with this run."""
+    state = RunState(
+        header=header,
+        boot=heartbeat.boot_identity(),
+        embedded=sorted(beginning.plan.embedded),
+        given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
+        testbed=beginning.plan.testbed,
+        subject=_named(beginning.plan),
+        ending=ending,
+    )
+    write_sealed(folder.state_file, state, has_copy=True)
+
+
+def _find_unfinished(folder: DataFolder) -> tuple[RunState | None, list[str]]:
+    try:
+        state = read_sealed(folder.state_file, RunState)
+    except DamagedFileError as error:
+        raise DamagedRecordError(
+            f"{folder.state_file} and its copy are damaged ({error}), so the run in {folder.path} cannot be resumed; "
+            "choose another folder with --data-dir"
+        ) from None
+    if state is None:
+        return None, _put_aside(folder)
+    if state.boot == heartbeat.boot_identity():
+        return state, []
+    run = state.header.run
+    found = folder.violations_on_record(run)
+    place = folder.put_aside(run)
+    return None, [f"run {run} was cut off by a restart of the machine{_with(found)}; what is left of it is in {place}"]
+
+
+def _put_aside(folder: DataFolder) -> list[str]:
+    """Move away what an earlier run left, and say how it ended."""
+    if finished := folder.result_run():
+        return [f"run {finished} is over; what is left of it is in {folder.put_aside(finished)}"]
+    so_far = read_so_far(folder.verifier)
+    run = so_far.run if so_far is not None else None
+    found = folder.violations_on_record()
+    if run is None and not found:
+        if not any(folder.verifier.iterdir()) and not folder.servers.exists():
+            return []
+        # A start that failed before its run began leaves servers without a run.
+        return [f"a start that failed left something; it is in {folder.put_aside(f'unfinished-{int(time.time())}')}"]
+    place = folder.put_aside(run or f"unfinished-{int(time.time())}")
+    told = (
+        f"run {run or '(its name is lost)'} did not end and cannot be resumed, for {folder.state_file.name} and its "
+        f"copy are gone: it is {'a violation' if found else 'inconclusive'}{_with(found)}; what is left of it is in "
+        f"{place}, and this is a new run"
+    )
+    return [told]
+
+
+def _with(violations: int) -> str:
+    return f" with {violations} violations on record" if violations else ""
+
+
+def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -> RunIdentity:
+    header = state.header
+    settings = configuration.settings
+    given = configuration.origin
+    _refuse_change(folder, header.run, "stores.names", header.stores, settings.stores.names, given("stores.names"))
+    _refuse_change(folder, header.run, "seed", header.seed, settings.seed, given("seed"))
+    _refuse_change(
+        folder, header.run, "stores.namespace", header.namespace, settings.stores.namespace, given("stores.namespace")
+    )
+    plan = make_plan(settings, header.stores)
+    servers = {kind: without_secrets(address) for kind, address in sorted(plan.given.items())}
+    if servers != state.given or sorted(plan.embedded) != state.embedded:
+        raise _changed(folder, header.run, "servers", state.given or "embedded ones", servers or "embedded ones")
+    if plan.testbed != state.testbed:
+        raise _changed(folder, header.run, "testbed.kind", state.testbed, plan.testbed)
+    if _named(plan) != state.subject:
+        raise _changed(folder, header.run, "testbed.subject", state.subject, _named(plan))
+    alive, notes = _last_alive(folder, header)
+    return RunIdentity(
+        run=header.run,
+        seed=header.seed,
+        namespace=header.namespace,
+        plan=plan,
+        resumed=header,
+        last_alive_us=alive.at_us,
+        active_seconds=alive.active_seconds,
+        notes=notes,
+        ending=state.ending,
+        is_concluded=folder.result_run() == header.run,
+    )
+
+
+def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple[str, ...]]:
+    """Return the last sign of life of the daemon before us; where it is lost, what its other files say."""
+    alive = heartbeat.read(folder.heartbeat_file)
+    if alive is not None and alive.run == header.run:
+        return alive, ()
+    written = folder.last_written_wall_seconds()
+    since = 0.0 if written is None else max(0.0, time.time() - written)
+    guessed = Heartbeat(
+        run=header.run,
+        boot=heartbeat.boot_identity(),
+        at_us=now_us() - int(since * 1e6),
+        active_seconds=max(0.0, time.time() - since - header.started_wall_seconds),
+    )
+    what = f"{folder.heartbeat_file.name} is gone or damaged; the daemon before this one was last seen {since:.0f}s ago"
+    return guessed, (what,)
+
+
+def _named(plan: Plan) -> str | None:
+    return None if plan.subject is None else plan.subject.name
+
+
+def _refuse_change(folder: DataFolder, run: str, key: str, before: object, now: object, origin: str | None) -> None:
+    if origin is not None and now is not None and now != before:
+        raise _changed(folder, run, key, before, now)
+
+
+def _changed(folder: DataFolder, run: str, what: str, before: object, now: object) -> UsageError:
+    return UsageError(
+        f"{folder.path} holds the unfinished run {run} with {what} = {before}, not {now}; "
+        "resume it unchanged, or choose another folder with --data-dir"
+    )

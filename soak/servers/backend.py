@@ -1,0 +1,124 @@
+"""What a server lives in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from soak.errors import ServerUnreachableError
+from soak.servers.ports import HOST
+from soak.servers.power_cut import CutPower, FsyncShim, LoopbackVolume
+from soak.servers.versions import Release
+
+
+class PortTakenError(ServerUnreachableError):
+    """Somebody else listens on the port."""
+
+    def __init__(self, title: str, port: int) -> None:
+        super().__init__(
+            f"{title} cannot listen on {HOST}:{port}: the port is taken by another process; "
+            "end that or choose another data folder"
+        )
+
+
+class StillLoadingError(Exception):
+    """The server is there and reads its data back."""
+
+
+@runtime_checkable
+class Upgradable(Protocol):
+    """A vessel whose server can be another version on the same data."""
+
+    def next_release(self) -> Release:
+        """Return what it would become; raises `UsageError` that says why there is nothing."""
+
+    async def upgrade(self) -> None:
+        """Be that from the next launch on, and after every later start of ours; the server has been ended.
+
+        Raises `SoakError` if it fails, and then the next launch is of what it was.
+        """
+
+
+class ServerBackend(abc.ABC):
+    """Starts and ends what runs the server. Who may do so, and when, is decided by the server it belongs to."""
+
+    ready_seconds_max = 120.0
+    """For a first answer after the launch, unless the server says that it is still loading."""
+
+    def __init__(self, title: str, folder: Path, options: Mapping[str, str], *, log_name: str = "server.log") -> None:
+        self.title = title
+        """The server in words, such as `Valkey 9 for redis`."""
+        self.folder = folder
+        """Where its log and settings are kept; a folder of its own on this machine."""
+        self.log_path = folder / log_name
+        self.options = options
+        """Settings of the server that replace ours, from the next launch on."""
+        self.power: FsyncShim | LoopbackVolume | None = None
+        """What can be cut: a shim under a process that knows what was synced, or a disk of the server's own."""
+
+    @property
+    @abc.abstractmethod
+    def working_folder(self) -> Path:
+        """The folder of its data on this machine; raises `UsageError` where there is none."""
+
+    @property
+    def pid(self) -> int | None:
+        """Its first process on this machine, while it lives."""
+        return None
+
+    @property
+    def pid_inside(self) -> int | None:
+        """The same as the server itself sees it; None where that is not known."""
+        return None
+
+    @property
+    @abc.abstractmethod
+    def no_power_cut(self) -> str | None:
+        """Why its power cannot be cut; None if it can."""
+
+    def refuses(self, what: str) -> str | None:
+        """Tell why it must not be `killed`, `stopped`, `paused` or `wiped`; None if it may."""
+        del what
+        return None
+
+    @abc.abstractmethod
+    async def launch(self) -> None:
+        """Start it on its data, which is made if there is none; raises `PortTakenError` if its port is taken."""
+
+    @abc.abstractmethod
+    async def how_it_ended(self) -> str | None:
+        """Tell how it ended by itself; None while it lives."""
+
+    def what_is_wrong(self) -> str | None:
+        """Tell what is wrong with it although it answers."""
+        return None
+
+    @abc.abstractmethod
+    async def end(self, seconds: float) -> None:
+        """End it politely, and after the given time without asking."""
+
+    @abc.abstractmethod
+    async def kill(self) -> None:
+        """End all its processes at one moment."""
+
+    @abc.abstractmethod
+    async def freeze(self) -> None:
+        """Stop all its processes in their tracks."""
+
+    @abc.abstractmethod
+    async def thaw(self) -> None:
+        """Let them go on."""
+
+    @abc.abstractmethod
+    async def wipe(self) -> None:
+        """Remove all data; it is not running."""
+
+    @abc.abstractmethod
+    async def cut_power(self) -> CutPower | None:
+        """End all its processes at one moment and lose what they had not synced; None where nobody counts that."""
+
+    @abc.abstractmethod
+    async def last_words(self, lines_max: int = 3) -> str:
+        """Return the last lines it logged since its last start, as one line."""

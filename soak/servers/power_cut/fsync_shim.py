@@ -1,0 +1,204 @@
+"""The power of one server: what its disk holds is known at every moment, and put there when the power is cut.
+
+The shim, preloaded into the server, records what was synced (see shim.c, which knows the same format). When the
+server is dead, each file is put back to that: the model is a machine that loses everything its kernel had not been
+asked to sync. Real machines lose at most that.
+
+Everything that lies there when a server starts counts as synced: the time it was down was the kernel's to write.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from soak.errors import ServerUnreachableError
+from soak.servers.account import Account
+
+BLOCK_BYTES = 8192
+_HEAD = struct.Struct("=QQ")
+_HEAD_BYTES = 4096
+_LENGTH = struct.Struct("=Q")
+_RECORD_BYTES = _LENGTH.size + BLOCK_BYTES
+_START = struct.Struct("=QQ")
+_ACTIVE_NAME = "active"
+_BASELINE_NAME = "baseline"
+_LIBRARY_NAME = "shim.so"
+_SWITCHES_NAME = "switches"
+_SWITCHES = struct.Struct("=III")
+_SWITCHES_BYTES = 4096
+_CUTTING_NAME = "cutting"
+
+
+class CutPower(NamedTuple):
+    """What a power cut took."""
+
+    files: int
+    """How many files had anything unsynced."""
+    bytes_cut: int
+    """Written beyond what was synced."""
+    blocks_restored: int
+    """Overwritten, and not synced."""
+
+
+class DiskTrouble(NamedTuple):
+    """How a disk misbehaves while its server runs; all 0: not at all."""
+
+    sync_delay_ms: int = 0
+    """Every sync takes so much longer."""
+    sync_error: int = 0
+    """Every sync fails with this `errno`, and nothing is synced."""
+    growth_error: int = 0
+    """No file can be made longer: the write fails with this `errno`."""
+
+
+class _State(NamedTuple):
+    synced_bytes: int
+    is_broken: bool
+    blocks: dict[int, bytes]
+
+
+class FsyncShim:
+    """Follows what one server syncs, from one start to the next."""
+
+    def __init__(self, folder: Path, disk: Path, library: Path, account: Account | None = None) -> None:
+        """Keep states in `folder` about the files below `disk`; both are the server's own."""
+        self._folder = folder
+        self._disk = disk
+        self._library = library
+        self._account = account
+        self.trouble = DiskTrouble()
+
+    def turn_on(self) -> dict[str, str]:
+        """Begin anew with all that is there as synced; returns the environment the server needs."""
+        if (self._folder / _CUTTING_NAME).exists():
+            self.cut()  # its owner was killed in the middle of it
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(mode=0o700, parents=True)
+        self._own(self._folder)
+        # Beside the states, where the account the server runs as can read it.
+        library = self._folder / _LIBRARY_NAME
+        shutil.copyfile(self._library, library)
+        library.chmod(0o755)
+        self._own(library)
+        # In one list, for a PostgreSQL begins with a thousand files.
+        sizes = sorted({status.st_ino: status.st_size for _, status in self._files()}.items())
+        baseline = self._folder / _BASELINE_NAME
+        baseline.write_bytes(b"".join(_START.pack(inode, size) for inode, size in sizes))
+        self._own(baseline)
+        self._write_switches()
+        return {
+            "LD_PRELOAD": str(library),
+            "SOAK_POWER_STATE": str(self._folder),
+            "SOAK_POWER_ROOT": str(self._disk),
+        }
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the shim has reported from inside the server: a loader that cannot load it goes on without."""
+        return (self._folder / _ACTIVE_NAME).exists()
+
+    def inject_io_errors(self, trouble: DiskTrouble) -> None:
+        """Let the disk inject_io_errors from now on, for a server that runs and for one that is started later."""
+        self.trouble = trouble
+        if self.is_on:
+            self._write_switches()
+
+    def cut(self) -> CutPower:
+        """Put the disk of a dead server back to what was synced; done again, it changes nothing more."""
+        # A part of it would be a state that no power cut leaves: the next start finishes it.
+        mark = self._folder / _CUTTING_NAME
+        mark.touch()
+        taken = self._put_all_back()
+        mark.unlink()
+        return taken
+
+    def _put_all_back(self) -> CutPower:
+        baseline = dict(_START.iter_unpack((self._folder / _BASELINE_NAME).read_bytes()))
+        states = [(path, status, self._state(status.st_ino, baseline)) for path, status in self._files()]
+        for path, _, state in states:
+            if state.is_broken:
+                raise ServerUnreachableError(
+                    f"{path} cannot be put back to what was synced, for its old content could not be kept; "
+                    "see that there is room on the disk, and begin with an empty data folder"
+                )
+        files = bytes_cut = blocks_restored = 0
+        for path, status, state in states:
+            beyond = max(0, status.st_size - state.synced_bytes)
+            if beyond or state.blocks:
+                _put_back(path, state)
+                files += 1
+                bytes_cut += beyond
+                blocks_restored += len(state.blocks)
+        return CutPower(files, bytes_cut, blocks_restored)
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for folder, _, names in os.walk(self._disk):
+            for name in names:
+                path = Path(folder, name)
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield path, status
+
+    def _state(self, inode: int, baseline: Mapping[int, int]) -> _State:
+        """Return what is known of a file; one that is nowhere was made since the start and never synced."""
+        untouched = _State(baseline.get(inode, 0), is_broken=False, blocks={})
+        try:
+            with (self._folder / str(inode)).open("rb") as file:
+                head = file.read(_HEAD.size)
+                if len(head) < _HEAD.size:
+                    return untouched
+                synced_bytes, is_broken = _HEAD.unpack(head)
+                return _State(synced_bytes, bool(is_broken), dict(_blocks(file.fileno())))
+        except FileNotFoundError:
+            return untouched
+
+    def _write_switches(self) -> None:
+        # In place and never shorter: the server has this very file mapped.
+        path = self._folder / _SWITCHES_NAME
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.ftruncate(descriptor, _SWITCHES_BYTES)
+            os.pwrite(descriptor, _SWITCHES.pack(*self.trouble), 0)
+        finally:
+            os.close(descriptor)
+        self._own(path)
+
+    def _own(self, path: Path) -> None:
+        if self._account is not None:
+            self._account.own(path)
+
+
+def _blocks(descriptor: int) -> Iterator[tuple[int, bytes]]:
+    """Read the recorded blocks; the file is sparse, for most blocks were not changed."""
+    number = 0
+    while True:
+        try:
+            found = os.lseek(descriptor, _HEAD_BYTES + number * _RECORD_BYTES, os.SEEK_DATA)
+        except OSError:  # nothing but hole from here on
+            return
+        number = max(number, (found - _HEAD_BYTES) // _RECORD_BYTES)
+        record = os.pread(descriptor, _RECORD_BYTES, _HEAD_BYTES + number * _RECORD_BYTES)
+        if len(record) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(record)
+            # Length and content are written as one; a process killed in between had not yet changed the block.
+            if length and len(record) >= _LENGTH.size + length:
+                yield number, record[_LENGTH.size : _LENGTH.size + length]
+        number += 1
+
+
+def _put_back(path: Path, state: _State) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        for number, content in state.blocks.items():
+            os.pwrite(descriptor, content, number * BLOCK_BYTES)
+        if os.fstat(descriptor).st_size > state.synced_bytes:
+            os.ftruncate(descriptor, state.synced_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,85 @@
+"""Whole soaks on servers of other versions, in Docker, and on servers that were given."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from checking import BUSY, RunningCheck, checking, new_folder, total
+
+from soak.errors import ExitCode
+from soak.servers.docker import ownership
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Images
+
+pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
+
+SHORT = (*BUSY, "--duration", "3s")
+
+
+def left_in_docker(engine: Any, folder: Path) -> list[str]:
+    """Name everything in Docker that belongs to a data folder."""
+    label = {"label": f"{ownership.FOLDER_LABEL}={folder.resolve()}"}
+    containers = engine.containers.list(all=True, filters=label)
+    return [
+        one.name for one in (*containers, *engine.networks.list(filters=label), *engine.volumes.list(filters=label))
+    ]
+
+
+def in_docker(images: Images) -> list[str]:
+    chosen = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"], "memory": "256m"}
+    return ["--testbed", "docker", *(word for name in chosen for word in ("--set", f"testbed.{name}={chosen[name]}"))]
+
+
+def test_a_soak_runs_on_older_servers() -> None:
+    words = ("--store", "redis-list", "--store", "postgres", "--redis", "6.2", "--postgres", "16", *SHORT)
+    with checking(*words) as check:
+        told = check.wait()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--store", "redis-list", "--redis", "5.0"), "Redis 5.0 cannot be had here"),
+        (("--store", "postgres", "--postgres", "9"), "PostgreSQL 9 cannot be had here"),
+    ],
+)
+def test_a_version_that_cannot_be_had_ends_with_one_clear_line(words: tuple[str, ...], complaint: str) -> None:
+    with checking(*words) as check:
+        check.process.wait(60)
+        assert check.process.returncode == ExitCode.UNREACHABLE
+        assert complaint in check.output.splitlines()[-1]
+
+
+def test_a_soak_in_docker_passes_and_leaves_nothing_behind(engine: Any, images: Images) -> None:
+    with checking("--store", "redis-list", "--store", "postgres-replica", *SHORT, *in_docker(images)) as check:
+        told = check.wait()
+        assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
+        assert left_in_docker(engine, check.data_dir) == []
+
+
+def test_a_soak_in_docker_whose_daemon_was_killed_is_resumed_on_its_data(engine: Any, images: Images) -> None:
+    words = ("--store", "redis-list", *BUSY, "--duration", "60s", *in_docker(images))
+    with new_folder() as folder:
+        first = RunningCheck(folder, *words)
+        try:
+            before = first.until_verified(100)
+            first.process.send_signal(signal.SIGKILL)
+            first.process.wait()
+        finally:
+            first.close()
+        second = RunningCheck(folder, *words)
+        try:
+            after = second.until_verified(total(before, "verified") + 100)
+            assert after["run"] == before["run"]
+            told = second.end()
+        finally:
+            second.close()
+        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        assert told["result"]["totals"]["unverifiable"] == 0
+        assert left_in_docker(engine, second.data_dir) == []

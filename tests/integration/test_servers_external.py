@@ -1,0 +1,181 @@
+"""Servers that already run: asked freely, and broken only as far as their operator allows."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from breaking import client_of, until
+
+from soak import configuration, faults
+from soak.daemon.bed import make_testbed
+from soak.daemon.plan import make_plan
+from soak.errors import ServerUnreachableError, UsageError
+from soak.servers import BedKind, LocalTestbed
+from soak.servers.combined import CombinedTestbed
+from soak.servers.external import ExternalTestbed, OperatorCommand
+from soak.servers.postgres import PostgresServer
+from soak.servers.redis import RedisServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from soak.servers import Testbed
+
+REFUSED = "others may be using it"
+
+
+@contextlib.asynccontextmanager
+async def operated(folder: Path, *kinds: str) -> AsyncIterator[LocalTestbed]:
+    """Run servers that an operator watches: they are started again when they die."""
+    bed = LocalTestbed(folder / "operator")
+    await bed.start(kinds)
+    try:
+        yield bed
+    finally:
+        await bed.stop()
+
+
+async def given(folder: Path, operator: LocalTestbed, **options: object) -> ExternalTestbed:
+    bed = ExternalTestbed(folder, {kind: server.url for kind, server in operator.servers.items()}, **options)  # type: ignore[arg-type]
+    await bed.start(operator.servers)
+    return bed
+
+
+async def run_id(url: str) -> str:
+    async with client_of(url) as client:
+        return str((await client.info("server"))["run_id"])
+
+
+async def test_a_given_server_is_asked_and_otherwise_left_alone(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis", "postgres") as operator:
+        bed = await given(tmp_path, operator)
+        assert (await bed.telemetry("redis"))["run_id"]
+        for kind, server in bed.servers.items():
+            assert server.url == operator.servers[kind].url
+            assert await server.read_configuration()
+            for verb in (server.kill, server.stop_cleanly, server.pause, server.wipe, server.cut_power):
+                with pytest.raises(UsageError, match=REFUSED):
+                    await verb()
+            with pytest.raises(UsageError, match=REFUSED):
+                _ = server.working_folder
+            for name, fault in faults.ALL.items():
+                if kind in fault.targets:
+                    assert name in str(fault.unavailable(bed, kind))
+                    assert REFUSED in str(fault.unavailable(bed, kind))
+        redis = bed.servers["redis"]
+        assert isinstance(redis, RedisServer)
+        assert isinstance(bed.servers["postgres"], PostgresServer)
+        with pytest.raises(UsageError, match=REFUSED):
+            await redis.change_settings({"maxmemory": "1mb"})
+        await bed.stop()
+        await bed.discard()
+        assert {server.restarts for server in operator.servers.values()} == {0}
+
+
+async def test_an_allowed_fault_happens_over_the_wire_and_others_do_not(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis", "postgres-replica") as operator:
+        bed = await given(tmp_path, operator, allow_faults=["eviction", "replica_lag", "crash"])
+        eviction, lag = faults.ALL["eviction"], faults.ALL["replica_lag"]
+        assert eviction.unavailable(bed, "redis") is None
+        await eviction.inject(bed, "redis")
+        redis = bed.servers["redis"]
+        assert isinstance(redis, RedisServer)
+        assert (await redis.get_settings("maxmemory-policy"))["maxmemory-policy"] == "allkeys-lru"
+        await eviction.heal(bed, "redis")
+        assert (await redis.get_settings("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
+        assert lag.unavailable(bed, "postgres-replica") is None
+        await lag.inject(bed, "postgres-replica")
+        await lag.heal(bed, "postgres-replica")
+        assert "needs its process or its disk" in str(faults.ALL["crash"].unavailable(bed, "redis"))
+        assert "testbed.allow_faults" in str(faults.ALL["restart"].unavailable(bed, "redis"))
+
+
+async def test_a_restart_is_done_by_the_operators_command_and_over_when_the_new_server_answers(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis") as operator:
+        server = operator.servers["redis"]
+        before = await run_id(server.url)
+        # The command returns at once; whoever watches the server brings it back a little later.
+        script = tmp_path / "restart with spaces.py"
+        script.write_text(f"import os, sys\nprint('restarting', sys.argv[1])\nos.kill({server.pid}, 9)\n")
+        command = OperatorCommand(f"{sys.executable} '{script}' the-{{server}}-$HOME")
+        bed = await given(tmp_path, operator, allow_faults=["restart"], restart_command=command)
+        restart = faults.ALL["restart"]
+        assert restart.unavailable(bed, "redis") is None
+        await restart.inject(bed, "redis")
+        await restart.heal(bed, "redis")
+        assert await run_id(server.url) != before
+        assert "restarting the-redis-$HOME" in bed.servers["redis"].log_path.read_text()
+        await restart.heal(bed, "redis")
+        await until(lambda: server.restarts == 1)
+
+
+async def test_a_restart_that_is_allowed_but_not_possible_says_why(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis") as operator:
+        bed = await given(tmp_path, operator, allow_faults=["restart"])
+        assert "testbed.restart_command" in str(faults.ALL["restart"].unavailable(bed, "redis"))
+        for text, seconds, complaint in (
+            ("/nowhere/restart", 9.0, "cannot be run"),
+            (f"{sys.executable} -c 'raise SystemExit(\"no rights\")'", 60.0, "failed .exit status 1.: no rights"),
+            (f"{sys.executable} -c 'import time; time.sleep(600)'", 0.2, "took longer than 0 s"),
+        ):
+            command = OperatorCommand(text, seconds)
+            bed = await given(tmp_path, operator, allow_faults=["restart"], restart_command=command)
+            with pytest.raises(ServerUnreachableError, match=complaint) as caught:
+                await bed.servers["redis"].stop_cleanly()
+            assert "\n" not in str(caught.value)
+
+
+def test_a_command_that_cannot_be_meant_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not understood"):
+        OperatorCommand("restart 'redis")
+    with pytest.raises(UsageError, match="is empty"):
+        OperatorCommand("  ")
+    addresses = {"redis": "redis://h:1", "postgres": "postgresql://h/x"}
+    with pytest.raises(UsageError, match=r"write \{server\} where"):
+        ExternalTestbed(tmp_path, addresses, restart_command=OperatorCommand("restart it"))
+
+
+def planned(folder: Path, *assignments: str) -> Testbed:
+    settings = configuration.read(assignments=assignments, environ={}).settings
+    plan = make_plan(settings, settings.stores.names)
+    return make_testbed(settings, plan, folder, on_event=lambda _event: None, say=lambda _text: None)
+
+
+async def test_given_servers_and_our_own_are_mixed_in_one_soak(tmp_path: Path) -> None:
+    async with operated(tmp_path, "redis") as operator:
+        address = operator.servers["redis"].url
+        bed = planned(tmp_path, f"servers.redis={address}", "testbed.allow_faults=eviction")
+        assert isinstance(bed, CombinedTestbed)
+        urls = await bed.start(["ledger", "redis", "postgres"])
+        try:
+            assert urls["redis"] == address
+            assert faults.ALL["eviction"].unavailable(bed, "redis") is None
+            assert REFUSED in str(faults.ALL["crash"].unavailable(bed, "redis"))
+            assert faults.ALL["crash"].unavailable(bed, "postgres") is None
+            await faults.ALL["crash"].inject(bed, "postgres")
+            await faults.ALL["crash"].heal(bed, "postgres")
+            assert await bed.telemetry("postgres")
+            assert await bed.telemetry("redis")
+        finally:
+            await bed.stop()
+            await bed.discard()
+        assert bed.servers == {}
+        assert await run_id(address)
+
+
+async def test_a_bed_that_cannot_start_leaves_the_others_stopped(tmp_path: Path) -> None:
+    bed = planned(tmp_path, "testbed.kind=docker", "testbed.redis_image=soak-test-none:1", "stores.names=redis-list")
+    with pytest.raises(ServerUnreachableError):
+        await bed.start(["ledger", "redis"])
+    assert bed.servers == {}
+
+
+def test_the_settings_decide_where_servers_are(tmp_path: Path) -> None:
+    assert planned(tmp_path).kind is BedKind.LOCAL
+    assert planned(tmp_path, "testbed.kind=docker").kind is BedKind.COMBINED
+    with pytest.raises(UsageError, match="no such fault: earthquake"):
+        planned(tmp_path, "servers.redis=redis://h:1", "testbed.allow_faults=earthquake")

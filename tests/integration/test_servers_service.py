@@ -1,0 +1,71 @@
+"""A memory behind HTTP that was given: a restart has to be seen, and what cannot be done to it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from http_services import Service, serving
+
+from soak.daemon.folder import DataFolder
+from soak.errors import ServerUnreachableError
+from soak.faults import ALL
+from soak.servers.external import ExternalTestbed, OperatorCommand
+
+RESTARTED = OperatorCommand("true {server}")
+
+
+def _bed(folder: Path, url: str, *faults: str) -> ExternalTestbed:
+    return ExternalTestbed(folder, {"http": url}, allow_faults=faults, restart_command=RESTARTED)
+
+
+async def test_one_that_does_not_say_when_it_was_started_is_not_restarted(tmp_path: Path) -> None:
+    async with serving(Service()) as url:
+        bed = _bed(tmp_path, url, "restart")
+        await bed.start(["http"])
+        with pytest.raises(ServerUnreachableError, match="nobody can tell whether it was restarted"):
+            await ALL["restart"].inject(bed, "http")
+        await bed.stop()
+
+
+async def test_a_restart_is_over_when_a_new_one_answers_and_not_before(tmp_path: Path) -> None:
+    service = Service()
+    starts = iter(["first", "first", "first", "second", "second", "second", "second", "second"])
+    seen: list[str] = []
+
+    async def health(_request: web.Request) -> web.StreamResponse:
+        seen.append(next(starts, "second"))
+        return web.json_response({"contract": "soak-memory/1", "started": seen[-1]})
+
+    service.health = health  # type: ignore[method-assign]
+    async with serving(service) as url:
+        bed = _bed(tmp_path, url, "restart")
+        await bed.start(["http"])
+        await ALL["restart"].inject(bed, "http")
+        await ALL["restart"].heal(bed, "http")
+        await bed.stop()
+    assert "second" in seen
+
+
+async def test_faults_of_the_network_are_refused_with_the_reason(tmp_path: Path) -> None:
+    async with serving(Service()) as url:
+        bed = _bed(tmp_path, url, "partition", "connection_storm")
+        addresses = await bed.start(["http"])
+        assert addresses["http"] == url
+        reason: Any = bed.refuses("partition", "http")
+        assert "not done yet" in reason
+        await bed.stop()
+
+
+def test_what_is_to_be_healed_on_a_given_server_is_not_put_aside_with_the_run(tmp_path: Path) -> None:
+    folder = DataFolder(tmp_path)
+    folder.prepare()
+    note = folder.servers / "external" / "redis" / "unhealed.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{}")
+    (folder.servers / "redis").mkdir()
+    aside = folder.put_aside("r1")
+    assert note.exists()
+    assert (aside / folder.servers.name / "redis").exists()
