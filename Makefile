@@ -33,10 +33,11 @@ test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay s
 test-extra: $(DEVELOPMENT) ## run what both leave out: more stores, real libraries, Docker, longer storms
 	SOAK_STORM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m extra tests/e2e tests/integration $(ARGS)
 
-lint: $(DEVELOPMENT) ## check style, format and types
+lint: $(DEVELOPMENT) ## check style, format, types, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 	$(BIN)/python -m grafana.generate
