@@ -90,7 +90,7 @@ def opening(sessions: int, first: int = 1, upto: int = PER_SESSION) -> bytes:
 
 def attempt_blobs(sessions: int, per_session: int, first: int = 1) -> list[bytes]:
     """Make batches as a load of that many sessions would: each batch holds one message of many of them."""
-    blobs = []
+    blobs: list[bytes] = []
     for seq in range(1, per_session + 1):
         base = 10**11 + seq * 1_000_000
         attempts = [Attempt(n, 0, seq, 0, base + n, base + n + 300) for n in range(first, first + sessions)]

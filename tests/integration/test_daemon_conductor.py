@@ -16,7 +16,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
-from soak.servers import LocalTestbed, ServerState
+from soak.servers import LocalTestbed, ServerState, Testbed
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
 
 
@@ -110,7 +110,7 @@ async def test_whoever_asked_may_leave_and_the_fault_is_healed_all_the_same(tmp_
 class Reluctant(Crash):
     """Cannot be injected."""
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         del bed, target
         raise ServerUnreachableError("nobody home")
 
@@ -118,7 +118,7 @@ class Reluctant(Crash):
 class Incurable(Crash):
     """Cannot be healed."""
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         del bed, target
         raise ServerUnreachableError("it does not start any more")
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from soak import join
 from soak.checker.contract import Order, Reads
+from soak.clock import now_us
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
 from soak.daemon.contracts import settle_contracts
@@ -356,7 +357,7 @@ def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolde
         resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
         assert (resumed.run, resumed.seed, resumed.plan.names) == (left.run, 5, ["redis-list"])
         # Where the sign of life is lost, the daemon is taken to have lived until its last file was written.
-        expected = 123 if name != "heartbeat.json" else heartbeat.now_us()
+        expected = 123 if name != "heartbeat.json" else now_us()
         assert resumed.last_alive_us == pytest.approx(expected, abs=60_000_000)
 
 

@@ -12,7 +12,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
-from soak.servers import LocalTestbed, ServerState
+from soak.servers import ServerState, Testbed
 from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Stubborn(Crash):
     def __init__(self, refusals: int) -> None:
         self.left = refusals
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         self.left -= 1
         if self.left >= 0:
             raise ServerUnreachableError("not yet")

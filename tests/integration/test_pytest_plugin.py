@@ -14,7 +14,8 @@ import redis
 from soak.errors import UsageError
 from soak.pytest_plugin import recording, versions
 from soak.pytest_plugin.versions import is_installed
-from tests.support.plugin_run import ROOT, run_pytest
+from tests.support.paths import ROOT
+from tests.support.plugin_run import run_pytest
 
 SUITE = """
 from examples.my_memory import MyMemory

@@ -61,7 +61,7 @@ async def test_each_message_is_found_by_its_own_words(store: PgvectorStore) -> N
     for message in said:
         found = list(await store.search(SESSION, message.content, len(said)))
         assert found[0] in said
-        assert found[0].content == message.content  # type: ignore[union-attr]
+        assert found[0].content == message.content
         assert message in found
     assert set(await store.search(SESSION, "anything", len(said))) == set(await store.history(SESSION))
 

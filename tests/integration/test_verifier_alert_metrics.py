@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import aiohttp
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from soak.checker.faults import Excuse
 from soak.clock import now_us
@@ -16,6 +15,7 @@ from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
 from soak.verifier import last_metrics
 from soak.verifier.status import settings_seconds
+from tests.support.openmetrics import openmetrics_families
 from tests.support.verifying import scripting, verifying
 
 
@@ -81,7 +81,7 @@ async def test_the_exemplar_of_a_violation_is_its_id(redis_url: str, ledger_url:
             text = await answer.text()
         exemplars = [
             sample.exemplar.labels["violation"]
-            for family in text_string_to_metric_families(text)
+            for family in openmetrics_families(text)
             for sample in family.samples
             if sample.exemplar
         ]

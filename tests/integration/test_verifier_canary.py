@@ -22,6 +22,7 @@ from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.order import order_findings
 from soak.checker.read import Finding
+from soak.checker.store_judging import StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import canary, result
@@ -292,7 +293,7 @@ async def read_nothing(self: Sweeper) -> None:
 
 BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
     ("what is missing is never suspected", checking, "suspect", suspect_nothing, "removed"),
-    ("a suspicion is never confirmed", checking.StoreJudging, "is_calm", confirm_nothing, "removed"),
+    ("a suspicion is never confirmed", StoreJudging, "is_calm", confirm_nothing, "removed"),
     ("a wrong order is never found", judging, "order_findings", find_nothing, "swapped"),
     ("a wrong order is taken for something else", judging, "order_findings", mistake_order, "swapped"),
     ("a repeat is never found", judging, "find_duplicates", see_no_repeats, "duplicated"),

@@ -17,7 +17,7 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import Outcome
-from soak.checker.saved import SavedItem
+from soak.checker.saved_read import SavedItem
 from soak.errors import ExitCode
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file
@@ -133,7 +133,7 @@ def put_back(case: Case) -> Case:
 
 def put_back_first(case: Case) -> Case:
     """Put the lost message into the first read."""
-    (known,) = case.book.suspicions or ()
+    (known,) = case.book.suspicions or []
     assert known.shown is not None
     first = msgspec.structs.replace(known.shown, items=[(0, 1, MESSAGES)], count=MESSAGES)
     suspicion = msgspec.structs.replace(known, shown=first)

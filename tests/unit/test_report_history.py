@@ -17,9 +17,9 @@ from soak.checker.expected_session import ExpectedSession
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
-from soak.checker.saved import SavedItem, SavedRead, save
-from soak.checker.search import Missed
-from soak.checker.suspicion import Suspicion
+from soak.checker.saved import save
+from soak.checker.saved_read import SavedItem, SavedRead
+from soak.checker.suspicion import Missed, Suspicion
 from soak.checker.text import MessageGenerator
 from soak.report.edn import jepsen_lines, quoted
 from soak.report.exporting import Chosen, choose

@@ -41,7 +41,7 @@ class Mine:
         raise ValueError(text)
 
 
-def raised(call: Any, *arguments: object) -> BaseException:
+def raised(call: Any, *arguments: object) -> Exception:
     try:
         call(*arguments)
     except Exception as error:  # noqa: BLE001  whatever it is
