@@ -207,10 +207,10 @@ def test_rules_for_faults_are_read_from_the_file_and_listed_one_by_one(empty_fol
     ("rule", "complaint"),
     [
         ('target = "redis"\nevery = "1m"', "set exactly one of fault = NAME and faults"),
-        ('fault = "crash"\ntarget = "redis"', "set exactly one of every = TIME and cron"),
+        ('fault = "crash"\ntarget = "redis"', "exactly one of every = TIME and cron"),
         (
             'fault = "crash"\ntarget = "redis"\nevery = "1m"\ncron = "@daily"',
-            "set exactly one of every = TIME and cron",
+            "exactly one of every = TIME and cron",
         ),
         ('fault = "crash"\ntarget = "redis"\nevery = "1m"\njitter = "2m"', "jitter is longer than every"),
         ('fault = "crash"\ntarget = "redis"\ncron = "61 * * * *"', "'61' is no minute"),

@@ -129,7 +129,7 @@ def test_a_snapshot_tells_the_next_fault_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(snapshot()))["fault_next"] is None
 
 
-# What `soak run` does by itself ----------------------------------------------------------------------------------------
+# What `soak run` does by itself ------------------------------------------------------------------------------
 
 
 def test_by_default_servers_that_were_started_are_broken_and_given_ones_are_not() -> None:
