@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,8 +17,11 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
-from soak.servers import LocalTestbed, ServerState, Testbed
+from soak.servers import LocalTestbed, ServerState
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
+
+if TYPE_CHECKING:
+    from soak.servers import Testbed
 
 
 class Heard:

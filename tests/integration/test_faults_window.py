@@ -12,11 +12,13 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
-from soak.servers import ServerState, Testbed
+from soak.servers import ServerState
 from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from soak.servers import Testbed
 
 
 async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tmp_path: Path, ledger_url: str) -> None:
