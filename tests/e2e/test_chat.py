@@ -12,7 +12,7 @@ import pytest
 from soak.checker.hard_text import HARD_TEXTS
 from tests.support.browser.chatting import RunningChat, Talk, chatting
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
-from tests.support.browser.windows import browsing, window
+from tests.support.browser.windows import window
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -26,12 +26,6 @@ HOSTILE = (
     "x" * 32_768,
 )
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from tests.support.checking import (
     kinds_by_store,
     new_folder,
     processes_of,
+    resume,
     total,
     wait_until,
 )
@@ -91,14 +92,7 @@ def test_a_killed_daemon_leaves_no_orphan_and_its_check_is_resumed() -> None:
             wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
         finally:
             first.close()
-        second = RunningCheck(folder, *words)
-        try:
-            after = second.until_verified(total(before, "verified") + 100)
-            assert after["run"] == before["run"]
-            told = second.end()
-        finally:
-            second.close()
-        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        _, told = resume(folder, before, *words)
         assert told["result"]["totals"]["unverifiable"] == 0
 
 

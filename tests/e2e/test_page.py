@@ -20,7 +20,7 @@ import pytest
 from soak.errors import ExitCode
 from soak.servers.ports import free_port
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
-from tests.support.browser.windows import Window, browsing, window
+from tests.support.browser.windows import Window, window
 from tests.support.checking import BUSY, RunningCheck, checking, new_folder, total
 from tests.support.paths import ROOT
 from tests.support.stores.flawed import HOSTILE
@@ -30,12 +30,6 @@ pytestmark = [pytest.mark.long, pytest.mark.slow]
 FLAWED = "tests.support.stores.flawed:HostileMemoryWithANameThatIsTooLongForAPhone"
 QUICK = (*BUSY, "--users", "8", "--set", "verifier.canary=2s", "--duration", "10m")
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with browsing() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from soak.errors import ExitCode
 from soak.servers.power_cut import loops
-from tests.support.checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
+from tests.support.checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, resume, total
 from tests.support.docker.checks import in_docker, left_in_docker
 from tests.support.fault_rules import LONG_HOLD, rule, scheduled, under_way
 
@@ -107,13 +107,6 @@ def test_a_daemon_killed_in_the_middle_of_a_power_cut_is_resumed_on_its_disk() -
         finally:
             first.close()
         # Without any fault, and so without a need for disks: the data is where it was all the same.
-        second = RunningCheck(folder, *words)
-        try:
-            after = second.until_verified(total(before, "verified") + 100)
-            assert after["run"] == before["run"]
-            told = second.end()
-        finally:
-            second.close()
-        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        second, _ = resume(folder, before, *words)
         assert "healed power_cut of redis" in second.output
         assert left_of(folder) == []

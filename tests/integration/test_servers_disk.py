@@ -21,7 +21,7 @@ from soak.servers import LocalTestbed, ServerEvent
 from soak.servers.power_cut import LoopbackVolume, loopback_volume, loops
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 from tests.support.servers.disks import append_zeros, left_of
-from tests.support.servers.power import WRITERS, broken_while_writing, until_synced
+from tests.support.servers.power import broken_while_writing, lose_the_last_moments, until_synced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,6 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("own_disks")]
 POWER_CUT = ALL["power_cut"]
 BY_FILE_SYSTEM: dict[str, Any] = {"power_cuts": True, "power_cut_by": "filesystem", "disk_size": "256m"}
 SIZE = 64 * 2**20
-ROUNDS_MAX = 4
 NEIGHBOUR_ROUNDS_MAX = 12
 
 OWNER = """
@@ -157,21 +156,7 @@ async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(
         assert POWER_CUT.unavailable(bed, "redis") is None
         assert bed.servers["ledger"].power is None
         assert "testbed.power_cut = shim" in str(ALL["disk_full"].unavailable(bed, "redis"))
-        url = bed.servers["redis"].url
-        for _ in range(ROUNDS_MAX):
-            async with client_of(url) as client:
-                await client.rpush("earlier", *range(50))
-            await until_synced(url)
-            broken = await broken_while_writing(bed, "redis", "power_cut")
-            async with client_of(url) as client:
-                assert await client.lrange("earlier", -50, -1) == [str(number) for number in range(50)]
-            if broken.lost:  # hardly ever not: then the sync and the cut met
-                break
-        assert broken.lost
-        for writer in range(WRITERS):
-            acknowledged = [one for one in broken.acknowledged if one.writer == writer]
-            lost = [one for one in broken.lost if one.writer == writer]
-            assert lost == acknowledged[len(acknowledged) - len(lost) :]
+        await lose_the_last_moments(bed)
 
 
 @pytest.mark.parametrize(

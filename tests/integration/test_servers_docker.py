@@ -20,8 +20,8 @@ from soak.servers import ServerEvent, ServerState
 from soak.servers.docker import DockerTestbed, ownership
 from soak.servers.docker.servers import ContainedServer
 from soak.servers.versions import redis_version
-from tests.support.docker.servers import NOTHING, found, has, put, running
-from tests.support.servers.breaking import client_of, until
+from tests.support.docker.servers import NOTHING, found, running
+from tests.support.servers.breaking import client_of, has, put, until
 
 if TYPE_CHECKING:
     from pathlib import Path

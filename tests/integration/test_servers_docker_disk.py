@@ -18,8 +18,8 @@ from soak.servers import ServerEvent
 from soak.servers.docker import DockerTestbed
 from soak.servers.docker.engine import no_disks_in
 from soak.servers.power_cut import LoopbackVolume
-from tests.support.docker.servers import NOTHING, found, has, put, running
-from tests.support.servers.breaking import client_of
+from tests.support.docker.servers import NOTHING, found, running
+from tests.support.servers.breaking import client_of, has, put
 from tests.support.servers.disks import append_zeros, left_of
 from tests.support.servers.power import broken_while_writing, until_synced
 

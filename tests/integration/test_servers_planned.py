@@ -3,76 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import time
 from typing import TYPE_CHECKING
 
-import asyncpg
 import psutil
 import pytest
-import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from soak.errors import UsageError
 from soak.servers import LocalTestbed, ServerEvent, ServerState
+from tests.support.servers.breaking import has, put, started, until
 
 pytestmark = pytest.mark.long
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from soak.servers import Server
 
-PATIENCE_SECONDS = 30.0
 LONGER_THAN_A_SUPERVISOR_WAITS_SECONDS = 0.6
-
-
-@contextlib.asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
-    testbed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
-    await testbed.start(kinds)
-    try:
-        yield testbed
-    finally:
-        await testbed.stop()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it did not happen"
-        await asyncio.sleep(0.02)
-
-
-async def put(server: Server) -> None:
-    if server.kind == "redis":
-        async with client_of(server.url) as client:
-            await client.set("kept", "yes")
-    else:
-        await sql(server.url, "create table kept as select 'yes' as value")
-
-
-async def has(server: Server) -> bool:
-    if server.kind == "redis":
-        async with client_of(server.url) as client:
-            return bool(await client.exists("kept"))
-    return bool(await sql(server.url, "select to_regclass('kept') is not null"))
-
-
-def client_of(url: str, seconds: float = 10.0) -> redis.asyncio.Redis:
-    return redis.asyncio.Redis.from_url(url, socket_timeout=seconds, decode_responses=True, retry=Retry(NoBackoff(), 0))
-
-
-async def sql(url: str, query: str) -> object:
-    connection = await asyncpg.connect(url, timeout=PATIENCE_SECONDS)
-    try:
-        return await connection.fetchval(query, timeout=PATIENCE_SECONDS)
-    finally:
-        connection.terminate()
 
 
 def tree(server: Server) -> list[psutil.Process]:
@@ -93,7 +42,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
     tmp_path: Path, kind: str, verb: str
 ) -> None:
     events: list[ServerEvent] = []
-    async with running(tmp_path, kind, on_event=events.append) as testbed:
+    async with started(tmp_path, kind, on_event=events.append) as testbed:
         server = testbed.servers[kind]
         url = server.url
         await put(server)
@@ -116,7 +65,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
 
 
 async def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis") as testbed:
+    async with started(tmp_path, "redis") as testbed:
         server = testbed.servers["redis"]
         pid = server.pid
         await server.start_again()
@@ -131,7 +80,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
     tmp_path: Path,
 ) -> None:
     events: list[ServerEvent] = []
-    async with running(tmp_path, "redis", on_event=events.append) as testbed:
+    async with started(tmp_path, "redis", on_event=events.append) as testbed:
         server = testbed.servers["redis"]
         assert server.pid
         os.kill(server.pid, signal.SIGKILL)
@@ -144,7 +93,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path, kind: str) -> None:
-    async with running(tmp_path, kind) as testbed:
+    async with started(tmp_path, kind) as testbed:
         server = testbed.servers[kind]
         await put(server)
         await server.pause()
@@ -161,7 +110,7 @@ async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path
 
 
 async def test_a_paused_server_can_be_killed_and_stopped(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "postgres") as testbed:
+    async with started(tmp_path, "redis", "postgres") as testbed:
         for server in testbed.servers.values():
             await server.pause()
         await testbed.servers["redis"].kill()
@@ -172,7 +121,7 @@ async def test_a_paused_server_can_be_killed_and_stopped(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: Path, kind: str) -> None:
-    async with running(tmp_path, kind) as testbed:
+    async with started(tmp_path, kind) as testbed:
         server = testbed.servers[kind]
         await put(server)
         with pytest.raises(UsageError, match="only while it is stopped"):
@@ -187,7 +136,7 @@ async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_redis_options_replace_our_settings_but_not_those_of_the_ledger(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1 300 10", "maxmemory": "100mb", "hz": "20"}
-    async with running(tmp_path, "redis", "ledger", redis_version=flavour, redis_options=options) as testbed:
+    async with started(tmp_path, "redis", "ledger", redis_version=flavour, redis_options=options) as testbed:
         found = testbed.servers["redis"].configuration
         assert found["appendonly"] == "no"
         assert found["save"] == "900 1 300 10"
@@ -200,7 +149,7 @@ async def test_redis_options_replace_our_settings_but_not_those_of_the_ledger(tm
 
 async def test_postgres_options_replace_our_settings(tmp_path: Path) -> None:
     options = {"synchronous_commit": "off", "application_name": "it's"}
-    async with running(tmp_path, "postgres", postgres_options=options) as testbed:
+    async with started(tmp_path, "postgres", postgres_options=options) as testbed:
         found = testbed.servers["postgres"].configuration
         assert found["synchronous_commit"] == "off"
         assert found["application_name"] == "it's"

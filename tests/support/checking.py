@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from soak.errors import ExitCode
 from tests.support.paths import ROOT
 
 SECONDS_MAX = 60.0
@@ -119,6 +120,19 @@ def checking(*words: str, **environment: str) -> Iterator[RunningCheck]:
             yield check
         finally:
             check.close()
+
+
+def resume(folder: Path, before: dict[str, Any], *words: str) -> tuple[RunningCheck, dict[str, Any]]:
+    """Resume a check that was killed; return it, ended with a pass, and its result."""
+    check = RunningCheck(folder, *words)
+    try:
+        after = check.until_verified(total(before, "verified") + 100)
+        assert after["run"] == before["run"]
+        told = check.end()
+    finally:
+        check.close()
+    assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
+    return check, told
 
 
 def wait_until(condition: Callable[[], object], seconds: float = SECONDS_MAX) -> None:

@@ -9,39 +9,12 @@ import pytest
 from soak.daemon.found import KEPT_OF_A_FINDING_MAX, LISTED_MAX, Found, Wanted
 from soak.verifier.evidence import JOURNAL_NAME
 from soak.verifier.findings import finding_id
-from soak.verifier.journal import Change, Line, Violation, encode_lines, violation_id
+from soak.verifier.journal import Line, Violation, encode_lines
+from tests.support.violations import a_change, a_violation
 
 
 def violation(seq: int, kind: str = "lost", cause: str = "unknown") -> Violation:
-    name = f"s/0/{seq}"
-    return Violation(
-        id=violation_id("r", "redis-list", "s", kind, name),
-        run="r",
-        kind=kind,
-        store="redis-list",
-        session="s",
-        message=name,
-        writer=0,
-        seq=seq,
-        detail="gone",
-        at_wall_seconds=float(seq),
-        cause=cause,
-    )
-
-
-def healed(one: Violation) -> Change:
-    return Change(
-        event="healed",
-        id=one.id,
-        run=one.run,
-        kind=one.kind,
-        store=one.store,
-        session=one.session,
-        message=one.message,
-        writer=one.writer,
-        seq=one.seq,
-        at_wall_seconds=99.0,
-    )
+    return a_violation(seq, run="r", session="s", kind=kind, cause=cause, detail="gone", at_wall_seconds=float(seq))
 
 
 def write(folder: Path, *lines: Line, mode: str = "ab") -> None:
@@ -76,7 +49,7 @@ def test_what_is_written_is_found_the_newest_first_and_a_half_line_waits(found: 
 
 
 def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: Found, tmp_path: Path) -> None:
-    write(tmp_path, violation(1), violation(2, "stale"), healed(violation(1)))
+    write(tmp_path, violation(1), violation(2, "stale"), a_change("healed", violation(1), 99.0))
     found.take_in()
     assert listed(found, state="healed") == [1]
     assert listed(found, state="open") == [2]
@@ -101,7 +74,13 @@ def test_the_violations_of_one_finding_are_listed_alone_and_survive_a_flood_of_a
     found: Found, tmp_path: Path
 ) -> None:
     flood = [violation(seq, cause="eviction") for seq in range(10, KEPT_OF_A_FINDING_MAX + 20)]
-    write(tmp_path, violation(1, cause="retry"), violation(2, cause="retry"), *flood, healed(violation(1)))
+    write(
+        tmp_path,
+        violation(1, cause="retry"),
+        violation(2, cause="retry"),
+        *flood,
+        a_change("healed", violation(1), 99.0),
+    )
     found.take_in()
     wanted = finding_id("r", "redis-list", "lost", "retry")
     assert listed(found, finding=wanted) == [2, 1]

@@ -13,7 +13,8 @@ from rich.console import Console
 from soak.report.chapters import Story, story_of
 from soak.report.telling import tell
 from soak.verifier.evidence_file import EvidenceFile
-from tests.support.recorded_run import recorded, violation
+from tests.support.recorded_run import recorded
+from tests.support.violations import a_violation
 
 STORY: dict[str, Any] = {
     "id": "another",
@@ -55,7 +56,7 @@ def words(text: str) -> set[str]:
 
 
 def test_every_word_that_the_terminal_shows_is_on_the_page(tmp_path: Path) -> None:
-    record, file = recorded(tmp_path, violation()), EvidenceFile(tmp_path, STORY, None, is_sealed=True)
+    record, file = recorded(tmp_path, a_violation()), EvidenceFile(tmp_path, STORY, None, is_sealed=True)
     shown = io.StringIO()
     tell(record, file, Console(file=shown, width=400))
     page = words(" ".join(texts(story_of(record, file))))
@@ -72,7 +73,7 @@ def test_every_word_that_the_terminal_shows_is_on_the_page(tmp_path: Path) -> No
 
 
 def test_one_without_evidence_says_why(tmp_path: Path) -> None:
-    story = story_of(recorded(tmp_path, violation()), None)
+    story = story_of(recorded(tmp_path, a_violation()), None)
     assert not story.has_evidence
     assert story.chapters[0].title == "It has no evidence file"
     assert story.chapters[-1].title == "What to do next"
@@ -89,6 +90,6 @@ def test_what_cannot_be_seen_is_written_out(tmp_path: Path) -> None:
         return value + hidden if isinstance(value, str) else value
 
     file = EvidenceFile(tmp_path, hide(STORY), None, is_sealed=True)
-    told = texts(story_of(recorded(tmp_path, violation(session=hidden)), file))
+    told = texts(story_of(recorded(tmp_path, a_violation(session=hidden)), file))
     assert all(text.isprintable() for text in told)
     assert sum("\\x1b" in text for text in told) >= 12

@@ -24,14 +24,15 @@ from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
 from soak.verifier.journal import encode_lines
 from soak.verifier.result import Result, StoreResult, Totals
-from tests.support.recorded_run import recorded, violation
+from tests.support.recorded_run import recorded
+from tests.support.violations import a_violation
 
 CLEAR_SCREEN = "\x1b[2J"
 
 
 def data_folder(path: Path, count: int) -> Path:
     (path / "verifier").mkdir(parents=True)
-    (path / "verifier" / "journal.jsonl").write_bytes(encode_lines([violation(seq + 1) for seq in range(count)]))
+    (path / "verifier" / "journal.jsonl").write_bytes(encode_lines([a_violation(seq + 1) for seq in range(count)]))
     return path
 
 
@@ -78,11 +79,11 @@ def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: 
     assert cli.main(["explain", finding, "--data-dir", str(folder)]) == ExitCode.PASS
     told = capsys.readouterr().out
     assert told.startswith("3 messages lost on redis-list in 1 session, cause unknown (first ")
-    assert violation(1).id in told
+    assert a_violation(1).id in told
     assert cli.main(["explain", finding[:8], "--json", "--data-dir", str(folder)]) == ExitCode.PASS
     document = json.loads(capsys.readouterr().out)
-    assert (document["id"], document["finding"]["id"]) == (violation(1).id, finding)
-    assert cli.main(["explain", violation(2).id, "--json", "--data-dir", str(folder)]) == ExitCode.PASS
+    assert (document["id"], document["finding"]["id"]) == (a_violation(1).id, finding)
+    assert cli.main(["explain", a_violation(2).id, "--json", "--data-dir", str(folder)]) == ExitCode.PASS
     assert "finding" not in json.loads(capsys.readouterr().out)
 
 
@@ -90,7 +91,7 @@ def test_numbers_of_the_verifier_count_where_its_journal_was_thinned_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = data_folder(tmp_path / "run", 3)
-    groups = ViolationGroups.of((violation(seq), True) for seq in range(1, 5001))
+    groups = ViolationGroups.of((a_violation(seq), True) for seq in range(1, 5001))
     results.write(folder / "verifier", an_empty_result(groups.listed({"redis-list": 10_000})))
     words = ["violations", "--data-dir", str(folder)]
     assert cli.main(words) == ExitCode.PASS
@@ -156,14 +157,14 @@ def test_the_latest_of_the_runs_put_aside_comes_first(tmp_path: Path) -> None:
 
 def test_the_next_commands_can_be_copied_whatever_the_names_are(tmp_path: Path) -> None:
     folder = tmp_path / "my runs" / ".soak"
-    (command,) = [command for command, _ in next_steps(recorded(folder, violation(store="my.memory:Class")))]
+    (command,) = [command for command, _ in next_steps(recorded(folder, a_violation(store="my.memory:Class")))]
     words = shlex.split(command)
     assert words[words.index("--data-dir") + 1] == str(folder)
     assert words[words.index("--store") + 1] == "my.memory:Class"
 
 
 def test_the_folder_that_is_looked_in_anyway_is_not_named() -> None:
-    assert all("--data-dir" not in command for command, _ in next_steps(recorded(Path(".soak"), violation())))
+    assert all("--data-dir" not in command for command, _ in next_steps(recorded(Path(".soak"), a_violation())))
 
 
 def test_nothing_in_a_story_can_speak_to_the_terminal(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_nothing_in_a_story_can_speak_to_the_terminal(tmp_path: Path) -> None:
     }
     page = io.StringIO()
     file = EvidenceFile(tmp_path, story, None, is_sealed=True)
-    tell(recorded(tmp_path, violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
+    tell(recorded(tmp_path, a_violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
     assert "\x1b" not in page.getvalue()
 
 

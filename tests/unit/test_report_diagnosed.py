@@ -20,7 +20,8 @@ from soak.report.recorded import Recorded
 from soak.report.telling import as_dict, tell
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.journal import Violation, decode_line, encode_lines, violation_id
-from tests.support.recorded_run import recorded, violation
+from tests.support.recorded_run import recorded
+from tests.support.violations import a_violation
 
 CLUES = Clues(
     kind=Kind.LOST,
@@ -38,7 +39,7 @@ def told(**facts_of: list[Any]) -> dict[str, Any]:
     groups: dict[str, Any] = {"facts": [], "against": [], "observed": [], **facts_of}
     diagnosis = msgspec.json.decode(msgspec.json.encode(Diagnosis(**groups, clues=CLUES)))
     cause = {"cause": "unknown", "facts": ["an old text"], "against": []}
-    found = violation()
+    found = a_violation()
     return {
         "id": found.id,
         "message": found.message,
@@ -85,9 +86,9 @@ def test_a_story_without_typed_facts_shows_its_texts() -> None:
 
 
 def test_what_is_lost_here_and_leaked_there_is_told_as_one(tmp_path: Path) -> None:
-    lost = recorded(tmp_path, violation())
+    lost = recorded(tmp_path, a_violation())
     leaked = leak(lost, "S1-chat")
-    others = [lost, leaked, recorded(tmp_path, violation(2))]
+    others = [lost, leaked, recorded(tmp_path, a_violation(2))]
     assert told_elsewhere(lost, others) == [f"it stands in session S1-chat (violation {leaked.violation.id})"]
     assert told_elsewhere(leaked, others) == [
         f"it is missing from its own session s1-chat (violation {lost.violation.id})"
@@ -100,7 +101,7 @@ def test_what_is_lost_here_and_leaked_there_is_told_as_one(tmp_path: Path) -> No
 
 def test_what_a_finding_has_in_common_is_shown_with_each_of_its_violations(tmp_path: Path) -> None:
     finding = [
-        recorded(tmp_path, msgspec.structs.replace(violation(4, session=f"s{n}-chat"), traits=Traits(items=100)))
+        recorded(tmp_path, msgspec.structs.replace(a_violation(4, session=f"s{n}-chat"), traits=Traits(items=100)))
         for n in range(3)
     ]
     assert in_common(finding[0], finding) == ["exactly 100 messages remain, in each of 3 reads"]
@@ -112,7 +113,7 @@ def test_what_a_finding_has_in_common_is_shown_with_each_of_its_violations(tmp_p
 
 
 def test_facts_about_another_message_of_the_same_read_are_said_to_be(tmp_path: Path) -> None:
-    first, other = recorded(tmp_path, violation()), recorded(tmp_path, violation(2))
+    first, other = recorded(tmp_path, a_violation()), recorded(tmp_path, a_violation(2))
     story = told(observed=[facts.NeverSeen()])
     about = f"these facts are about {first.violation.message}"
     assert about not in terminal(first, story, [])
@@ -122,7 +123,7 @@ def test_facts_about_another_message_of_the_same_read_are_said_to_be(tmp_path: P
 
 
 def test_what_a_violation_is_compared_by_survives_in_the_journal() -> None:
-    found = msgspec.structs.replace(violation(), traits=Traits(items=7, is_first=True, other_session="x"))
+    found = msgspec.structs.replace(a_violation(), traits=Traits(items=7, is_first=True, other_session="x"))
     (line,) = encode_lines([found]).splitlines()
     assert decode_line(line) == found
     old = msgspec.json.decode(line)

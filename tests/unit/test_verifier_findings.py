@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,46 +25,13 @@ from soak.verifier.findings import (
     finding_id,
     rank_example,
 )
-from soak.verifier.journal import Change, Line, Violation, violation_id
+from soak.verifier.journal import Line, Violation
 from soak.verifier.recount import recount
 from soak.verifier.state import State
+from tests.support.violations import a_change, a_violation
 
 STORES = ("postgres", "redis-list")
-
-
-def violation(
-    seq: int, *, session: str = "s1-chat", store: str = "postgres", kind: str = "lost", **values: Any
-) -> Violation:
-    message = f"{session}/0/{seq}"
-    made = Violation(
-        id=violation_id("r1", store, session, kind, message),
-        run="r1",
-        kind=kind,
-        store=store,
-        session=session,
-        message=message,
-        writer=0,
-        seq=seq,
-        detail="an acknowledged message is gone",
-        at_wall_seconds=1_800_000_000.0 + seq,
-        cause="concurrent overwrite",
-    )
-    return msgspec.structs.replace(made, **values)
-
-
-def change(event: Any, one: Violation) -> Change:
-    return Change(
-        event=event,
-        id=one.id,
-        run=one.run,
-        kind=one.kind,
-        store=one.store,
-        session=one.session,
-        message=one.message,
-        writer=one.writer,
-        seq=one.seq,
-        at_wall_seconds=1_900_000_000.0,
-    )
+violation = partial(a_violation, store="postgres", cause="concurrent overwrite")
 
 
 def grouped(*members: Violation) -> ViolationGroups:
@@ -102,8 +70,8 @@ def test_what_heals_and_comes_back_is_counted_in_its_own_finding() -> None:
     overwritten = [violation(seq) for seq in range(3)]
     swallowed = [violation(seq, cause="swallowed error") for seq in range(10, 15)]
     groups = grouped(*overwritten, *swallowed)
-    groups.change([change("healed", overwritten[0]), change("healed", overwritten[1])])
-    groups.change([change("reopened", overwritten[0])])
+    groups.change([a_change("healed", overwritten[0]), a_change("healed", overwritten[1])])
+    groups.change([a_change("reopened", overwritten[0])])
     by_cause = {one.cause: (one.open, one.healed) for one in groups.listed({})}
     assert by_cause == {"concurrent overwrite": (2, 1), "swallowed error": (5, 0)}
 
@@ -136,11 +104,11 @@ def test_counted_one_by_one_merged_or_all_at_once_it_is_the_same(
     every = members_of(drawn)
     over = [one for at, one in enumerate(every) if at in healed]
     one_by_one = grouped(*every)
-    one_by_one.change(change("healed", one) for one in over)
+    one_by_one.change(a_change("healed", one) for one in over)
     at_once = ViolationGroups.of((one, one not in over) for one in reversed(every))
     first, second = grouped(*every[:cut]), grouped(*every[cut:])
-    first.change(change("healed", one) for one in over if one in every[:cut])
-    second.change(change("healed", one) for one in over if one in every[cut:])
+    first.change(a_change("healed", one) for one in over if one in every[:cut])
+    second.change(a_change("healed", one) for one in over if one in every[cut:])
     first.merge(second)
     acknowledged = dict.fromkeys(STORES, 1_000)
     assert one_by_one.listed(acknowledged) == at_once.listed(acknowledged) == first.listed(acknowledged)
@@ -180,7 +148,7 @@ def test_healing_beyond_what_is_tracked_keeps_the_numbers_of_a_kind_exact(monkey
     monkeypatch.setattr(findings, "TRACKED_MAX", 2)
     many = [violation(seq, cause="a" if seq < 5 else "b") for seq in range(20)]
     groups = grouped(*many, violation(30, store="redis-list"))
-    groups.change(change("healed", one) for one in many)
+    groups.change(a_change("healed", one) for one in many)
     assert sum(one.open for one in groups.listed({}) if one.store == "postgres") == 0
     assert sum(one.open for one in groups.listed({}) if one.store == "redis-list") == 1
     assert len(groups.tracked) == 2
@@ -299,10 +267,10 @@ def test_after_a_kill_findings_are_counted_from_checkpoint_and_journal(cut: int,
     lines: list[Line] = [
         one,
         two,
-        change("healed", one),
+        a_change("healed", one),
         other,
-        change("reopened", one),
-        change("healed", two),
+        a_change("reopened", one),
+        a_change("healed", two),
         violation(4, session="s2-chat", kind="corrupted", healed=True),
     ]
     whole = new_state()

@@ -6,13 +6,15 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from soak.commands import violations as command
 from soak.report.recorded import recorded
 from soak.verifier import evidence
 from soak.verifier.evidence import EvidenceFolder
-from soak.verifier.journal import Change, Violation, decode_line, encode_lines, thin_out, violation_id
+from soak.verifier.journal import Change, Violation, decode_line, encode_lines, thin_out
+from tests.support.violations import a_change, a_violation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,43 +23,15 @@ BYTES_MAX = 8_000
 KEPT_BYTES_MAX = 4_000
 
 
+def violation(seq: int, *, has_file: bool = False) -> Violation:
+    found = a_violation(seq, run="r", session="s", at_wall_seconds=float(seq))
+    return msgspec.structs.replace(found, evidence=found.id if has_file else "")
+
+
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "JOURNAL_BYTES_MAX", BYTES_MAX)
     monkeypatch.setattr(evidence, "JOURNAL_KEPT_BYTES_MAX", KEPT_BYTES_MAX)
-
-
-def violation(seq: int, *, has_file: bool = False) -> Violation:
-    message = f"s/0/{seq}"
-    identity = violation_id("r", "redis-list", "s", "lost", message)
-    return Violation(
-        id=identity,
-        run="r",
-        kind="lost",
-        store="redis-list",
-        session="s",
-        message=message,
-        writer=0,
-        seq=seq,
-        detail="it is gone",
-        at_wall_seconds=float(seq),
-        evidence=identity if has_file else "",
-    )
-
-
-def change(found: Violation, event: str) -> Change:
-    return Change(
-        event=event,  # type: ignore[arg-type]
-        id=found.id,
-        run=found.run,
-        kind=found.kind,
-        store=found.store,
-        session=found.session,
-        message=found.message,
-        writer=found.writer,
-        seq=found.seq,
-        at_wall_seconds=0.0,
-    )
 
 
 def seqs(lines: list[bytes]) -> list[int | None]:
@@ -67,7 +41,7 @@ def seqs(lines: list[bytes]) -> list[int | None]:
 def test_the_first_are_kept_those_with_evidence_too_and_each_with_what_became_of_it_last() -> None:
     found = [violation(seq, has_file=seq == 40) for seq in range(1, 51)]
     lines = encode_lines(
-        [*found, change(found[0], "healed"), change(found[0], "reopened"), change(found[30], "healed")]
+        [*found, a_change("healed", found[0]), a_change("reopened", found[0]), a_change("healed", found[30])]
     )
     kept, dropped = thin_out(lines.splitlines(keepends=True), KEPT_BYTES_MAX)
     assert seqs(kept) == [*range(1, len(kept) - 1), 40]

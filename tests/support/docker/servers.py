@@ -6,13 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from soak.servers.docker import DockerTestbed, ownership
-from tests.support.servers.breaking import client_of, sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from soak.servers import Server
     from tests.support.docker.images import Images
 
 
@@ -30,21 +28,6 @@ async def running(folder: Path, images: Images, *kinds: str, **options: Any) -> 
     finally:
         await bed.stop()
         await bed.discard()
-
-
-async def put(server: Server) -> None:
-    if server.kind == "redis":
-        async with client_of(server.url) as client:
-            await client.set("kept", "yes")
-    else:
-        await sql(server.url, "create table kept as select 'yes' as value")
-
-
-async def has(server: Server) -> bool:
-    if server.kind == "redis":
-        async with client_of(server.url) as client:
-            return bool(await client.exists("kept"))
-    return bool(await sql(server.url, "select to_regclass('kept') is not null"))
 
 
 def found(engine: Any, folder: Path) -> dict[str, list[str]]:

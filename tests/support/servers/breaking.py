@@ -17,7 +17,7 @@ from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.servers import LocalTestbed
+from soak.servers import LocalTestbed, Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,16 +27,23 @@ PATIENCE_SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
-    """Run servers; nobody may find that one died by itself, for all deaths here are planned."""
-    events: list[object] = []
-    testbed = LocalTestbed(folder, on_event=events.append, **options)  # type: ignore[arg-type]
+async def started(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+    """Run servers for as long as the block lasts."""
+    testbed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
     await testbed.start(kinds)
     try:
         yield testbed
-        assert events == []
     finally:
         await testbed.stop()
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+    """Run servers; nobody may find that one died by itself, for all deaths here are planned."""
+    events: list[object] = []
+    async with started(folder, *kinds, on_event=events.append, **options) as testbed:
+        yield testbed
+        assert events == []
 
 
 class Journalled:
@@ -102,3 +109,19 @@ async def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline, "it did not happen"
         await asyncio.sleep(0.02)
+
+
+async def put(server: Server) -> None:
+    """Write something that `has` finds again."""
+    if server.kind == "redis":
+        async with client_of(server.url) as client:
+            await client.set("kept", "yes")
+    else:
+        await sql(server.url, "create table kept as select 'yes' as value")
+
+
+async def has(server: Server) -> bool:
+    if server.kind == "redis":
+        async with client_of(server.url) as client:
+            return bool(await client.exists("kept"))
+    return bool(await sql(server.url, "select to_regclass('kept') is not null"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from soak.servers import Testbed
 
+ROUNDS_MAX = 4
 WRITERS = 4
 WRITING_SECONDS = 0.8
 TWO_SYNCS_SECONDS = 2.2
@@ -102,6 +103,25 @@ def _ways(
     Callable[[str], Coroutine[None, None, set[tuple[int, int]]]],
 ]:
     return (write_redis, read_redis) if target == "redis" else (write_postgres, read_postgres)
+
+
+async def lose_the_last_moments(bed: Testbed) -> None:
+    """Cut the power of a server that syncs each second: it loses what each writer wrote last, and nothing else."""
+    url = bed.servers["redis"].url
+    for _ in range(ROUNDS_MAX):
+        async with client_of(url) as client:
+            await client.rpush("earlier", *range(50))
+        await until_synced(url)
+        broken = await broken_while_writing(bed, "redis", "power_cut")
+        async with client_of(url) as client:
+            assert await client.lrange("earlier", -50, -1) == [str(number) for number in range(50)]
+        if broken.lost:  # hardly ever not: then the sync and the cut met
+            break
+    assert broken.lost
+    for writer in range(WRITERS):
+        acknowledged = [one for one in broken.acknowledged if one.writer == writer]
+        lost = [one for one in broken.lost if one.writer == writer]
+        assert lost == acknowledged[len(acknowledged) - len(lost) :]
 
 
 async def until_synced(url: str) -> None:
