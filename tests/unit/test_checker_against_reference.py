@@ -17,6 +17,8 @@ from tests.reference.adapter import at_kind_level, compare, explain
 from tests.reference.generator import correct, flawed
 from tests.support.checker.under_reference import CheckerJudge, as_read
 
+pytestmark = pytest.mark.no_cover
+
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
 OTHER_KINDS_SHARE_MAX = 0.008

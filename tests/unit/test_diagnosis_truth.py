@@ -24,6 +24,8 @@ from tests.support.checker.every_flaw import FLAWS, Flaw
 from tests.support.checker.every_search_flaw import SEARCHES
 from tests.support.checker.simulated import SESSION, Simulation
 
+pytestmark = pytest.mark.no_cover
+
 MessageId = tuple[int, int]
 FACTS_SEEN_MIN = 15
 """Kinds of facts in the stories of the simulated flaws, at least."""

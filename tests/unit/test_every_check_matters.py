@@ -15,6 +15,8 @@ from tests.support.checker.every_search_flaw import SEARCHES
 from tests.support.checker.mutants import MUTANTS, Mutant
 from tests.support.checker.simulated import CONTRACTS, simulate
 
+pytestmark = pytest.mark.no_cover
+
 BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS, *RULES_BROKEN, *RULES_KEPT, *SEARCHES)}
 SEEDS_MAX = 80
 """Correct stores tried per contract before a change is said to go unnoticed."""

@@ -20,6 +20,8 @@ from soak.checker.read import Judgement, Rules
 from soak.checker.window import judge_window
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 
+pytestmark = pytest.mark.no_cover
+
 Plan = list[tuple[str, int]]
 
 

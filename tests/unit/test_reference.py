@@ -41,6 +41,8 @@ from tests.reference.history import (
 from tests.reference.judge import DECISIONS, judge
 from tests.reference.simulation import CONTRACTS
 
+pytestmark = pytest.mark.no_cover
+
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 REPLICA = Source.REPLICA
 SETTLE = 100

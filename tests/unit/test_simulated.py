@@ -11,6 +11,8 @@ from tests.support.checker.every_rule_flaw import RULES_BROKEN, RULES_KEPT
 from tests.support.checker.every_search_flaw import SEARCHES
 from tests.support.checker.simulated import CONTRACTS, simulate
 
+pytestmark = pytest.mark.no_cover
+
 SEEDS = 6
 
 
