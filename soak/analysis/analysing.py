@@ -12,7 +12,7 @@ import msgspec
 from soak.analysis.making import make_cells
 from soak.analysis.plan import StagePlan, plan_stages, trials_for
 from soak.analysis.result import Cell, StageResult
-from soak.analysis.trial import Trial
+from soak.analysis.trials import Trial
 from soak.errors import SoakError
 from soak.scenarios.progress import Progress
 from soak.scenarios.runner import Kind, running

@@ -7,11 +7,11 @@ import time
 import traceback
 from pathlib import Path
 
-from soak.analysis import programme
+from soak.analysis import trials
 from soak.analysis.plan import StagePlan
-from soak.analysis.result import Cell, StageResult, judged
+from soak.analysis.result import Cell, StageResult, judged, sum_up
 from soak.analysis.rig import CannotBeTriedError, Rig, staged
-from soak.analysis.trial import Trial
+from soak.analysis.trials import Trial
 from soak.errors import SoakError
 from soak.masking import mask
 
@@ -23,7 +23,7 @@ async def make_cells(plan: StagePlan, folder: Path) -> StageResult:
         async with staged(plan.subject, plan.stage, Path(plan.interpreter), folder, plan.seed) as rig:
             for name in plan.trials:
                 before = len(rig.deaths)
-                cell = await _make(rig, plan, programme.ALL[name])
+                cell = await _make(rig, plan, trials.ALL[name])
                 if len(rig.deaths) > before:
                     # What is missing now may be the server's doing: nothing follows from it for the library.
                     told = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
@@ -43,7 +43,7 @@ async def _make(rig: Rig, plan: StagePlan, trial: Trial) -> Cell:
     subject = plan.subject
     try:
         async with asyncio.timeout(trial.seconds_max):
-            tried = await trial.run(rig)
+            tried = sum_up(await trial.run(rig))
     except TimeoutError:
         return plan.inconclusive(trial.name, f"it was not over after {trial.seconds_max:.0f} s")
     except (CannotBeTriedError, SoakError) as error:

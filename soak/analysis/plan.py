@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from soak.analysis import programme
+from soak.analysis import trials
 from soak.analysis.result import Cell, Verdict
 from soak.analysis.stage import Stage
-from soak.analysis.trial import Trial
+from soak.analysis.trials import Trial
 from soak.subjects.description import Subject
 
 STAGE_SECONDS_MAX = 400.0
@@ -32,7 +32,7 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_max(self) -> float:
-        return STAGE_SECONDS_MAX + sum(programme.ALL[trial].seconds_max for trial in self.trials)
+        return STAGE_SECONDS_MAX + sum(trials.ALL[trial].seconds_max for trial in self.trials)
 
     def inconclusive(self, trial: str, reason: str) -> Cell:
         """Return the cell of a trial that could not be made."""

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from soak.analysis.talk import Talk
 from soak.checker.outcome import Outcome
+from soak.contract_suite.workloads import Held
 from soak.errors import ExitCode
 from soak.subjects.description import ByDesign
 
@@ -105,8 +105,9 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """Why it proves nothing that nothing was found."""
 
 
-def seen_in(talks: Sequence[Talk], *, notes: Sequence[str] = (), doubts: Sequence[str] = ()) -> Tried:
+def sum_up(held: Held) -> Tried:
     """Add up what was seen in the sessions of a trial."""
+    talks = held.conversations
     kinds: Counter[str] = Counter(kind.value for talk in talks for kind, _ in talk.found)
     first = next(iter((key, detail) for talk in talks for key, detail in talk.found.items()), None)
     outcomes: Counter[Outcome] = Counter()
@@ -126,8 +127,8 @@ def seen_in(talks: Sequence[Talk], *, notes: Sequence[str] = (), doubts: Sequenc
         reads=sum(talk.reads for talk in talks),
         reads_without_answer=sum(talk.reads_without_answer for talk in talks),
         unsettled=sum(1 for talk in talks if not talk.is_settled),
-        notes=[*notes, *told],
-        doubts=list(doubts),
+        notes=[*held.notes, *told],
+        doubts=list(held.doubts),
     )
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis.authors import PlainSpeaker, Reciter
 from soak.analysis.stage import Stage
-from soak.analysis.talk import STORE, Talk
 from soak.checker.contract import Contract, Expiry
 from soak.checker.faults import FaultHistory
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
+from soak.contract_suite.conversation import STORE, Conversation, PlainTexts
 from soak.contracts.given import what_is_given
 from soak.faults.clock_step import ClockStep
 from soak.servers.inspect import inspect
@@ -87,32 +86,31 @@ class Rig:
             return self._bed.no_power_cuts if self._bed is not None else "there is no server"
         return None
 
-    def talk(self, session: str, texts: Sequence[str] | None = None) -> Talk:
+    def conversation(self, name: str, texts: Sequence[str] = ()) -> Conversation:
         """Begin a session; what is said in it follows from its name and the seed, unless texts are given."""
-        author = PlainSpeaker(NAMESPACE, self._seed) if texts is None else Reciter(NAMESPACE, self._seed, texts)
         rules = Rules(contract=self.contract, ttl_epsilon_us=int(TTL_EPSILON_SECONDS * 1e6))
-        return Talk(session, author, rules, self.faults)
+        return Conversation(name, PlainTexts(NAMESPACE, self._seed, texts), rules, self.faults)
 
     def store(self, number: int) -> HttpStore:
         return self.deployment.store(number)
 
-    async def settle(self, talks: Sequence[Talk]) -> list[str]:
+    async def settle(self, conversations: Sequence[Conversation]) -> list[str]:
         """Read everything to the end; returns what is worth a note: a library that did not come back by itself."""
         notes: list[str] = []
         # All once before any is final: what survived a fault elsewhere says what may be missing here.
-        if not await self._read_all(talks):
+        if not await self._read_all(conversations):
             notes.append(f"its processes did not answer within {RECOVERY_SECONDS_MAX:.0f} s and were started again")
             await self.deployment.kill()
             await self.deployment.restart()
-            await self._read_all(talks)
+            await self._read_all(conversations)
         self.faults.mark_swept(STORE)
-        for number, talk in enumerate(talks):
+        for number, talk in enumerate(conversations):
             await talk.settle(self.store(number))
         return notes
 
-    async def _read_all(self, talks: Sequence[Talk]) -> bool:
+    async def _read_all(self, conversations: Sequence[Conversation]) -> bool:
         until = time.monotonic() + RECOVERY_SECONDS_MAX
-        left = list(enumerate(talks))
+        left = list(enumerate(conversations))
         while left:
             unanswered = [(number, talk) for number, talk in left if not await talk.read(self.store(number))]
             # Where nothing was ever acknowledged, nothing is to be waited for.

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis import document, page, programme, table
+from soak.analysis import document, page, table, trials
 from soak.analysis.analysing import SIDE_BY_SIDE, Wanted, analyse
 from soak.analysis.plan import plan_stages, trials_for
 from soak.analysis.result import Cell, exit_code_of
-from soak.analysis.trial import Trial
+from soak.analysis.trials import Trial
 from soak.errors import ExitCode, UsageError
 from soak.report.table import print_json, print_table
 from soak.scenarios.command import completed, print_results
@@ -28,7 +28,7 @@ DESCRIPTION = (
     "Each library runs in an environment of its own, which is installed when it is first needed."
 )
 EPILOG = f"""\
-trials: {", ".join(programme.ALL)}
+trials: {", ".join(trials.ALL)}
 
 examples:
   soak analyse --list                                          which libraries there are
@@ -68,10 +68,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _list(as_json=arguments.json)
         return ExitCode.PASS
     wanted = _wanted(arguments)
-    trials = programme.find(arguments.trial)
+    wanted_trials = trials.find(arguments.trial)
     begun = time.monotonic()
-    progress = Progress(_stages(wanted, trials))
-    cells = completed(analyse(wanted, trials, progress, _say), progress, "servers and libraries")
+    progress = Progress(_stages(wanted, wanted_trials))
+    cells = completed(analyse(wanted, wanted_trials, progress, _say), progress, "servers and libraries")
     if cells is None:
         return ExitCode.INCONCLUSIVE
     _print(arguments, cells, time.monotonic() - begun)
@@ -105,7 +105,7 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
         document.check(arguments.into)
     return Wanted(
         subjects=subjects,
-        trials=[trial.name for trial in programme.find(arguments.trial)],
+        trials=[trial.name for trial in trials.find(arguments.trial)],
         seed=arguments.seed,
         environments=str(arguments.environments or environment.default_folder()),
         known_only=arguments.all_releases and not arguments.trial,
@@ -121,7 +121,7 @@ def _list(*, as_json: bool) -> None:
         return
     print_table(("subject", "release", "server", "processes", "what it is"), [_row(subject) for subject in subjects])
     sys.stdout.write("\n")
-    print_table(("trial", "question"), [(trial.name, trial.question) for trial in programme.ALL.values()])
+    print_table(("trial", "question"), [(trial.name, trial.question) for trial in trials.ALL.values()])
 
 
 def _row(subject: Subject) -> tuple[str, ...]:

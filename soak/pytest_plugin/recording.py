@@ -17,9 +17,9 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 
 from soak.checker.message import Message
+from soak.contract_suite.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.errors import UsageError
 from soak.json_input import decode_json
-from soak.pytest_plugin.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.sealed_file import write_whole
 from soak.servers import binaries
 

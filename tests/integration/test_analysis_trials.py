@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from soak.analysis import programme
+from soak.analysis import trials
 from soak.analysis.result import Cell, Verdict
 from soak.errors import ExitCode
 from soak.faults.clock_step import ClockStep
@@ -69,13 +69,13 @@ def leave_out_what_cannot_be_had(cells: list[Cell]) -> list[Cell]:
 
 
 def test_every_trial_has_a_flaw_that_it_must_find() -> None:
-    assert set(FOUND) == set(programme.ALL)
+    assert set(FOUND) == set(trials.ALL)
 
 
 def test_a_memory_that_is_right_passes_every_trial_and_loses_no_more_than_its_server_may(tmp_path: Path) -> None:
     code, cells, told = analysed(tmp_path, str(SUBJECTS / "remembering.py"), "--jobs", "3")
     cells = leave_out_what_cannot_be_had(cells)
-    assert {cell.trial for cell in cells} <= set(programme.ALL)
+    assert {cell.trial for cell in cells} <= set(trials.ALL)
     wrong = {cell.trial: (cell.verdict.value, cell.found, cell.reason, cell.example) for cell in cells}
     by_design = {cell.trial for cell in cells if cell.verdict is Verdict.BY_DESIGN}
     assert by_design <= {"server-crash", "power-cut"}, wrong

@@ -13,8 +13,9 @@ import redis
 from plugin_run import ROOT, run_pytest
 
 from soak.errors import UsageError
-from soak.pytest_plugin import recording, versions
-from soak.pytest_plugin.versions import is_installed
+from soak.pytest_plugin import options as versions
+from soak.pytest_plugin import recording
+from soak.pytest_plugin.options import is_installed
 
 SUITE = """
 from examples.my_memory import MyMemory

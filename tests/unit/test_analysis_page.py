@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.analysis import programme
+from soak.analysis import trials
 from soak.subjects import catalogue
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analyses.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ def test_every_command_can_be_given() -> None:
     assert len(COMMANDS) > 20
     subjects = catalogue.all_subjects()
     assert {subject for subject, _, _ in COMMANDS} <= set(subjects)
-    assert {trial for _, trial, _ in COMMANDS} <= set(programme.ALL)
+    assert {trial for _, trial, _ in COMMANDS} <= set(trials.ALL)
 
 
 @pytest.mark.parametrize(("name", "version"), ROWS)

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from soak.analysis import document, page, programme, table
-from soak.analysis.authors import PlainSpeaker, Reciter
+from soak.analysis import document, page, table, trials
 from soak.analysis.plan import empty_cell, plan_stages, trials_for
 from soak.analysis.result import Cell, Tried, Verdict, exit_code_of, judged
+from soak.contract_suite.conversation import PlainTexts
 from soak.errors import ExitCode, UsageError
 from soak.subjects import catalogue
 from soak.subjects.description import ByDesign
@@ -69,14 +69,14 @@ def test_earlier_releases_are_put_through_what_is_known_of_them() -> None:
     both = catalogue.find(["agno-redis"], all_releases=True)
     assert [subject.name for subject in both] == ["agno-redis", "agno-redis@2.6.4"]
     newest, older = both
-    trials = programme.find([])
-    assert trials_for(newest, trials, known_only=True) == trials
-    assert trials_for(older, trials, known_only=False) == trials
-    assert [one.name for one in trials_for(older, trials, known_only=True)] == ["concurrent-writers", "growing-prefix"]
+    every = trials.find([])
+    assert trials_for(newest, every, known_only=True) == every
+    assert trials_for(older, every, known_only=False) == every
+    assert [one.name for one in trials_for(older, every, known_only=True)] == ["concurrent-writers", "growing-prefix"]
     everything = catalogue.find([], all_releases=True)
     assert [subject.name for subject in everything] == list(catalogue.all_subjects())
     for subject in everything:
-        assert subject.is_newest or trials_for(subject, trials, known_only=True), subject.name
+        assert subject.is_newest or trials_for(subject, every, known_only=True), subject.name
 
 
 def cell(trial: str = "hard-text", verdict: Verdict = Verdict.PASS, **more: object) -> Cell:
@@ -169,26 +169,26 @@ def test_the_page_is_whole_html_and_escapes_what_it_shows() -> None:
 
 
 def test_trials_are_grouped_by_what_they_need_and_those_that_do_not_fit_say_why() -> None:
-    trials = programme.find([])
-    plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], trials, 7)
+    every = trials.find([])
+    plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], every, 7)
     named = [name for plan in plans for name in plan.trials] + [one.trial for one in cells]
-    assert sorted(named) == sorted(programme.ALL)
+    assert sorted(named) == sorted(trials.ALL)
     assert {one.trial for one in cells} >= {"dropped-replies", "server-crash", "power-cut", "active-ttl", "clock-skew"}
     assert all(one.verdict is Verdict.NOT_APPLICABLE and one.reason for one in cells)
-    assert [trial.name for trial in programme.find(["hard-text", "growing-prefix"])] == ["growing-prefix", "hard-text"]
+    assert [trial.name for trial in trials.find(["hard-text", "growing-prefix"])] == ["growing-prefix", "hard-text"]
     with pytest.raises(UsageError, match="did you mean hard-text"):
-        programme.find(["hard-texts"])
+        trials.find(["hard-texts"])
 
 
 def test_what_is_said_follows_from_name_and_seed() -> None:
-    one, other = PlainSpeaker("run", 1), PlainSpeaker("run", 2)
+    one, other = PlainTexts("run", 1), PlainTexts("run", 2)
     said = one.write("talk", 0, 1)
-    assert said == PlainSpeaker("run", 1).write("talk", 0, 1)
+    assert said == PlainTexts("run", 1).write("talk", 0, 1)
     assert said.is_intact
     assert said != other.write("talk", 0, 1)
     assert one.is_mine(said)
     assert not other.is_mine(said)
-    reciter = Reciter("run", 1, ["continue"])
+    reciter = PlainTexts("run", 1, ["continue"])
     twice = [reciter.write("talk", 0, seq) for seq in (1, 2)]
     assert twice[0].content == twice[1].content
     assert reciter.matches(twice, "talk")

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NoReturn
 
-import pytest
-
 from soak.checker.contract import Duplicates, Order
 from soak.checker.message import Garbled, Message
 from soak.masking import mask
@@ -15,10 +13,22 @@ from soak.masking import mask
 SHOWN_CHARACTERS_MAX = 60
 
 
-def broken(seen: str, *details: str) -> NoReturn:
-    """Fail the test; the first line says what a user would have seen."""
-    # By itself: the errors of client libraries that led here would push the sentence out of sight.
-    raise pytest.fail.Exception(mask("\n".join((seen, *details))), pytrace=False) from None
+class ContractBrokenError(Exception):
+    """The memory does not keep its contract: the first line says what a user would have seen."""
+
+
+class NotTriedError(Exception):
+    """The check cannot be made here; the text says why."""
+
+
+def broken(seen: str, *details: str, cause: BaseException | None = None) -> NoReturn:
+    """Say that the contract is broken."""
+    raise ContractBrokenError(mask("\n".join((seen, *details)))) from cause
+
+
+def not_tried(reason: str) -> NoReturn:
+    """Say that a check cannot be made here."""
+    raise NotTriedError(reason)
 
 
 def compare(

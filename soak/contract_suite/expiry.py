@@ -8,13 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import NoReturn
 
-import pytest
-
 from soak.checker.contract import Contract, Expiry
-from soak.pytest_plugin import administration
-from soak.pytest_plugin.checks.check import check
-from soak.pytest_plugin.comparison import broken, compare
-from soak.pytest_plugin.memory import Memory
+from soak.contract_suite import administration
+from soak.contract_suite.check import check
+from soak.contract_suite.comparison import broken, compare, not_tried
+from soak.contract_suite.memory import Memory
 from soak.stores.protocol import MemoryStore
 
 TTL_SECONDS = 1.5
@@ -30,62 +28,61 @@ REQUIRE_VARIABLE = "SOAK_REQUIRE_ALL"
 """Where this is 1 in the environment, a check that could not be made has failed."""
 
 
-class Expiring:
-    """Judged where the contract declares a time to live, and where it declares that there is none."""
-
-    @check
-    async def test_nothing_expires_before_its_time(self, soak_memory: Memory) -> None:
-        contract = soak_memory.contract
-        if "redis" in soak_memory.servers:
-            await _expect_no_early_expiry(soak_memory)
-        ttl = _short_ttl(soak_memory)
-        if ttl is None:
-            if contract.ttl_seconds is not None and "redis" not in soak_memory.servers:
-                pytest.skip(f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits")
+@check()
+async def nothing_expires_before_its_time(memory: Memory) -> None:
+    contract = memory.contract
+    if "redis" in memory.servers:
+        await _expect_no_early_expiry(memory)
+    ttl = _short_ttl(memory)
+    if ttl is None:
+        if contract.ttl_seconds is not None and "redis" not in memory.servers:
+            not_tried(f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits")
+        return
+    for number, ttl in enumerate(_patient_ttls(memory)):
+        store = await memory.open(ttl_seconds=ttl)
+        session = memory.session(f"early{number}")
+        said = memory.turns(session, 2)
+        first = time.monotonic()
+        await memory.say(store, said)
+        await asyncio.sleep(0.6 * ttl)
+        read = await memory.recall(store, session)
+        if time.monotonic() < first + ttl - 0.1:
+            who = f"A user who comes back {0.6 * ttl:g} s into the promised {ttl:g} s"
+            compare(who, memory.kept(said), read, order=contract.order, duplicates=contract.duplicates)
             return
-        for number, ttl in enumerate(_patient_ttls(soak_memory)):
-            store = await soak_memory.open(ttl_seconds=ttl)
-            session = soak_memory.session(f"early{number}")
-            said = soak_memory.turns(session, 2)
-            first = time.monotonic()
-            await soak_memory.say(store, said)
-            await asyncio.sleep(0.6 * ttl)
-            read = await soak_memory.recall(store, session)
-            if time.monotonic() < first + ttl - 0.1:
-                who = f"A user who comes back {0.6 * ttl:g} s into the promised {ttl:g} s"
-                compare(who, soak_memory.kept(said), read, order=contract.order, duplicates=contract.duplicates)
-                return
-        _too_slow(f"to read within {ttl:g} s")
+    _too_slow(f"to read within {ttl:g} s")
 
-    @check
-    async def test_what_has_expired_is_gone(self, soak_memory: Memory) -> None:
-        ttl = _short_ttl(soak_memory)
-        if ttl is None:
-            pytest.skip(_why_not(soak_memory.contract))
-        session = soak_memory.session("late")
-        store = await soak_memory.open(ttl_seconds=ttl)
-        await soak_memory.say(store, soak_memory.turns(session, 3))
-        await asyncio.sleep(ttl + EPSILON_SECONDS + soak_memory.staleness_seconds)
-        for last in (None, 2):
-            read = await soak_memory.recall(store, session, last)
-            compare(f"A user who comes back after more than the promised {ttl:g} s", [], read)
 
-    @check
-    async def test_time_counts_from_where_the_contract_says(self, soak_memory: Memory) -> None:
-        ttl = _short_ttl(soak_memory)
-        if ttl is None:
-            pytest.skip(_why_not(soak_memory.contract))
-        if soak_memory.contract_with(ttl_seconds=ttl).expiry is Expiry.SLIDING:
-            await _expect_renewal(soak_memory)
-        else:
-            await _expect_no_renewal(soak_memory, await soak_memory.open(ttl_seconds=ttl), ttl)
+@check()
+async def what_has_expired_is_gone(memory: Memory) -> None:
+    ttl = _short_ttl(memory)
+    if ttl is None:
+        not_tried(_why_not(memory.contract))
+    session = memory.session("late")
+    store = await memory.open(ttl_seconds=ttl)
+    await memory.say(store, memory.turns(session, 3))
+    await asyncio.sleep(ttl + EPSILON_SECONDS + memory.staleness_seconds)
+    for last in (None, 2):
+        read = await memory.recall(store, session, last)
+        compare(f"A user who comes back after more than the promised {ttl:g} s", [], read)
+
+
+@check()
+async def time_counts_from_where_the_contract_says(memory: Memory) -> None:
+    ttl = _short_ttl(memory)
+    if ttl is None:
+        not_tried(_why_not(memory.contract))
+    if memory.contract_with(ttl_seconds=ttl).expiry is Expiry.SLIDING:
+        await _expect_renewal(memory)
+    else:
+        await _expect_no_renewal(memory, await memory.open(ttl_seconds=ttl), ttl)
 
 
 async def _expect_no_early_expiry(memory: Memory) -> None:
     store = await memory.open()
     await memory.say(store, memory.turns(memory.session("life"), 2))
     url = memory.servers["redis"].url
-    life = await memory.there(administration.longest_life_seconds(url, memory.namespace))
+    life = await administration.longest_life_seconds(url, memory.namespace)
     promised = memory.contract.ttl_seconds
     if life is not None and (promised is None or life < promised - SLACK_SECONDS):
         until = "nothing was to expire" if promised is None else f"{promised:g} s were promised"
@@ -140,8 +137,8 @@ def _patient_ttls(memory: Memory) -> Iterator[float]:
 def _too_slow(what: str) -> NoReturn:
     reason = f"this machine is too slow {what}"
     if os.environ.get(REQUIRE_VARIABLE) == "1":
-        pytest.fail(f"{reason}, so nothing is known of its time to live; give it less to do")
-    pytest.skip(reason)
+        broken(f"{reason}, so nothing is known of its time to live; give it less to do")
+    not_tried(reason)
 
 
 def _why_not(contract: Contract) -> str:

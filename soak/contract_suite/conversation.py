@@ -1,6 +1,6 @@
-"""One session of a trial: what was said, what was answered, what was read, and what the checker says to it.
+"""One session of a workload: what was appended and read, how the calls ended, and what the checker finds.
 
-The verdicts are those of `soak.checker.session`, as in the verifier. Nothing here has an opinion.
+The verdicts are those of `soak.checker.session`, as in the verifier.
 """
 
 from __future__ import annotations
@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import TypeGuard
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
 
 from soak.checker.attempt import Attempt
 from soak.checker.events import Confirmed, Gone, Observed, Verified
@@ -15,12 +19,12 @@ from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.kinds import Kind
 from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased
-from soak.checker.message import Stored
+from soak.checker.message import Message, Stored, checksum
 from soak.checker.outcome import NotApplied, Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
-from soak.checker.text import MessageGenerator
+from soak.checker.text import ROLES, MessageGenerator
 from soak.clock import now_us
 from soak.stores.protocol import MemoryStore
 
@@ -29,10 +33,34 @@ SETTLE_SECONDS = 0.5
 ERRORS_MAX = 5
 """Different complaints that are remembered of one session."""
 STORE = "subject"
-"""What a library under test is called in fault histories."""
+"""The name of the memory under test in fault histories."""
 
 
-class Talk:
+class PlainTexts(MessageGenerator):
+    """Writes easy words, since a check of order must not be one of hard text; or given texts in turn."""
+
+    def __init__(self, run: str, seed: int, texts: Sequence[str] = ()) -> None:
+        super().__init__(run, seed)
+        self._texts = tuple(texts)
+
+    def write(self, session: str, writer: int, seq: int) -> Message:
+        bare = Message(self.run, session, writer, seq, ROLES[(seq + 1) & 1], self._text(session, writer, seq), 0)
+        return msgspec.structs.replace(bare, checksum=checksum(bare))
+
+    def is_mine(self, message: Message) -> bool:
+        return message == self.write(message.session, message.writer, message.seq)
+
+    def matches(self, items: Sequence[Stored], session: str) -> TypeGuard[Sequence[Message]]:
+        return all(isinstance(item, Message) and item.session == session and self.is_mine(item) for item in items)
+
+    def _text(self, session: str, writer: int, seq: int) -> str:
+        if self._texts:
+            return self._texts[(seq - 1) % len(self._texts)]
+        mark = xxh3_64_hexdigest(f"{session}/{writer}/{seq}".encode("utf-8", "surrogatepass"), self._seed)
+        return f"Please remember the number {mark}."
+
+
+class Conversation:
     """A session under way. One read at a time; any number of writers, each with one message in flight."""
 
     def __init__(
@@ -48,6 +76,7 @@ class Talk:
         self.reads = 0
         self.reads_without_answer = 0
         self.errors: dict[str, int] = {}
+        self.last_error: BaseException | None = None
         self.is_busy = False
         """The last message had no answer at all, not even an error: the library may still be at it."""
         self._author = author
@@ -146,7 +175,12 @@ class Talk:
     @property
     def is_settled(self) -> bool:
         """Whether everything that was acknowledged was seen, or is known to be missing."""
-        return not self._checker.book.is_in_doubt and not self._checker.book.pending
+        return not self._checker.book.is_in_doubt and not self.unseen
+
+    @property
+    def unseen(self) -> int:
+        """How many acknowledged messages no read has shown yet."""
+        return len(self._checker.book.pending)
 
     async def _answer(self, store: MemoryStore, last: int | None) -> Read | None:
         acked, invoked = self._checker.book.acked_now(), now_us()
@@ -170,6 +204,7 @@ class Talk:
                     self.found.setdefault((event.kind, wrong.message), wrong.detail)
 
     def _complain(self, error: BaseException) -> None:
+        self.last_error = error
         text = " ".join(str(error).split()) or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
         if text in self.errors or len(self.errors) < ERRORS_MAX:
             self.errors[text] = self.errors.get(text, 0) + 1
