@@ -11,15 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis import document, page, table, trials
-from soak.analysis.analysing import SIDE_BY_SIDE, Wanted, analyse
-from soak.analysis.plan import plan_stages, trials_for
-from soak.analysis.result import Cell, exit_code_of
-from soak.analysis.trials import Trial
 from soak.errors import ExitCode, UsageError
 from soak.report.table import print_json, print_table
-from soak.scenarios.command import completed, print_results
-from soak.scenarios.progress import Progress
+from soak.scenarios.analyses import document, page, table, trials
+from soak.scenarios.analyses.analysing import SIDE_BY_SIDE, AnalysisRequest, analyse
+from soak.scenarios.analyses.scenario import TrialResult, exit_code_of, plan_stages, trials_for
+from soak.scenarios.analyses.trials import Trial
+from soak.scenarios.terminal import Progress, completed, print_results
 from soak.subjects import catalogue, environment
 from soak.subjects.description import PROCESSES_MAX, Subject
 
@@ -78,7 +76,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return exit_code_of(cells)
 
 
-def _stages(wanted: Wanted, trials: Sequence[Trial]) -> int:
+def _stages(wanted: AnalysisRequest, trials: Sequence[Trial]) -> int:
     own = [(subject, trials_for(subject, trials, known_only=wanted.known_only)) for subject in wanted.subjects]
     return sum(len(plan_stages(subject, fitting, wanted.seed)[0]) for subject, fitting in own)
 
@@ -88,7 +86,7 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def _wanted(arguments: argparse.Namespace) -> AnalysisRequest:
     for flag, value, least, most in (
         ("--seed", arguments.seed, 0, SEED_MAX),
         ("--jobs", arguments.jobs, 1, JOBS_MAX),
@@ -103,7 +101,7 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
         raise UsageError(f"--html {arguments.html}: there is no such folder")
     if arguments.into is not None:
         document.check(arguments.into)
-    return Wanted(
+    return AnalysisRequest(
         subjects=subjects,
         trials=[trial.name for trial in trials.find(arguments.trial)],
         seed=arguments.seed,
@@ -128,7 +126,7 @@ def _row(subject: Subject) -> tuple[str, ...]:
     return (subject.name, subject.version, subject.server or "files", str(subject.processes), subject.title)
 
 
-def _print(arguments: argparse.Namespace, cells: Sequence[Cell], seconds: float) -> None:
+def _print(arguments: argparse.Namespace, cells: Sequence[TrialResult], seconds: float) -> None:
     if arguments.html is not None:
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
     if arguments.into is not None:

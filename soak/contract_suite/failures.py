@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from operator import methodcaller
 
 from soak.checker.contract import Duplicates
 from soak.checker.message import Message
@@ -36,7 +37,7 @@ async def a_server_that_is_away_is_an_error(memory: Memory) -> None:
     store = await memory.open(timeout_seconds=TIMEOUT_SECONDS)
     said = memory.turns(session, 3)
     await memory.say(store, [*said, *memory.turns(wiped, 2)])
-    async with during(servers, BreakableServer.stop, BreakableServer.start):
+    async with during(servers, methodcaller("stop"), methodcaller("start")):
         acknowledged, _ = await asyncio.gather(
             say_meanwhile(store, memory.turns(session, 4, first=4)),
             read_meanwhile(memory, store, session, said),
@@ -50,7 +51,7 @@ async def a_server_that_is_away_is_an_error(memory: Memory) -> None:
 
 @check()
 async def a_server_that_is_silent_is_an_error(memory: Memory) -> None:
-    trouble = during(breakable(memory), BreakableServer.pause, BreakableServer.resume)
+    trouble = during(breakable(memory), methodcaller("pause"), methodcaller("resume"))
     await _talk_meanwhile(memory, "A user who talks while the server hangs", trouble)
 
 
@@ -61,7 +62,7 @@ async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
     store = await memory.open(timeout_seconds=TIMEOUT_SECONDS)
     first, second = memory.turns(session, 2)
     await memory.say(store, [first])
-    async with during(servers, BreakableServer.pause, BreakableServer.resume):
+    async with during(servers, methodcaller("pause"), methodcaller("resume")):
         answers = await asyncio.gather(
             attempt("append", store.append(session, second)), attempt("history", store.history(session))
         )
@@ -77,7 +78,7 @@ async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
 @check()
 async def a_write_that_is_refused_is_an_error(memory: Memory) -> None:
     servers = [server for server in breakable(memory) if server.kind != "postgres-replica"]
-    trouble = during(servers, BreakableServer.refuse_writes, BreakableServer.accept_writes)
+    trouble = during(servers, methodcaller("refuse_writes"), methodcaller("accept_writes"))
     await _talk_meanwhile(memory, "A user who talks while the server is full", trouble)
 
 
@@ -126,7 +127,7 @@ async def a_clean_restart_loses_nothing(memory: Memory) -> None:
     store = await memory.open()
     said = memory.turns(session, 10)
     await memory.say(store, said)
-    async with during(servers, BreakableServer.stop, BreakableServer.start):
+    async with during(servers, methodcaller("stop"), methodcaller("start")):
         pass
     read = await recovered(memory, store, session, 1)
     expect_kept("A user who comes back after a restart of the server", memory.kept(said), read)
@@ -148,7 +149,7 @@ async def a_crash_loses_no_more_than_promised(memory: Memory) -> None:
     young: list[Message] = []
     talking = asyncio.ensure_future(_talk_until_error(memory, store, session, young))
     await asyncio.sleep(TALKING_SECONDS)
-    async with during(servers, BreakableServer.kill, BreakableServer.start):
+    async with during(servers, methodcaller("kill"), methodcaller("start")):
         await asyncio.wait([talking])
     read = await recovered(memory, store, session, 1)
     who = "A user who comes back after a crash of the server"

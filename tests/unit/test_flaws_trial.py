@@ -9,15 +9,14 @@ from soak.cli import main
 from soak.commands.selftest import as_json, report_lines
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, WrongFrom
-from soak.selftest.pace import Pace
-from soak.selftest.result import Trial, not_made
-from soak.selftest.seen import Seen, Told
-from soak.selftest.trial import judge
+from soak.scenarios.selftest.observation import EvidenceSummary, StoreObservation
+from soak.scenarios.selftest.rig import Pace
+from soak.scenarios.selftest.trial import FlawTrial, judge, not_made
 from soak.settings import VerifierSettings
 
 SECOND = 1_000_000
 CORRUPTED = catalogue.find("lossy_text")
-ACCUSED = Seen(
+ACCUSED = StoreObservation(
     store="wrong",
     acknowledged=300,
     verified=290,
@@ -27,7 +26,7 @@ ACCUSED = Seen(
     verdict="violation",
     reasons=["10 violations of the contract"],
     told=[
-        Told(
+        EvidenceSummary(
             kind="corrupted",
             cause="serialization change",
             count=10,
@@ -37,16 +36,16 @@ ACCUSED = Seen(
         )
     ],
 )
-SILENT = Seen(
+SILENT = StoreObservation(
     store="right", acknowledged=300, verified=300, tolerated=0, violations={}, healed={}, verdict="pass", reasons=[]
 )
 
 
-def changed(seen: Seen, **changes: object) -> Seen:
+def changed(seen: StoreObservation, **changes: object) -> StoreObservation:
     return msgspec.structs.replace(seen, **changes)
 
 
-def complaints(flaw: Flaw, wrong: Seen, right: Seen) -> str:
+def complaints(flaw: Flaw, wrong: StoreObservation, right: StoreObservation) -> str:
     trial = judge(flaw, wrong, right)
     assert trial.passed is not bool(trial.failures)
     return "; ".join(trial.failures)
@@ -187,7 +186,7 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 ) -> None:
     asked: list[object] = []
 
-    async def made(*arguments: object) -> list[Trial]:
+    async def made(*arguments: object) -> list[FlawTrial]:
         asked.append(arguments[-1])
         return [judge(CORRUPTED, ACCUSED, SILENT)]
 
@@ -197,9 +196,9 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 
 
 def test_the_exit_code_is_0_only_if_every_trial_is_won(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Trial] = []
+    results: list[FlawTrial] = []
 
-    async def made(*_arguments: object) -> list[Trial]:
+    async def made(*_arguments: object) -> list[FlawTrial]:
         return results
 
     monkeypatch.setattr("soak.commands.selftest.make_trials", made)

@@ -7,7 +7,7 @@ import pytest
 from soak.checker.contract import Contract, Order
 from soak.checker.telemetry import ServerSample
 from soak.errors import SoakError
-from soak.matrix.promise import promise_of
+from soak.scenarios.recovery_matrix.judgement import promise_of
 
 OWN = Contract(order=Order.PER_WRITER, crash_loss_seconds=77.0, power_loss_seconds=77.0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from soak.analysis.result import Cell, Verdict
-from soak.analysis.table import short, summary
 from soak.report.table import plain
+from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.table import short, summary
 
 _STYLE = """
 :root { color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif }
@@ -25,7 +25,7 @@ code { font-size: .9em }
 """
 
 
-def document(cells: Sequence[Cell], seconds: float) -> str:
+def document(cells: Sequence[TrialResult], seconds: float) -> str:
     """Return the page."""
     trials = list(dict.fromkeys(cell.trial for cell in cells))
     subjects = list(dict.fromkeys(cell.subject for cell in cells))
@@ -46,17 +46,17 @@ def document(cells: Sequence[Cell], seconds: float) -> str:
     )
 
 
-def _cell(cell: Cell | None) -> str:
+def _cell(cell: TrialResult | None) -> str:
     if cell is None:
         return "<td></td>"
     kind = cell.verdict.value.replace(" ", "-")
-    remark = cell.reason if cell.verdict is not Verdict.FINDING else ""
+    remark = cell.reason if cell.verdict is not TrialVerdict.FINDING else ""
     note = f"<small>{escape(plain(short(remark)))}</small>" if remark else ""
     return f"<td class={kind} title='{escape(cell.command)}'>{escape(cell.words)}{note}</td>"
 
 
-def _details(cells: Sequence[Cell]) -> str:
-    findings = [cell for cell in cells if cell.verdict is Verdict.FINDING]
+def _details(cells: Sequence[TrialResult]) -> str:
+    findings = [cell for cell in cells if cell.verdict is TrialVerdict.FINDING]
     if not findings:
         return ""
     rows = "".join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import itertools
 import secrets
 import time
@@ -19,23 +20,68 @@ from soak.daemon.promises import ask_servers, given_by
 from soak.errors import SoakError
 from soak.faults import catalogue as faults
 from soak.faults.window import Injected, during
-from soak.flaws.flaw import Disturbance, Load, Setup
+from soak.flaws.flaw import Disturbance, Flaw, FlawSetup, Load
 from soak.flaws.served import SERVICES
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.selftest.crowd import Acknowledged, InProcessLoad
-from soak.selftest.pace import Pace
-from soak.selftest.seen import Seen, look, read_stories
+from soak.scenarios.selftest.load import Acknowledged, InProcessLoad
+from soak.scenarios.selftest.observation import StoreObservation, look, read_stories
 from soak.servers.local import LocalTestbed
 from soak.servers.server import ServerEvent
-from soak.settings import ContractSettings, SoakSettings
+from soak.settings import ContractSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject, read_script
 from soak.subjects.service import program_of
 from soak.tasks import end_tasks
 from soak.verifier.process import Verifier
+
+QUICK_SETTINGS = VerifierSettings(
+    settle=0.5,
+    hot_interval=0.2,
+    coverage=1.0,
+    checkpoint=1.0,
+    recall_ages=[1.0, 3.0, 6.0],
+    ttl_epsilon=0.5,
+    drain=20.0,
+    evidence_max=100,
+    canary=0.0,
+)
+"""The verifier as it is, looking more often than in a soak of hours."""
+
+AS_SHIPPED_PATIENCE_SECONDS = 150.0
+"""A session is read whole every minute, and what it lacks is confirmed by a second read."""
+VERDICT_SLACK_SECONDS = 40.0
+TRIAL_SECONDS_MAX = 180.0
+AS_SHIPPED_TRIAL_SECONDS_MAX = 600.0
+
+
+class Pace(enum.Enum):
+    """Which settings of the verifier a trial is made with."""
+
+    QUICK = "quick"
+    AS_SHIPPED = "as-shipped"
+
+    @property
+    def settings(self) -> VerifierSettings:
+        return QUICK_SETTINGS if self is Pace.QUICK else VerifierSettings()
+
+    @property
+    def verdict_seconds_max(self) -> float:
+        """How long the verifier may take for its verdict once the load has ended."""
+        return self.settings.drain + VERDICT_SLACK_SECONDS
+
+    @property
+    def trial_seconds_max(self) -> float:
+        return TRIAL_SECONDS_MAX if self is Pace.QUICK else AS_SHIPPED_TRIAL_SECONDS_MAX
+
+    def patience_seconds(self, flaw: Flaw) -> float:
+        """How long a flaw may take to show itself."""
+        if self is Pace.QUICK:
+            return flaw.patience_seconds
+        return max(flaw.patience_seconds, AS_SHIPPED_PATIENCE_SECONDS)
+
 
 PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
 OPERATION_SECONDS_MAX = 2.0
@@ -46,11 +92,11 @@ AFTER_FAULT_SECONDS_MIN = 1.0
 _POLL_SECONDS = 0.05
 
 
-class RigPlan(msgspec.Struct, frozen=True, kw_only=True):
+class SoakPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What one soak is made of. The stores share the servers and the fault."""
 
     stores: tuple[str, ...]
-    setup: Setup
+    setup: FlawSetup
     """Its server options and its fault count; its store is one of the stores."""
     load: Load
     patience_seconds: float
@@ -58,10 +104,10 @@ class RigPlan(msgspec.Struct, frozen=True, kw_only=True):
     pace: Pace = Pace.QUICK
 
 
-class Rig:
+class SoakRig:
     """A soak under way."""
 
-    def __init__(self, plan: RigPlan, folder: Path) -> None:
+    def __init__(self, plan: SoakPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
         self._trouble = ""
@@ -80,7 +126,7 @@ class Rig:
             on_event=self._note_event,
         )
 
-    async def soak(self, is_enough: Callable[[dict[str, Seen]], bool]) -> dict[str, Seen]:
+    async def soak(self, is_enough: Callable[[dict[str, StoreObservation]], bool]) -> dict[str, StoreObservation]:
         """Soak until it is enough, or nothing more is to be expected; returns what was seen of each store."""
         async with self._servers() as info, self._verifying(info) as verifier:
             journal = await RunJournal.connect(info.ledger_url, info.header.run)
@@ -125,7 +171,7 @@ class Rig:
         info: JoinInfo,
         verifier: _Verifying,
         journal: RunJournal,
-        is_enough: Callable[[dict[str, Seen]], bool],
+        is_enough: Callable[[dict[str, StoreObservation]], bool],
     ) -> None:
         disturbance = self._plan.setup.disturbance
         crowds = [
@@ -150,7 +196,10 @@ class Rig:
         self._fault = await during(fault, self._bed, disturbance.target, journal, disturbance.hold_seconds)
 
     async def _until(
-        self, verifier: _Verifying, is_enough: Callable[[dict[str, Seen]], bool], crowds: list[InProcessLoad]
+        self,
+        verifier: _Verifying,
+        is_enough: Callable[[dict[str, StoreObservation]], bool],
+        crowds: list[InProcessLoad],
     ) -> None:
         begun = time.monotonic()
         wait = AFTER_FAULT_SECONDS_MIN if self._fault is not None else SOAK_SECONDS_MIN
@@ -164,7 +213,7 @@ class Rig:
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _seen(self, verifier: _Verifying) -> dict[str, Seen]:
+    def _seen(self, verifier: _Verifying) -> dict[str, StoreObservation]:
         return {store: look(verifier.verifier.state, store) for store in self._plan.stores}
 
     def _note_event(self, event: ServerEvent) -> None:
@@ -193,7 +242,7 @@ class _Verifying:
             raise SoakError(f"the verifier gave no verdict within {self._verdict_seconds_max:.0f} s") from None
 
 
-def _service(setup: Setup) -> Subject | None:
+def _service(setup: FlawSetup) -> Subject | None:
     return read_script(SERVICES / f"{setup.service}.py")[0] if setup.service else None
 
 

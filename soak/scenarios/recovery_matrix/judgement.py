@@ -18,8 +18,39 @@ from soak.checker.reporting import LOSSES
 from soak.checker.second_look import Lost
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
+from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
-from soak.contracts.given import Loss
+from soak.contracts.given import Loss, what_is_given
+from soak.contracts.presets import PRESETS
+from soak.errors import SoakError
+
+
+class DerivedContract(msgspec.Struct, frozen=True, kw_only=True):
+    """The contract of one cell, and where it comes from."""
+
+    contract: Contract
+    origin: str
+
+
+def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> DerivedContract:
+    """Return what the server that gave this sample can promise, or the preset that it is held to instead.
+
+    Clauses that no configuration decides stay the store's own.
+    """
+    given = what_is_given(sample)
+    if preset is not None:
+        declared = msgspec.structs.replace(own, **PRESETS[preset].clauses())
+        return DerivedContract(contract=declared, origin=f"held to {preset}, and configured to {given.words}")
+    if not (given.crash.is_known and given.power.is_known):
+        raise SoakError(f"{sample.server} does not tell how it keeps its data, so nothing can be held against it")
+    derived = msgspec.structs.replace(
+        own,
+        crash_loss_seconds=given.crash.seconds,
+        power_loss_seconds=given.power.seconds,
+        failover_loss_seconds=given.crash.seconds,
+    )
+    return DerivedContract(contract=derived, origin=given.words)
+
 
 STORE = "matrix"
 
@@ -27,7 +58,7 @@ Reads = Mapping[str, Read]
 """A whole read of each session, by its name."""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, and what the contract says to it."""
 
     acknowledged: int
@@ -63,7 +94,7 @@ def judge(
     contract: Contract,
     author: MessageGenerator,
     settle_us: int,
-) -> Measured:
+) -> RecoveryMeasurement:
     """Hand what was written, by session, and every round of reads to the checker, and count what it says.
 
     The window ends when the server is down and its last reply was read: what is acknowledged later is acknowledged by
@@ -100,7 +131,7 @@ def judge(
     beyond = [one.attempt for one in losses if one.excused_by is None and one.attempt is not None]
     too_old = [one for one in beyond if one.ended >= window.survivor_sent]
     promised_seconds = allowed_loss_seconds(window, contract)
-    return Measured(
+    return RecoveryMeasurement(
         acknowledged=len(tried) - len(unknown) - sum(one.outcome == Outcome.FAILED for one in tried),
         unknown=len(unknown),
         surfaced=surfaced,

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from soak.analysis.rig import TTL_EPSILON_SECONDS, TTL_SECONDS, CannotBeTriedError, Rig
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.outcome import Outcome
 from soak.clock import now_us
 from soak.contract_suite.conversation import STORE, Conversation
 from soak.contract_suite.workloads import Held, speak
+from soak.scenarios.analyses.rig import TTL_EPSILON_SECONDS, TTL_SECONDS, CannotBeTriedError, LibraryRig
 from soak.tasks import end_tasks
 
 GROWING_WRITERS = 4
@@ -49,7 +49,7 @@ _POLL_SECONDS = 0.05
 # -- a reader beside writers --
 
 
-async def growing_prefix(rig: Rig) -> Held:
+async def growing_prefix(rig: LibraryRig) -> Held:
     """Read while others write: each read must begin with what the one before has shown."""
     conversations: list[Conversation] = []
     notes: list[str] = []
@@ -64,7 +64,7 @@ async def growing_prefix(rig: Rig) -> Held:
     return Held(conversations, [note, *notes], [f"only {note}"] if reads < READS_MIN else [])
 
 
-async def _read_while_written(rig: Rig, conversation: Conversation) -> int:
+async def _read_while_written(rig: LibraryRig, conversation: Conversation) -> int:
     async def read_on() -> None:
         number = 0
         while True:
@@ -83,7 +83,7 @@ async def _read_while_written(rig: Rig, conversation: Conversation) -> int:
 # -- the server is away, or its replies get lost; the library's own client decides what to do --
 
 
-async def dropped_replies(rig: Rig) -> Held:
+async def dropped_replies(rig: LibraryRig) -> Held:
     conversations = _conversations(rig, "dropped")
     before = rig.proxy.replies_dropped
     rig.proxy.drop_replies(ONE_IN)
@@ -97,7 +97,7 @@ async def dropped_replies(rig: Rig) -> Held:
     return Held(conversations, notes, [f"only {dropped} replies could be dropped"] if dropped < DROPPED_MIN else [])
 
 
-async def outage_reads(rig: Rig) -> Held:
+async def outage_reads(rig: LibraryRig) -> Held:
     """Read while the server is away: "no answer" and "nothing remembered" are different answers."""
     conversations = _conversations(rig, "away")
     await asyncio.gather(*(speak(rig, one, number, READ_TURNS, 0) for number, one in enumerate(conversations)))
@@ -108,7 +108,7 @@ async def outage_reads(rig: Rig) -> Held:
     return Held(conversations, [note, *await rig.settle(conversations)])
 
 
-async def outage_writes(rig: Rig) -> Held:
+async def outage_writes(rig: LibraryRig) -> Held:
     """Write while the server is away: what is acknowledged then has to be there afterwards."""
     conversations = _conversations(rig, "writing")
 
@@ -127,12 +127,12 @@ async def outage_writes(rig: Rig) -> Held:
     return Held(conversations, [f"{meanwhile} writes were acknowledged while the server was away", *notes])
 
 
-def _conversations(rig: Rig, name: str) -> list[Conversation]:
+def _conversations(rig: LibraryRig, name: str) -> list[Conversation]:
     return [rig.conversation(f"{name}{number}") for number in range(SESSIONS)]
 
 
 @contextlib.asynccontextmanager
-async def _server_away(rig: Rig) -> AsyncIterator[None]:
+async def _server_away(rig: LibraryRig) -> AsyncIterator[None]:
     await rig.proxy.refuse()
     rig.proxy.reset_connections()
     try:
@@ -141,7 +141,7 @@ async def _server_away(rig: Rig) -> AsyncIterator[None]:
         await rig.proxy.accept()
 
 
-async def _speak_alone(rig: Rig, conversation: Conversation, number: int, turns: int) -> None:
+async def _speak_alone(rig: LibraryRig, conversation: Conversation, number: int, turns: int) -> None:
     """Append as the only writer of a session, and nothing more once there was no answer at all.
 
     The library may still be at it when everything is back; whoever went on would then be a second writer.
@@ -155,25 +155,25 @@ async def _speak_alone(rig: Rig, conversation: Conversation, number: int, turns:
 # -- writers at work until something breaks: the processes of the library, its server, or the server's power --
 
 
-async def process_crash(rig: Rig) -> Held:
+async def process_crash(rig: LibraryRig) -> Held:
     """Kill all processes of the library while they serve: an acknowledgement must not be ahead of the store."""
     conversations = await _write_and_break(rig, "killed", Excuse.NOTHING, rig.deployment.kill)
     await rig.deployment.restart()
     return Held(conversations, await rig.settle(conversations))
 
 
-async def server_crash(rig: Rig) -> Held:
+async def server_crash(rig: LibraryRig) -> Held:
     return await _break_server(rig, "crash", Excuse.CRASH, rig.server.kill, "as shipped")
 
 
-async def power_cut(rig: Rig) -> Held:
+async def power_cut(rig: LibraryRig) -> Held:
     if rig.no_power_cuts is not None:
         raise CannotBeTriedError(rig.no_power_cuts)
     return await _break_server(rig, "power", Excuse.POWER, rig.server.cut_power, "as set")
 
 
 async def _break_server(
-    rig: Rig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]], configured: str
+    rig: LibraryRig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]], configured: str
 ) -> Held:
     """Break the server under the writers and bring it back, until something is found; read all to the end."""
     conversations: list[Conversation] = []
@@ -191,7 +191,7 @@ async def _break_server(
 
 
 async def _write_and_break(
-    rig: Rig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]]
+    rig: LibraryRig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]]
 ) -> list[Conversation]:
     """Write to several sessions, break something, and return when every writer knows of its last message."""
     conversations = [rig.conversation(f"{name}{number}") for number in range(CRASH_SESSIONS)]
@@ -218,7 +218,7 @@ async def _write_and_break(
     return [*conversations, *down]
 
 
-async def _write(rig: Rig, conversation: Conversation, number: int, is_over: asyncio.Event) -> None:
+async def _write(rig: LibraryRig, conversation: Conversation, number: int, is_over: asyncio.Event) -> None:
     for _ in range(CRASH_TURNS_MAX):
         if is_over.is_set() or await conversation.say(rig.store(number)) is not Outcome.OK:
             return
@@ -238,7 +238,7 @@ async def _until_enough(conversations: list[Conversation], writing: list[asyncio
 # -- time that runs out --
 
 
-async def active_ttl(rig: Rig) -> Held:
+async def active_ttl(rig: LibraryRig) -> Held:
     """Go on with a conversation for longer than its time to live, and then leave it alone."""
     conversation = rig.conversation("living")
     for turn in range(LIVING_TURNS):

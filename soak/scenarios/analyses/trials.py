@@ -6,12 +6,11 @@ import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from soak.analysis import disruptions
-from soak.analysis.rig import SKEW_SECONDS, TTL_SECONDS, Rig
-from soak.analysis.stage import Stage
 from soak.contract_suite import workloads
 from soak.contract_suite.workloads import Held
 from soak.errors import UsageError
+from soak.scenarios.analyses import disruptions
+from soak.scenarios.analyses.rig import SKEW_SECONDS, TTL_SECONDS, LibraryRig, Stage
 from soak.subjects.description import Subject
 
 SECONDS_MAX = 480.0
@@ -24,7 +23,7 @@ class Trial(NamedTuple):
 
     name: str
     question: str
-    run: Callable[[Rig], Awaitable[Held]]
+    run: Callable[[LibraryRig], Awaitable[Held]]
     stage: Stage = Stage.PLAIN
     acknowledged_min: int = 10
     """Of fewer messages nothing can be said."""

@@ -1,13 +1,51 @@
-"""A memory in a SQLite file, as a small service has it, and has it right."""
+"""Two memories as small services have them, written right: what the services with a planted bug begin with."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
+from typing import Any
 
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from soak_subject import Message, Surroundings
 
+ANSWER_SECONDS_MAX = 1.0
 BUSY_SECONDS_MAX = 10.0
+
+
+class RedisLists:
+    """A session is a list under one key: RPUSH remembers, LRANGE recalls, and every error is told."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.redis: Any = Redis.from_url(
+            surroundings.servers["redis"],
+            socket_timeout=ANSWER_SECONDS_MAX,
+            socket_connect_timeout=ANSWER_SECONDS_MAX,
+            retry=Retry(NoBackoff(), 0),
+        )
+
+    def key(self, session: str) -> str:
+        return f"{type(self).__name__}:{session}"
+
+    def append(self, session: str, message: Message) -> None:
+        self.redis.rpush(self.key(session), packed(message))
+
+    def history(self, session: str, last: int | None) -> list[Message]:
+        return unpacked(self.redis.lrange(self.key(session), 0 if last is None else -last, -1))
+
+    def forget(self, session: str) -> None:
+        self.redis.delete(self.key(session))
+
+
+def packed(message: Message) -> str:
+    return json.dumps([message.id, message.role, message.content])
+
+
+def unpacked(rows: list[bytes]) -> list[Message]:
+    return [Message(*json.loads(row)) for row in rows]
 
 
 class SqliteRows:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from soak.analysis.stage import Stage
 from soak.checker.contract import Contract, Expiry
 from soak.checker.faults import FaultHistory
 from soak.checker.outcome import Outcome
@@ -27,6 +27,29 @@ from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
 from soak.subjects.environment import server_module_of
 
+REDIS_SHIPPED = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}
+"""What a Redis or Valkey does that nobody has configured."""
+
+
+class Stage(enum.Enum):
+    """Trials of one stage share servers and processes, one after the other."""
+
+    PLAIN = "plain"
+    """Durable servers behind a proxy."""
+    SHIPPED = "shipped"
+    """Servers with the durability they are shipped with."""
+    POWER = "power"
+    """Durable servers on a disk whose power can be cut."""
+    SKEWED = "skewed"
+    """The clock of every second process of the library is behind."""
+    EXPIRING = "expiring"
+    """The library is asked for a time to live."""
+
+    @property
+    def redis_options(self) -> dict[str, str]:
+        return REDIS_SHIPPED if self is Stage.SHIPPED else {}
+
+
 OPERATION_SECONDS_MAX = 10.0
 """For one append or read, from the caller's side: longer than most clients wait by themselves."""
 RECOVERY_SECONDS_MAX = 30.0
@@ -42,7 +65,7 @@ class CannotBeTriedError(Exception):
     """The trial cannot be made here; the text says why."""
 
 
-class Rig:
+class LibraryRig:
     """What a trial has in its hands."""
 
     def __init__(
@@ -132,7 +155,9 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path, seed: int) -> AsyncIterator[Rig]:
+async def staged(
+    subject: Subject, stage: Stage, interpreter: Path, folder: Path, seed: int
+) -> AsyncIterator[LibraryRig]:
     """Set the stage; everything is ended and nothing is left when the trials are over."""
     events: list[ServerEvent] = []
     environments = _environments(subject, stage)
@@ -163,7 +188,7 @@ async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path
                 environments=environments,
             )
         )
-        yield Rig(subject, deployment, bed, contract, seed, deaths=events)
+        yield LibraryRig(subject, deployment, bed, contract, seed, deaths=events)
 
 
 async def _contract(subject: Subject, stage: Stage, bed: LocalTestbed | None) -> Contract:

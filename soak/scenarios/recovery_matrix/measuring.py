@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,13 +18,18 @@ from soak.clock import now_us
 from soak.errors import ServerUnreachableError, SoakError
 from soak.faults import catalogue
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.matrix import configurations
-from soak.matrix.configurations import Configuration
-from soak.matrix.measured import Reads, judge
-from soak.matrix.plan import CellPlan
-from soak.matrix.promise import promise_of
-from soak.matrix.result import CellResult
-from soak.matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
+from soak.scenarios.recovery_matrix.judgement import Reads, judge, promise_of
+from soak.scenarios.recovery_matrix.scenario import (
+    CONFIGURATIONS,
+    RecoveryResult,
+    RecoveryScenario,
+    ServerConfiguration,
+    not_made,
+    worst_of,
+)
+from soak.scenarios.recovery_matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
+from soak.scenarios.runner import ScenarioKind, running
+from soak.scenarios.terminal import Progress
 from soak.servers import versions
 from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
@@ -56,9 +61,9 @@ class _Broken(NamedTuple):
     attempts: list[Attempt]
 
 
-async def measure(plan: CellPlan, folder: Path) -> CellResult:
+async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryResult:
     """Make one cell; raises `SoakError` where it cannot be made."""
-    configuration = configurations.ALL[plan.configuration]
+    configuration = CONFIGURATIONS[plan.configuration]
     fault = catalogue.ALL[plan.fault]
     author = MessageGenerator("m" + secrets.token_hex(4), secrets.randbits(63))
     repairs: list[str] = []
@@ -72,7 +77,7 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
         seconds = max(plan.load_seconds, configuration.load_seconds_min)
         broken = await _write_and_break(bed, configuration, fault, context, author, seconds)
         rounds = await _read(configuration, context, broken.attempts)
-    return CellResult(
+    return RecoveryResult(
         configuration=plan.configuration,
         fault=plan.fault,
         server=_title(sample, plan),
@@ -87,7 +92,7 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
 
 @contextlib.asynccontextmanager
 async def _serving(
-    plan: CellPlan, configuration: Configuration, folder: Path, repairs: list[str]
+    plan: RecoveryScenario, configuration: ServerConfiguration, folder: Path, repairs: list[str]
 ) -> AsyncIterator[tuple[Testbed, StoreContext]]:
     deaths: list[ServerEvent] = []
 
@@ -116,7 +121,9 @@ async def _serving(
         raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
 
 
-def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> Testbed:
+def _make_bed(
+    plan: RecoveryScenario, configuration: ServerConfiguration, folder: Path, on_event: EventListener
+) -> Testbed:
     """Return a testbed for the servers of one cell, not yet started."""
     is_redis = configuration.server == "redis"
     redis_options = configuration.options if is_redis else None
@@ -152,7 +159,7 @@ def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_eve
 
 async def _write_and_break(
     bed: Testbed,
-    configuration: Configuration,
+    configuration: ServerConfiguration,
     fault: Fault,
     context: StoreContext,
     author: MessageGenerator,
@@ -213,7 +220,7 @@ async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, 
         ) from None
 
 
-async def _read(configuration: Configuration, context: StoreContext, attempts: list[Attempt]) -> list[Reads]:
+async def _read(configuration: ServerConfiguration, context: StoreContext, attempts: list[Attempt]) -> list[Reads]:
     """Read everything over new connections; if something is missing, a second read after a while is the last word."""
     async with _opened(configuration, context) as memory:
         first = await read_back(memory, attempts)
@@ -229,7 +236,7 @@ def _by_session(attempts: list[Attempt]) -> dict[str, list[Attempt]]:
 
 
 @contextlib.asynccontextmanager
-async def _opened(configuration: Configuration, context: StoreContext) -> AsyncIterator[MemoryStore]:
+async def _opened(configuration: ServerConfiguration, context: StoreContext) -> AsyncIterator[MemoryStore]:
     memory = await open_store(configuration.store, context)
     try:
         yield memory
@@ -237,7 +244,35 @@ async def _opened(configuration: Configuration, context: StoreContext) -> AsyncI
         await memory.close()
 
 
-def _title(sample: ServerSample, plan: CellPlan) -> str:
+def _title(sample: ServerSample, plan: RecoveryScenario) -> str:
     if sample.server == "postgres":
         return f"PostgreSQL {sample.telemetry.get('server_version', plan.postgres)}"
     return f"{'Valkey' if plan.redis == 'valkey' else 'Redis'} {sample.telemetry.get('version', plan.redis)}"
+
+
+SIDE_BY_SIDE = 3
+"""On two cores: one cell waits where another one works."""
+
+KIND = ScenarioKind(
+    name="matrix",
+    module=__name__,
+    plan=RecoveryScenario,
+    result=RecoveryResult,
+    make=measure,
+    not_made=lambda plan, reason, is_unreachable: not_made(plan, reason, is_unreachable=is_unreachable),
+)
+
+
+async def make_cells(
+    plans: Sequence[RecoveryScenario], progress: Progress, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
+) -> list[RecoveryResult]:
+    """Make these cells, each so many times; the worst of each comes in the order of the plans."""
+    async with running(KIND, progress, side_by_side, tries=repeats, worst_of=worst_of) as begin:
+        # Begun first, the long ones do not hold up the end.
+        longest_first = sorted(plans, key=_load_seconds_min, reverse=True)
+        tasks = {plan.name: begin(plan) for plan in longest_first}
+    return [tasks[plan.name].result() for plan in plans]
+
+
+def _load_seconds_min(plan: RecoveryScenario) -> float:
+    return CONFIGURATIONS[plan.configuration].load_seconds_min

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from soak.analysis.result import Cell
-from soak.analysis.table import markdown_lines
 from soak.errors import UsageError
+from soak.scenarios.analyses.scenario import TrialResult
+from soak.scenarios.analyses.table import markdown_lines
 from soak.sealed_file import write_whole
 
 BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
@@ -21,7 +21,7 @@ def check(path: Path) -> None:
     _parts(path)
 
 
-def write_into(path: Path, cells: Sequence[Cell], seconds: float, command: str) -> None:
+def write_into(path: Path, cells: Sequence[TrialResult], seconds: float, command: str) -> None:
     """Put the table, and how it was made, between the marks of a file."""
     before, after = _parts(path)
     today = time.strftime("%Y-%m-%d", time.gmtime())

@@ -15,7 +15,7 @@ from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
 from soak.faults.window import Injected
 from soak.json_input import decode_json
-from soak.selftest.crowd import Acknowledged
+from soak.scenarios.selftest.load import Acknowledged
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
@@ -24,7 +24,7 @@ VERIFIED_MIN = 50
 """Fewer verified messages do not show that a store is right."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class EvidenceSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One story of the evidence folder, as far as a trial needs it. Times are in microseconds of CLOCK_MONOTONIC."""
 
     kind: str
@@ -39,7 +39,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that the rules would have stated, and that the evidence does not support."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class StoreObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one store."""
 
     store: str
@@ -52,18 +52,18 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     shadowed_reads: int = 0
     shadowed_lag_seconds_max: float = 0.0
-    told: list[Told] = []
+    told: list[EvidenceSummary] = []
     in_common: list[str] = []
     """What all violations of one finding have in common, in the sentences that a report shows."""
     fault_started: int | None = None
     fault_ended: int | None = None
 
 
-def look(state: State, store: str) -> Seen:
+def look(state: State, store: str) -> StoreObservation:
     """Sum up what the verifier knows of one store."""
     tally = state.tally.stores[store]
     verdict, reasons = _verdict(state, store)
-    return Seen(
+    return StoreObservation(
         store=store,
         acknowledged=tally.acknowledged,
         verified=tally.verified,
@@ -77,7 +77,9 @@ def look(state: State, store: str) -> Seen:
     )
 
 
-def read_stories(seen: Seen, folder: Path, acknowledged: Acknowledged, fault: Injected | None) -> Seen:
+def read_stories(
+    seen: StoreObservation, folder: Path, acknowledged: Acknowledged, fault: Injected | None
+) -> StoreObservation:
     """Add what stands in the evidence folder, and when the fault was."""
     return msgspec.structs.replace(
         seen,
@@ -130,7 +132,7 @@ def _in_common(folder: Path, store: str) -> list[str]:
     return [pattern.sentence() for signs in findings.values() for pattern in patterns(signs)]
 
 
-def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]:
+def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[EvidenceSummary]:
     """Read the evidence, oldest first."""
     offset_us = time.time_ns() // 1000 - now_us()
     # Where nobody can tell which message it was, no earlier than the first of its session.
@@ -146,7 +148,7 @@ def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Told]
         # Of a message of another session, the name is preceded by its run.
         name = message if message in acknowledged else message.partition(":")[2]
         told.append(
-            Told(
+            EvidenceSummary(
                 kind=story["kind"],
                 cause=story["probable_cause"]["cause"],
                 count=story["count"],

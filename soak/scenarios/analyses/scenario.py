@@ -1,4 +1,4 @@
-"""What came of one trial on one library, as one value."""
+"""What is made together, the trials of one library on one stage, and what came of each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import msgspec
 from soak.checker.outcome import Outcome
 from soak.contract_suite.workloads import Held
 from soak.errors import ExitCode
-from soak.subjects.description import ByDesign
+from soak.scenarios.analyses import trials
+from soak.scenarios.analyses.rig import Stage
+from soak.scenarios.analyses.trials import Trial
+from soak.subjects.description import ByDesign, Subject
 
 
-class Verdict(enum.Enum):
+class TrialVerdict(enum.Enum):
     """What a trial has shown. None of them is reached by doing nothing."""
 
     PASS = "pass"  # noqa: S105  a verdict
@@ -24,7 +27,7 @@ class Verdict(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """One trial on one library."""
 
     subject: str
@@ -34,7 +37,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     trial: str
     seed: int
-    verdict: Verdict
+    verdict: TrialVerdict
     found: dict[str, int] = {}
     """Messages by kind of what is wrong with them."""
     tolerated: int = 0
@@ -61,24 +64,24 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """What was found, in a few words."""
-        if self.verdict is Verdict.NOT_APPLICABLE:
+        if self.verdict is TrialVerdict.NOT_APPLICABLE:
             return "-"
-        if self.verdict is Verdict.INCONCLUSIVE:
+        if self.verdict is TrialVerdict.INCONCLUSIVE:
             return "inconclusive"
         parts = [f"{count:,} {kind}" for kind, count in sorted(self.found.items(), key=lambda one: -one[1])]
-        if self.verdict is Verdict.PASS:
+        if self.verdict is TrialVerdict.PASS:
             return "pass"
         if self.tolerated:
             # Told apart: for these the server is to be asked, not the library.
             more = "more " if parts else ""
             parts.append(f"{self.tolerated:,} {more}lost as the server is set")
-        return ", ".join(parts) + (" (by design)" if self.verdict is Verdict.BY_DESIGN else "")
+        return ", ".join(parts) + (" (by design)" if self.verdict is TrialVerdict.BY_DESIGN else "")
 
 
-class StageResult(msgspec.Struct, frozen=True, kw_only=True):
+class AnalysisResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of the trials of one library on one stage."""
 
-    cells: list[Cell]
+    cells: list[TrialResult]
     seconds: float = 0.0
 
     @property
@@ -86,7 +89,7 @@ class StageResult(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(f"{cell.trial} {cell.words}" for cell in self.cells)
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class TrialTally(msgspec.Struct, frozen=True, kw_only=True):
     """What a trial has seen, before anything is made of it."""
 
     found: dict[str, int]
@@ -105,7 +108,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     """Why it proves nothing that nothing was found."""
 
 
-def sum_up(held: Held) -> Tried:
+def sum_up(held: Held) -> TrialTally:
     """Add up what was seen in the sessions of a trial."""
     talks = held.conversations
     kinds: Counter[str] = Counter(kind.value for talk in talks for kind, _ in talk.found)
@@ -116,7 +119,7 @@ def sum_up(held: Held) -> Tried:
         outcomes += talk.outcomes
         errors += Counter(talk.errors)
     told = [f"{count} x {error}" for error, count in errors.most_common(3)]
-    return Tried(
+    return TrialTally(
         found=dict(kinds.most_common()),
         example=f"{first[0][0].value} {first[0][1]}: {first[1]}" if first is not None else "",
         tolerated=sum(talk.tolerated for talk in talks),
@@ -133,16 +136,16 @@ def sum_up(held: Held) -> Tried:
 
 
 def judged(
-    tried: Tried, design: ByDesign | None, acknowledged_min: int, known: Collection[str] = ()
-) -> tuple[Verdict, str]:
+    tried: TrialTally, design: ByDesign | None, acknowledged_min: int, known: Collection[str] = ()
+) -> tuple[TrialVerdict, str]:
     """Return the verdict, and why it is neither a pass nor a finding. Pure.
 
     What is known of a release and was not found again is no pass: then the trial is what has failed.
     """
     if tried.found:
         if design is not None and set(tried.found) <= set(design.kinds):
-            return Verdict.BY_DESIGN, design.reason
-        return Verdict.FINDING, ""
+            return TrialVerdict.BY_DESIGN, design.reason
+        return TrialVerdict.FINDING, ""
     doubts = list(tried.doubts)
     if known:
         doubts.append(f"{', '.join(sorted(known))}: so much is known of this release, and was not found this time")
@@ -151,15 +154,81 @@ def judged(
     if tried.unsettled:
         doubts.append(f"{tried.unsettled} sessions could not be read to the end")
     if doubts:
-        return Verdict.INCONCLUSIVE, "; ".join([*doubts, *tried.notes])
+        return TrialVerdict.INCONCLUSIVE, "; ".join([*doubts, *tried.notes])
     if tried.tolerated:
-        return Verdict.BY_DESIGN, "no more was lost than the server as configured may lose"
+        return TrialVerdict.BY_DESIGN, "no more was lost than the server as configured may lose"
     if not tried.verified:
-        return Verdict.INCONCLUSIVE, "; ".join(["nothing was verified", *tried.notes])
-    return Verdict.PASS, ""
+        return TrialVerdict.INCONCLUSIVE, "; ".join(["nothing was verified", *tried.notes])
+    return TrialVerdict.PASS, ""
 
 
-def exit_code_of(cells: Sequence[Cell]) -> ExitCode:
+def exit_code_of(cells: Sequence[TrialResult]) -> ExitCode:
     """Return what the command answers with: findings are what it is for, and cells that were not made are not."""
-    is_made = all(cell.verdict is not Verdict.INCONCLUSIVE for cell in cells)
+    is_made = all(cell.verdict is not TrialVerdict.INCONCLUSIVE for cell in cells)
     return ExitCode.PASS if cells and is_made else ExitCode.INCONCLUSIVE
+
+
+STAGE_SECONDS_MAX = 400.0
+"""To set a stage and to clear it, besides its trials."""
+
+
+class AnalysisScenario(msgspec.Struct, frozen=True, kw_only=True):
+    """One library on one stage."""
+
+    subject: Subject
+    stage: Stage
+    trials: list[str]
+    seed: int
+    interpreter: str = ""
+
+    @property
+    def name(self) -> str:
+        what = self.trials[0] if len(self.trials) == 1 else f"{len(self.trials)} trials"
+        return f"{self.subject.name}, {self.stage.value} ({what})"
+
+    @property
+    def seconds_max(self) -> float:
+        return STAGE_SECONDS_MAX + sum(trials.ALL[trial].seconds_max for trial in self.trials)
+
+    def inconclusive(self, trial: str, reason: str) -> TrialResult:
+        """Return the cell of a trial that could not be made."""
+        return empty_cell(self.subject, trial, self.seed, TrialVerdict.INCONCLUSIVE, reason)
+
+
+def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -> list[Trial]:
+    """Return what a library is put through: of an earlier release, if wanted, only what something is known of."""
+    if not known_only or subject.is_newest:
+        return list(trials)
+    return [trial for trial in trials if trial.name in subject.known]
+
+
+def plan_stages(
+    subject: Subject, trials: Sequence[Trial], seed: int
+) -> tuple[list[AnalysisScenario], list[TrialResult]]:
+    """Return the stages of a library, and the cells that it does not have, each with the reason."""
+    cells: list[TrialResult] = []
+    by_stage: dict[Stage, list[str]] = {}
+    for trial in trials:
+        reason = subject.not_applicable.get(trial.name) or trial.unfit(subject)
+        if reason is not None:
+            cells.append(empty_cell(subject, trial.name, seed, TrialVerdict.NOT_APPLICABLE, reason))
+        else:
+            by_stage.setdefault(trial.stage, []).append(trial.name)
+    plans = [
+        AnalysisScenario(subject=subject, stage=stage, trials=names, seed=seed) for stage, names in by_stage.items()
+    ]
+    return plans, cells
+
+
+def empty_cell(subject: Subject, trial: str, seed: int, verdict: TrialVerdict, reason: str) -> TrialResult:
+    """Return a cell of which nothing is known but why."""
+    return TrialResult(
+        subject=subject.name,
+        called=subject.called or subject.name,
+        library=subject.library,
+        version=subject.version,
+        trial=trial,
+        seed=seed,
+        verdict=verdict,
+        reason=reason,
+    )

@@ -1,9 +1,10 @@
-"""What the commands that make scenarios have in common: how they are broken off, and how they print."""
+"""What the commands that make scenarios have in common: progress on standard error, interruption, output."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
@@ -12,7 +13,40 @@ from typing import Any, TypeVar
 import msgspec
 
 from soak.report.table import print_json
-from soak.scenarios.progress import Progress
+
+
+class Progress:
+    """Says a line for each thing that has ended, and on a terminal keeps one of what is under way."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._under_way: list[str] = []
+        self._is_terminal = sys.stderr.isatty()
+
+    def begun(self, name: str) -> None:
+        self._under_way.append(name)
+        self._show()
+
+    def ended(self, name: str, outcome: str) -> None:
+        self._ended += 1
+        self._under_way.remove(name)
+        self.clear()
+        sys.stderr.write(f"{self._ended:3} of {self._total}  {name}: {outcome}\n")
+        self._show()
+
+    def clear(self) -> None:
+        """Leave the terminal as it was."""
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+    def _show(self) -> None:
+        if self._is_terminal:
+            self.clear()
+            # A line that is wrapped could not be cleared as one.
+            sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
+        sys.stderr.flush()
+
 
 T = TypeVar("T")
 
