@@ -17,7 +17,7 @@ from soak.scenarios.analyses import document, page, table, trials
 from soak.scenarios.analyses.analysing import SIDE_BY_SIDE, AnalysisRequest, analyse
 from soak.scenarios.analyses.scenario import TrialResult, exit_code_of, plan_stages, trials_for
 from soak.scenarios.analyses.trials import Trial
-from soak.scenarios.terminal import Progress, completed, print_results
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 from soak.subjects import catalogue, environment
 from soak.subjects.description import PROCESSES_MAX, Subject
 
@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     wanted = _wanted(arguments)
     wanted_trials = trials.find(arguments.trial)
     begun = time.monotonic()
-    progress = Progress(_stages(wanted, wanted_trials))
+    progress = ScenarioProgress(_stages(wanted, wanted_trials))
     cells = completed(analyse(wanted, wanted_trials, progress, _say), progress, "servers and libraries")
     if cells is None:
         return ExitCode.INCONCLUSIVE

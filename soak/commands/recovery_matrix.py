@@ -21,7 +21,7 @@ from soak.scenarios.recovery_matrix.scenario import (
     exit_code_of,
     plan_cells,
 )
-from soak.scenarios.terminal import Progress, completed, print_results
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 
 DESCRIPTION = (
     "Write to a server of each configuration, break it, start it again, and count what it had acknowledged and lost.\n"
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     plans = _plans(arguments)
     begun = time.monotonic()
-    progress = Progress(len(plans))
+    progress = ScenarioProgress(len(plans))
     making = make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
     results = completed(making, progress, "servers")
     if results is None:

@@ -14,7 +14,7 @@ from soak.flaws import catalogue
 from soak.report.table import table_lines
 from soak.scenarios.selftest.rig import Pace
 from soak.scenarios.selftest.trial import SIDE_BY_SIDE, FlawTrial, make_trials
-from soak.scenarios.terminal import Progress, completed, print_results
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 
 DESCRIPTION = (
     "Plant each flaw on real servers, soak it, and see whether it is found: as the kind it is, with the cause it has.\n"
@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         raise UsageError(f"--jobs {arguments.jobs}: should be at least 1")
     pace = Pace.AS_SHIPPED if arguments.as_shipped else Pace.QUICK
     begun = time.monotonic()
-    progress = Progress(len(flaws))
+    progress = ScenarioProgress(len(flaws))
     trials = completed(make_trials(flaws, progress, arguments.jobs, pace), progress, "trials")
     if trials is None:
         return ExitCode.INCONCLUSIVE

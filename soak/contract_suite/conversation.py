@@ -60,7 +60,7 @@ class PlainTexts(MessageGenerator):
         return f"Please remember the number {mark}."
 
 
-class Conversation:
+class CheckedConversation:
     """A session under way. One read at a time; any number of writers, each with one message in flight."""
 
     def __init__(

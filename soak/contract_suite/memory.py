@@ -13,7 +13,7 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message
 from soak.checker.read import Rules
 from soak.contract_suite.comparison import broken, compare, difference, shown
-from soak.contract_suite.conversation import Conversation, PlainTexts
+from soak.contract_suite.conversation import CheckedConversation, PlainTexts
 from soak.contract_suite.workloads import Held
 from soak.errors import SoakError
 from soak.stores.protocol import MemoryStore, StoreContext
@@ -183,14 +183,14 @@ class Memory(Speaker):
         for conversation in held.conversations:
             self._judge(who, conversation, may_refuse=may_refuse)
 
-    def conversation(self, name: str, texts: Sequence[str] = ()) -> Conversation:
+    def conversation(self, name: str, texts: Sequence[str] = ()) -> CheckedConversation:
         # The name comes last: sessions that differ only in their last characters have to.
-        return Conversation(self.token + name, PlainTexts("contract", 0, texts), Rules(contract=self.contract))
+        return CheckedConversation(self.token + name, PlainTexts("contract", 0, texts), Rules(contract=self.contract))
 
     def store(self, number: int) -> MemoryStore:
         return self._taking_turns[number % STORES]
 
-    async def settle(self, conversations: Sequence[Conversation]) -> list[str]:
+    async def settle(self, conversations: Sequence[CheckedConversation]) -> list[str]:
         for number, conversation in enumerate(conversations):
             deadline = time.monotonic() + self.staleness_seconds
             await conversation.settle(self.store(number))
@@ -199,7 +199,7 @@ class Memory(Speaker):
                 await conversation.settle(self.store(number))
         return []
 
-    def _judge(self, who: str, conversation: Conversation, *, may_refuse: bool) -> None:
+    def _judge(self, who: str, conversation: CheckedConversation, *, may_refuse: bool) -> None:
         if conversation.last_error is not None and not may_refuse:
             error = conversation.last_error
             broken(f"{who} is answered with an error: {described(error)}", "its server was well", cause=error)

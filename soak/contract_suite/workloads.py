@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from soak.checker.hard_text import HARD_TEXTS, LOOKALIKES
 from soak.checker.outcome import Outcome
-from soak.contract_suite.conversation import Conversation
+from soak.contract_suite.conversation import CheckedConversation
 from soak.stores.protocol import MemoryStore
 
 WRITERS = 8
@@ -32,20 +32,20 @@ ALTERNATING_TURNS = 20
 class Participants(Protocol):
     """What a workload needs: conversations, and ways to the memory, each as another process would have."""
 
-    def conversation(self, name: str, texts: Sequence[str] = ()) -> Conversation:
+    def conversation(self, name: str, texts: Sequence[str] = ()) -> CheckedConversation:
         """Begin a session; its messages have easy texts, or the given ones in turn."""
 
     def store(self, number: int) -> MemoryStore:
         """Return one of the ways to the memory; the numbers go round."""
 
-    async def settle(self, conversations: Sequence[Conversation]) -> list[str]:
+    async def settle(self, conversations: Sequence[CheckedConversation]) -> list[str]:
         """Read everything to the end; returns what is worth a note."""
 
 
 class Held(NamedTuple):
     """What came of a workload."""
 
-    conversations: Sequence[Conversation]
+    conversations: Sequence[CheckedConversation]
     notes: Sequence[str] = ()
     doubts: Sequence[str] = ()
     """Why it proves nothing if nothing was found."""
@@ -58,7 +58,7 @@ async def concurrent_writers(memory: Participants) -> Held:
 
 
 async def speak(
-    memory: Participants, conversation: Conversation, process: int, turns: int, writer: int | None = None
+    memory: Participants, conversation: CheckedConversation, process: int, turns: int, writer: int | None = None
 ) -> None:
     """Append so many messages one after the other through one store, as the writer of the same number by default."""
     for _ in range(turns):
@@ -97,7 +97,7 @@ async def hard_text(memory: Participants, kinds: Iterable[str] = tuple(HARD_TEXT
 
 async def lookalike_sessions(memory: Participants, kinds: Iterable[str] = tuple(LOOKALIKES)) -> Held:
     """Talk in sessions whose names differ in one way only, and forget one of them."""
-    by_kind: dict[str, list[Conversation]] = {}
+    by_kind: dict[str, list[CheckedConversation]] = {}
     for kind in kinds:
         alike = by_kind[kind] = [memory.conversation(f"{kind.replace(' ', '-')}={name}") for name in LOOKALIKES[kind]]
         for turn in range(LOOKALIKE_TURNS):

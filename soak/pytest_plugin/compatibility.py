@@ -39,7 +39,7 @@ def _conversations(memory: Memory) -> dict[str, list[Message]]:
     }
 
 
-async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], label: str) -> recording.Recording:
+async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], label: str) -> recording.StoreRecording:
     keys: list[recording.Key] = []
     statements = ""
     if "redis" in memory.servers:
@@ -48,7 +48,7 @@ async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], l
         statements = await recording.read_postgres(memory.servers["postgres"].url, memory.namespace)
     if not keys and not statements:
         broken("A user's words lie where nobody finds them: nothing on the servers begins with the namespace")
-    return recording.Recording(
+    return recording.StoreRecording(
         label=label,
         store=f"{factory.__module__}:{factory.__qualname__}",
         servers=[server.version for server in memory.servers.values()],
@@ -59,7 +59,7 @@ async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], l
     )
 
 
-async def _expect(memory: Memory, old: recording.Recording, who: str) -> None:
+async def _expect(memory: Memory, old: recording.StoreRecording, who: str) -> None:
     namespace = memory.other_namespace()
     if old.keys:
         await recording.write_redis(memory.servers["redis"].url, old.keys, old.namespace, namespace)

@@ -8,38 +8,9 @@ from pathlib import Path
 from soak.contract_suite import administration
 from soak.errors import ServerUnreachableError, UsageError
 from soak.pytest_plugin.options import GIVEN, Choice, Version
-from soak.pytest_plugin.server import Background, ExternalServer, SoakServer
-from soak.servers import LocalTestbed, Server, Testbed, versions
+from soak.pytest_plugin.server import Background, SoakServer
+from soak.servers import LocalTestbed, Testbed, versions
 from soak.servers.temporary import TemporaryFolder
-
-
-class TestbedServer(SoakServer):
-    """A server that a testbed has started and watches."""
-
-    __test__ = False  # not a test class, whatever its name
-
-    def __init__(self, kind: str, version: Version, background: Background, server: Server) -> None:
-        super().__init__(kind, version, background)
-        self._server = server
-
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    async def _stop_cleanly(self) -> None:
-        await self._server.stop_cleanly()
-
-    async def _kill(self) -> None:
-        await self._server.kill()
-
-    async def _start(self) -> None:
-        await self._server.start_again()
-
-    async def _pause(self) -> None:
-        await self._server.pause()
-
-    async def _resume(self) -> None:
-        await self._server.resume()
 
 
 class TestbedServers(abc.ABC):
@@ -58,7 +29,7 @@ class TestbedServers(abc.ABC):
         if testbed is None:
             testbed = self._testbeds[version.name] = self._make(version, self._folder_of(version))
         self._background.call(testbed.start([kind]))
-        return TestbedServer(kind, version, self._background, testbed.servers[kind])
+        return SoakServer(kind, version, self._background, testbed.servers[kind])
 
     def stop(self) -> None:
         try:
@@ -182,7 +153,7 @@ class ServerPool:
                     f"use --soak-{kind}=URL, or --soak-servers=embedded to have one started"
                 )
             self.background.call(administration.reach(kind, url))
-            return ExternalServer(kind, version, self.background, url)
+            return SoakServer(kind, version, self.background, url=url)
         if self._source is None:
             self._source = self._open_source()
         return self._source.start(kind, version)

@@ -18,7 +18,7 @@ import msgspec
 import soak
 from soak.json_input import decode_json
 from soak.masking import mask
-from soak.scenarios.terminal import Progress
+from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.temporary import TemporaryFolder
 
 END_SECONDS_MAX = 20.0
@@ -127,7 +127,7 @@ class ScenarioKind(NamedTuple, Generic[P, R]):
 @contextlib.asynccontextmanager
 async def running(
     kind: ScenarioKind[P, R],
-    progress: Progress,
+    progress: ScenarioProgress,
     side_by_side: int,
     *,
     tries: int = 1,

@@ -15,7 +15,7 @@ import msgspec
 from soak.report.table import print_json
 
 
-class Progress:
+class ScenarioProgress:
     """Says a line for each thing that has ended, and on a terminal keeps one of what is under way."""
 
     def __init__(self, total: int) -> None:
@@ -51,7 +51,7 @@ class Progress:
 T = TypeVar("T")
 
 
-def completed(making: Coroutine[Any, Any, T], progress: Progress, what: str) -> T | None:
+def completed(making: Coroutine[Any, Any, T], progress: ScenarioProgress, what: str) -> T | None:
     """Return what was made; None after Ctrl-C or SIGTERM, when all of it was ended."""
     try:
         return asyncio.run(_cancelled_by_signal(making))

@@ -13,7 +13,7 @@ from soak.faults.fault import FaultUnavailableError
 from soak.scenarios.recovery_matrix import measuring
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
 from soak.scenarios.recovery_matrix.measuring import measure
-from soak.scenarios.recovery_matrix.scenario import CONFIGURATIONS, RecoveryResult, RecoveryScenario, RecoveryVerdict
+from soak.scenarios.recovery_matrix.scenario import CONFIGURATIONS, RecoveryCell, RecoveryScenario, RecoveryVerdict
 from soak.servers import power_cut
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def plan(configuration: str, fault: str, **more: str) -> RecoveryScenario:
     )
 
 
-def measured(result: RecoveryResult) -> RecoveryMeasurement:
+def measured(result: RecoveryCell) -> RecoveryMeasurement:
     assert result.measured is not None
     assert result.measured.acknowledged >= measuring.ACKNOWLEDGED_MIN
     assert result.recovery_seconds > 0

@@ -246,7 +246,7 @@ class TestNewMemory(MemoryContract):
 
 
 def test_a_recording_is_never_changed_and_a_spoilt_one_is_named(tmp_path: Path) -> None:
-    taken = recording.Recording(label="1.0", store="m:C", servers=["valkey-9"], namespace="n", messages={})
+    taken = recording.StoreRecording(label="1.0", store="m:C", servers=["valkey-9"], namespace="n", messages={})
     path = tmp_path / "folder" / "1.0.json"
     recording.save(path, taken)
     assert recording.load(path) == taken

@@ -18,7 +18,7 @@ from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement, judge
 from soak.scenarios.recovery_matrix.scenario import (
-    RecoveryResult,
+    RecoveryCell,
     RecoveryScenario,
     RecoveryVerdict,
     exit_code_of,
@@ -185,9 +185,9 @@ def test_a_tail_is_inside_exactly_if_its_oldest_message_is_young_enough(kept: in
 PLAN = RecoveryScenario(configuration="none", fault="crash", load_seconds=1.0)
 
 
-def result(contract: Contract, *, without: set[int], recovery_seconds: float = 0.5) -> RecoveryResult:
+def result(contract: Contract, *, without: set[int], recovery_seconds: float = 0.5) -> RecoveryCell:
     measured = after(TEN_SECONDS, contract, without=without)
-    return RecoveryResult(configuration="none", fault="crash", measured=measured, recovery_seconds=recovery_seconds)
+    return RecoveryCell(configuration="none", fault="crash", measured=measured, recovery_seconds=recovery_seconds)
 
 
 def test_the_worst_of_several_tries_is_shown_with_the_longest_recovery() -> None:

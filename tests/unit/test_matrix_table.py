@@ -15,7 +15,7 @@ from soak.scenarios.recovery_matrix import picture
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
 from soak.scenarios.recovery_matrix.scenario import (
     FAULTS,
-    RecoveryResult,
+    RecoveryCell,
     RecoveryScenario,
     ServerConfiguration,
     not_made,
@@ -81,7 +81,7 @@ def test_every_chosen_configuration_is_known() -> None:
         plan_cells(["no such thing at all"], [], LIKE)
 
 
-KEPT = RecoveryResult(
+KEPT = RecoveryCell(
     configuration="aof-everysec",
     fault="power_cut",
     server="Valkey 9.1.2",

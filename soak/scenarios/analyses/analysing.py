@@ -19,6 +19,7 @@ from soak.scenarios.analyses.scenario import (
     AnalysisResult,
     AnalysisScenario,
     TrialResult,
+    empty_cell,
     judged,
     plan_stages,
     sum_up,
@@ -26,7 +27,7 @@ from soak.scenarios.analyses.scenario import (
 )
 from soak.scenarios.analyses.trials import Trial
 from soak.scenarios.runner import ScenarioKind, running
-from soak.scenarios.terminal import Progress
+from soak.scenarios.terminal import ScenarioProgress
 from soak.subjects.description import Subject
 from soak.subjects.environment import interpreter_for
 
@@ -69,27 +70,10 @@ async def _make(rig: LibraryRig, plan: AnalysisScenario, trial: Trial) -> TrialR
     verdict, reason = judged(
         tried, subject.by_design.get(trial.name), trial.acknowledged_min, subject.known.get(trial.name, ())
     )
-    return TrialResult(
-        subject=subject.name,
-        called=subject.called or subject.name,
-        library=subject.library,
-        version=subject.version,
-        trial=trial.name,
-        seed=plan.seed,
-        verdict=verdict,
-        found=tried.found,
-        tolerated=tried.tolerated,
-        acknowledged=tried.acknowledged,
-        failed=tried.failed,
-        unknown=tried.unknown,
-        verified=tried.verified,
-        reads=tried.reads,
-        reads_without_answer=tried.reads_without_answer,
-        reason=mask(reason),
-        notes=[mask(note) for note in tried.notes],
-        example=tried.example,
-        seconds=time.monotonic() - begun,
-    )
+    made = empty_cell(subject, trial.name, plan.seed, verdict, mask(reason))
+    notes = [mask(note) for note in tried.notes]
+    counts = {**tried.counts(), "notes": notes, "seconds": time.monotonic() - begun}
+    return msgspec.structs.replace(made, **counts)
 
 
 SIDE_BY_SIDE = 2
@@ -120,7 +104,7 @@ class AnalysisRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def analyse(
-    wanted: AnalysisRequest, trials: Sequence[Trial], progress: Progress, say: Callable[[str], None]
+    wanted: AnalysisRequest, trials: Sequence[Trial], progress: ScenarioProgress, say: Callable[[str], None]
 ) -> list[TrialResult]:
     """Make every cell, in the order of subjects and trials."""
     cells: list[TrialResult] = []

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.outcome import Outcome
 from soak.clock import now_us
-from soak.contract_suite.conversation import STORE, Conversation
+from soak.contract_suite.conversation import STORE, CheckedConversation
 from soak.contract_suite.workloads import Held, speak
 from soak.scenarios.analyses.rig import TTL_EPSILON_SECONDS, TTL_SECONDS, CannotBeTriedError, LibraryRig
 from soak.tasks import end_tasks
@@ -51,7 +51,7 @@ _POLL_SECONDS = 0.05
 
 async def growing_prefix(rig: LibraryRig) -> Held:
     """Read while others write: each read must begin with what the one before has shown."""
-    conversations: list[Conversation] = []
+    conversations: list[CheckedConversation] = []
     notes: list[str] = []
     reads = 0
     while len(conversations) < GROWING_ROUNDS_MAX and not any(one.found for one in conversations):
@@ -64,7 +64,7 @@ async def growing_prefix(rig: LibraryRig) -> Held:
     return Held(conversations, [note, *notes], [f"only {note}"] if reads < READS_MIN else [])
 
 
-async def _read_while_written(rig: LibraryRig, conversation: Conversation) -> int:
+async def _read_while_written(rig: LibraryRig, conversation: CheckedConversation) -> int:
     async def read_on() -> None:
         number = 0
         while True:
@@ -127,7 +127,7 @@ async def outage_writes(rig: LibraryRig) -> Held:
     return Held(conversations, [f"{meanwhile} writes were acknowledged while the server was away", *notes])
 
 
-def _conversations(rig: LibraryRig, name: str) -> list[Conversation]:
+def _conversations(rig: LibraryRig, name: str) -> list[CheckedConversation]:
     return [rig.conversation(f"{name}{number}") for number in range(SESSIONS)]
 
 
@@ -141,7 +141,7 @@ async def _server_away(rig: LibraryRig) -> AsyncIterator[None]:
         await rig.proxy.accept()
 
 
-async def _speak_alone(rig: LibraryRig, conversation: Conversation, number: int, turns: int) -> None:
+async def _speak_alone(rig: LibraryRig, conversation: CheckedConversation, number: int, turns: int) -> None:
     """Append as the only writer of a session, and nothing more once there was no answer at all.
 
     The library may still be at it when everything is back; whoever went on would then be a second writer.
@@ -176,7 +176,7 @@ async def _break_server(
     rig: LibraryRig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]], configured: str
 ) -> Held:
     """Break the server under the writers and bring it back, until something is found; read all to the end."""
-    conversations: list[Conversation] = []
+    conversations: list[CheckedConversation] = []
     notes = [f"the server {configured} promises: {rig.contract.clauses()['durability']}"]
     begun = asyncio.get_running_loop().time()
     for number in range(CRASH_ROUNDS_MAX):
@@ -192,7 +192,7 @@ async def _break_server(
 
 async def _write_and_break(
     rig: LibraryRig, name: str, excuses: Excuse, break_it: Callable[[], Awaitable[object]]
-) -> list[Conversation]:
+) -> list[CheckedConversation]:
     """Write to several sessions, break something, and return when every writer knows of its last message."""
     conversations = [rig.conversation(f"{name}{number}") for number in range(CRASH_SESSIONS)]
     is_over = asyncio.Event()
@@ -218,13 +218,13 @@ async def _write_and_break(
     return [*conversations, *down]
 
 
-async def _write(rig: LibraryRig, conversation: Conversation, number: int, is_over: asyncio.Event) -> None:
+async def _write(rig: LibraryRig, conversation: CheckedConversation, number: int, is_over: asyncio.Event) -> None:
     for _ in range(CRASH_TURNS_MAX):
         if is_over.is_set() or await conversation.say(rig.store(number)) is not Outcome.OK:
             return
 
 
-async def _until_enough(conversations: list[Conversation], writing: list[asyncio.Task[None]]) -> None:
+async def _until_enough(conversations: list[CheckedConversation], writing: list[asyncio.Task[None]]) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     while loop.time() < begun + CRASH_LOAD_SECONDS_MAX:

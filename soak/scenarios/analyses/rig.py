@@ -15,11 +15,12 @@ from soak.checker.contract import Contract, Expiry
 from soak.checker.faults import FaultHistory
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
-from soak.contract_suite.conversation import STORE, Conversation, PlainTexts
+from soak.contract_suite.conversation import STORE, CheckedConversation, PlainTexts
 from soak.contracts.given import what_is_given
 from soak.faults.clock_step import ClockStep
+from soak.scenarios.servers import ScenarioServers, ServerSetup
+from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
-from soak.servers.local import LocalTestbed
 from soak.servers.proxy import Proxy
 from soak.servers.server import Server, ServerEvent
 from soak.stores.http import HttpStore
@@ -49,6 +50,11 @@ class Stage(enum.Enum):
     def redis_options(self) -> dict[str, str]:
         return REDIS_SHIPPED if self is Stage.SHIPPED else {}
 
+    @property
+    def faults(self) -> list[str]:
+        """What must be possible to do to the servers."""
+        return {Stage.PLAIN: ["outage"], Stage.POWER: ["power_cut"]}.get(self, [])
+
 
 OPERATION_SECONDS_MAX = 10.0
 """For one append or read, from the caller's side: longer than most clients wait by themselves."""
@@ -72,7 +78,7 @@ class LibraryRig:
         self,
         subject: Subject,
         deployment: Deployment,
-        bed: LocalTestbed | None,
+        bed: Testbed | None,
         contract: Contract,
         seed: int,
         *,
@@ -109,15 +115,15 @@ class LibraryRig:
             return self._bed.no_power_cuts if self._bed is not None else "there is no server"
         return None
 
-    def conversation(self, name: str, texts: Sequence[str] = ()) -> Conversation:
+    def conversation(self, name: str, texts: Sequence[str] = ()) -> CheckedConversation:
         """Begin a session; what is said in it follows from its name and the seed, unless texts are given."""
         rules = Rules(contract=self.contract, ttl_epsilon_us=int(TTL_EPSILON_SECONDS * 1e6))
-        return Conversation(name, PlainTexts(NAMESPACE, self._seed, texts), rules, self.faults)
+        return CheckedConversation(name, PlainTexts(NAMESPACE, self._seed, texts), rules, self.faults)
 
     def store(self, number: int) -> HttpStore:
         return self.deployment.store(number)
 
-    async def settle(self, conversations: Sequence[Conversation]) -> list[str]:
+    async def settle(self, conversations: Sequence[CheckedConversation]) -> list[str]:
         """Read everything to the end; returns what is worth a note: a library that did not come back by itself."""
         notes: list[str] = []
         # All once before any is final: what survived a fault elsewhere says what may be missing here.
@@ -131,7 +137,7 @@ class LibraryRig:
             await talk.settle(self.store(number))
         return notes
 
-    async def _read_all(self, conversations: Sequence[Conversation]) -> bool:
+    async def _read_all(self, conversations: Sequence[CheckedConversation]) -> bool:
         until = time.monotonic() + RECOVERY_SECONDS_MAX
         left = list(enumerate(conversations))
         while left:
@@ -159,22 +165,16 @@ async def staged(
     subject: Subject, stage: Stage, interpreter: Path, folder: Path, seed: int
 ) -> AsyncIterator[LibraryRig]:
     """Set the stage; everything is ended and nothing is left when the trials are over."""
-    events: list[ServerEvent] = []
     environments = _environments(subject, stage)
     async with contextlib.AsyncExitStack() as undo:
-        bed: LocalTestbed | None = None
+        started: ScenarioServers | None = None
         servers: dict[str, str] = {}
         if subject.server is not None:
             module = server_module_of(subject, interpreter)
-            bed = LocalTestbed(
-                folder / "bed",
-                redis_options={**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})},
-                proxied=stage is Stage.PLAIN,
-                power_cuts=stage is Stage.POWER,
-                on_event=events.append,
-            )
-            undo.push_async_callback(bed.stop)
-            servers = await bed.start([subject.server])
+            options = {**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
+            started = ScenarioServers(ServerSetup(redis_options=options), folder / "bed", stage.faults)
+            servers = await undo.enter_async_context(started.started([subject.server]))
+        bed = None if started is None else started.bed
         contract = await _contract(subject, stage, bed)
         deployment = await undo.enter_async_context(
             deployed(
@@ -188,10 +188,10 @@ async def staged(
                 environments=environments,
             )
         )
-        yield LibraryRig(subject, deployment, bed, contract, seed, deaths=events)
+        yield LibraryRig(subject, deployment, bed, contract, seed, deaths=() if started is None else started.deaths)
 
 
-async def _contract(subject: Subject, stage: Stage, bed: LocalTestbed | None) -> Contract:
+async def _contract(subject: Subject, stage: Stage, bed: Testbed | None) -> Contract:
     """Return what is promised: the library's own clauses, and of durability what the running server says it gives."""
     contract = subject.contract
     if stage is Stage.EXPIRING and contract.ttl_seconds is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
@@ -27,17 +28,9 @@ class TrialVerdict(enum.Enum):
     INCONCLUSIVE = "inconclusive"
 
 
-class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial on one library."""
+class _Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trial has seen, in numbers."""
 
-    subject: str
-    called: str
-    """As it was called on the command line: its name, or the path of its script."""
-    library: str
-    version: str
-    trial: str
-    seed: int
-    verdict: TrialVerdict
     found: dict[str, int] = {}
     """Messages by kind of what is wrong with them."""
     tolerated: int = 0
@@ -48,12 +41,25 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     verified: int = 0
     reads: int = 0
     reads_without_answer: int = 0
-    reason: str = ""
-    """Why it is by design, not applicable or inconclusive."""
     notes: list[str] = []
     """What else was seen: how often the fault struck, what the library raised."""
     example: str = ""
     """One of the messages concerned, and what is wrong with it."""
+
+
+class TrialResult(_Counted, frozen=True, kw_only=True):
+    """One trial on one library."""
+
+    subject: str
+    called: str
+    """As it was called on the command line: its name, or the path of its script."""
+    library: str
+    version: str
+    trial: str
+    seed: int
+    verdict: TrialVerdict
+    reason: str = ""
+    """Why it is by design, not applicable or inconclusive."""
     seconds: float = 0.0
 
     @property
@@ -89,23 +95,17 @@ class AnalysisResult(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(f"{cell.trial} {cell.words}" for cell in self.cells)
 
 
-class TrialTally(msgspec.Struct, frozen=True, kw_only=True):
+class TrialTally(_Counted, frozen=True, kw_only=True):
     """What a trial has seen, before anything is made of it."""
 
-    found: dict[str, int]
-    example: str
-    tolerated: int
-    acknowledged: int
-    failed: int
-    unknown: int
-    verified: int
-    reads: int
-    reads_without_answer: int
-    unsettled: int
+    unsettled: int = 0
     """Sessions that could not be read to the end."""
-    notes: list[str] = []
     doubts: list[str] = []
     """Why it proves nothing that nothing was found."""
+
+    def counts(self) -> dict[str, Any]:
+        """Return what a result keeps of it."""
+        return {name: getattr(self, name) for name in _Counted.__struct_fields__}
 
 
 def sum_up(held: Held) -> TrialTally:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Outcome
@@ -21,7 +23,7 @@ from soak.faults.fault import Fault, FaultUnavailableError
 from soak.scenarios.recovery_matrix.judgement import Reads, judge, promise_of
 from soak.scenarios.recovery_matrix.scenario import (
     CONFIGURATIONS,
-    RecoveryResult,
+    RecoveryCell,
     RecoveryScenario,
     ServerConfiguration,
     not_made,
@@ -29,12 +31,10 @@ from soak.scenarios.recovery_matrix.scenario import (
 )
 from soak.scenarios.recovery_matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
 from soak.scenarios.runner import ScenarioKind, running
-from soak.scenarios.terminal import Progress
-from soak.servers import versions
+from soak.scenarios.servers import ScenarioServers
+from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
-from soak.servers.local import LocalTestbed
-from soak.servers.server import EventListener, ServerEvent
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
@@ -61,13 +61,22 @@ class _Broken(NamedTuple):
     attempts: list[Attempt]
 
 
-async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryResult:
+async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryCell:
     """Make one cell; raises `SoakError` where it cannot be made."""
     configuration = CONFIGURATIONS[plan.configuration]
     fault = catalogue.ALL[plan.fault]
     author = MessageGenerator("m" + secrets.token_hex(4), secrets.randbits(63))
-    repairs: list[str] = []
-    async with _serving(plan, configuration, folder, repairs) as (bed, context):
+    is_redis = configuration.server == "redis"
+    options = {"redis_options" if is_redis else "postgres_options": configuration.options}
+    servers = ScenarioServers(msgspec.structs.replace(plan, **options), folder, [plan.fault])
+    bed = servers.bed
+    async with servers.started([configuration.server]) as urls:
+        context = StoreContext(
+            servers=urls,
+            namespace="matrix",
+            timeout_seconds=OPERATION_SECONDS_MAX,
+            connections_max=CONNECTIONS_MAX,
+        )
         reason = fault.unavailable(bed, configuration.server)
         if reason is not None:
             raise FaultUnavailableError(reason)
@@ -77,7 +86,9 @@ async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryResult:
         seconds = max(plan.load_seconds, configuration.load_seconds_min)
         broken = await _write_and_break(bed, configuration, fault, context, author, seconds)
         rounds = await _read(configuration, context, broken.attempts)
-    return RecoveryResult(
+    if servers.deaths:
+        raise SoakError(f"the server died by itself, not by the fault ({servers.deaths[0].detail})")
+    return RecoveryCell(
         configuration=plan.configuration,
         fault=plan.fault,
         server=_title(sample, plan),
@@ -86,74 +97,7 @@ async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryResult:
             _by_session(broken.attempts), rounds, broken.window, promise.contract, author, int(SETTLE_SECONDS * 1e6)
         ),
         recovery_seconds=(broken.recovered - broken.window.started) / 1e6,
-        repairs=repairs,
-    )
-
-
-@contextlib.asynccontextmanager
-async def _serving(
-    plan: RecoveryScenario, configuration: ServerConfiguration, folder: Path, repairs: list[str]
-) -> AsyncIterator[tuple[Testbed, StoreContext]]:
-    deaths: list[ServerEvent] = []
-
-    def take_note(event: ServerEvent) -> None:
-        if event.what == "repaired":
-            repairs.append(event.detail)
-        else:
-            deaths.append(event)
-
-    bed = _make_bed(plan, configuration, folder, take_note)
-    try:
-        urls = await bed.start([configuration.server])
-        yield (
-            bed,
-            StoreContext(
-                servers=urls,
-                namespace="matrix",
-                timeout_seconds=OPERATION_SECONDS_MAX,
-                connections_max=CONNECTIONS_MAX,
-            ),
-        )
-    finally:
-        await bed.stop()
-        await bed.discard()
-    if deaths:
-        raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
-
-
-def _make_bed(
-    plan: RecoveryScenario, configuration: ServerConfiguration, folder: Path, on_event: EventListener
-) -> Testbed:
-    """Return a testbed for the servers of one cell, not yet started."""
-    is_redis = configuration.server == "redis"
-    redis_options = configuration.options if is_redis else None
-    postgres_options = None if is_redis else configuration.options
-    if plan.testbed == "docker":
-        # Imported only where it is used: the client of Docker is a heavy one.
-        from soak.servers.docker import DockerTestbed  # noqa: PLC0415
-
-        return DockerTestbed(
-            folder,
-            redis_version=versions.redis_version(plan.redis),
-            postgres_version=versions.postgres_version(plan.postgres),
-            redis_image=plan.redis_image,
-            postgres_image=plan.postgres_image,
-            redis_options=redis_options,
-            postgres_options=postgres_options,
-            power_cuts=plan.fault == "power_cut",
-            power_cut_by=plan.power_cut,
-            on_event=on_event,
-        )
-    return LocalTestbed(
-        folder,
-        redis_version=versions.redis_version(plan.redis),
-        postgres_version=int(plan.postgres),
-        redis_options=redis_options,
-        postgres_options=postgres_options,
-        # Only where it is needed: it costs a compilation, or a file system.
-        power_cuts=plan.fault == "power_cut",
-        power_cut_by=plan.power_cut,
-        on_event=on_event,
+        repairs=servers.repairs,
     )
 
 
@@ -257,15 +201,15 @@ KIND = ScenarioKind(
     name="matrix",
     module=__name__,
     plan=RecoveryScenario,
-    result=RecoveryResult,
+    result=RecoveryCell,
     make=measure,
     not_made=lambda plan, reason, is_unreachable: not_made(plan, reason, is_unreachable=is_unreachable),
 )
 
 
 async def make_cells(
-    plans: Sequence[RecoveryScenario], progress: Progress, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
-) -> list[RecoveryResult]:
+    plans: Sequence[RecoveryScenario], progress: ScenarioProgress, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
+) -> list[RecoveryCell]:
     """Make these cells, each so many times; the worst of each comes in the order of the plans."""
     async with running(KIND, progress, side_by_side, tries=repeats, worst_of=worst_of) as begin:
         # Begun first, the long ones do not hold up the end.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from soak.scenarios.recovery_matrix.scenario import RecoveryResult, RecoveryVerdict
+from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
 from soak.scenarios.recovery_matrix.table import axes, point
 
 NAME_WIDTH, CELL_WIDTH, CELL_HEIGHT, HEAD_HEIGHT = 150, 150, 34, 40
@@ -13,7 +13,7 @@ NOTHING, SOME, EVERYTHING, NONE = "#2a9d4a", "#d9a400", "#c8402f", "#9994"
 """Colours: nothing lost, a part, everything, not measured."""
 
 
-def draw(results: Sequence[RecoveryResult]) -> str:
+def draw(results: Sequence[RecoveryCell]) -> str:
     """Return the picture: a row for each configuration, a column for each fault, and what was lost in each."""
     configurations, faults = axes(results)
     by_place = {(one.configuration, one.fault): one for one in results}
@@ -46,7 +46,7 @@ def draw(results: Sequence[RecoveryResult]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _cell(result: RecoveryResult, left: float, top: float) -> list[str]:
+def _cell(result: RecoveryCell, left: float, top: float) -> list[str]:
     measured = result.measured
     if measured is None:
         colour, shown = NONE, result.verdict.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import msgspec
 
@@ -13,6 +13,7 @@ from soak.contracts.presets import PRESETS
 from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
+from soak.scenarios.servers import BedName, PostgresName, RedisName, ServerSetup
 from soak.servers.power_cut import PowerCutWay
 
 
@@ -75,29 +76,19 @@ CELL_SECONDS_MAX = 150.0
 FAULTS = ("restart", "crash", "shutdown_nosave", "power_cut")
 """The faults a server has to recover its data from, the mildest first."""
 
-BedName = Literal["local", "docker"]
-RedisName = Literal["valkey", "6.2"]
-PostgresName = Literal["18", "16"]
 POWER_CUTS: tuple[PowerCutWay, ...] = get_args(PowerCutWay)
 BEDS: tuple[BedName, ...] = get_args(BedName)
 REDISES: tuple[RedisName, ...] = get_args(RedisName)
 POSTGRESES: tuple[PostgresName, ...] = get_args(PostgresName)
 
 
-class RecoveryScenario(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryScenario(ServerSetup, frozen=True, kw_only=True):
     """One configuration, one fault, and how to bring them together."""
 
     configuration: str
     fault: str
     load_seconds: float
     """Load before the fault, at least."""
-    testbed: BedName = "local"
-    redis: RedisName = "valkey"
-    postgres: PostgresName = "18"
-    redis_image: str | None = None
-    """In Docker, another image than the official one."""
-    postgres_image: str | None = None
-    power_cut: PowerCutWay = "auto"
     preset: str | None = None
     """Hold it to this contract instead of the one its server gives as configured."""
 
@@ -151,7 +142,7 @@ class RecoveryVerdict(enum.Enum):
 _BADNESS = {RecoveryVerdict.INSIDE: 0, RecoveryVerdict.NOT_MADE: 1, RecoveryVerdict.BEYOND: 2}
 
 
-class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryCell(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one cell."""
 
     configuration: str
@@ -193,14 +184,14 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
         return [self.not_made] if self.measured is None else self.measured.complaints
 
 
-def not_made(plan: RecoveryScenario, reason: str, *, is_unreachable: bool = False) -> RecoveryResult:
+def not_made(plan: RecoveryScenario, reason: str, *, is_unreachable: bool = False) -> RecoveryCell:
     """Return the result of a cell that could not be made: it proves nothing."""
-    return RecoveryResult(
+    return RecoveryCell(
         configuration=plan.configuration, fault=plan.fault, not_made=reason, is_unreachable=is_unreachable
     )
 
 
-def worst_of(results: Sequence[RecoveryResult]) -> RecoveryResult:
+def worst_of(results: Sequence[RecoveryCell]) -> RecoveryCell:
     """Return the worst of several tries at one cell, with the longest recovery of them all."""
     worst = max(results, key=_badness)
     return msgspec.structs.replace(
@@ -212,14 +203,14 @@ def worst_of(results: Sequence[RecoveryResult]) -> RecoveryResult:
     )
 
 
-def _badness(result: RecoveryResult) -> tuple[int, int, float, int]:
+def _badness(result: RecoveryCell) -> tuple[int, int, float, int]:
     measured = result.measured
     if measured is None:
         return _BADNESS[result.verdict], 0, 0.0, 0
     return _BADNESS[result.verdict], measured.beyond, measured.recovery_point_seconds, measured.lost
 
 
-def exit_code_of(results: Sequence[RecoveryResult]) -> ExitCode:
+def exit_code_of(results: Sequence[RecoveryCell]) -> ExitCode:
     """Return what the command answers with: a loss beyond a promise outweighs what could not be tried."""
     verdicts = {result.verdict for result in results}
     if RecoveryVerdict.BEYOND in verdicts:

@@ -10,12 +10,12 @@ import msgspec
 
 from soak.report.table import table_lines
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
-from soak.scenarios.recovery_matrix.scenario import RecoveryResult, RecoveryVerdict
+from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
 
 HEADS = ("configuration", "fault", "acknowledged", "unknown", "lost", "RPO", "RTO", "promised", "contract")
 
 
-def report_lines(results: Sequence[RecoveryResult], seconds: float) -> list[str]:
+def report_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]:
     """Make the table, what is wrong under it, what was read back from the servers, and the sum in the last line."""
     return [
         *table_lines(HEADS, [_row(result) for result in results]),
@@ -27,7 +27,7 @@ def report_lines(results: Sequence[RecoveryResult], seconds: float) -> list[str]
     ]
 
 
-def markdown_lines(results: Sequence[RecoveryResult], seconds: float) -> list[str]:
+def markdown_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]:
     """Make the same for a page: configurations by faults, and every number folded under it."""
     configurations, faults = axes(results)
     by_place = {(one.configuration, one.fault): one for one in results}
@@ -51,7 +51,7 @@ def markdown_lines(results: Sequence[RecoveryResult], seconds: float) -> list[st
     ]
 
 
-def axes(results: Sequence[RecoveryResult]) -> tuple[list[str], list[str]]:
+def axes(results: Sequence[RecoveryCell]) -> tuple[list[str], list[str]]:
     """Return the configurations and the faults, in the order of the results."""
     return list(dict.fromkeys(one.configuration for one in results)), list(dict.fromkeys(one.fault for one in results))
 
@@ -64,7 +64,7 @@ def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list
     ]
 
 
-def _cell(result: RecoveryResult | None) -> str:
+def _cell(result: RecoveryCell | None) -> str:
     if result is None:
         return ""
     if result.measured is None:
@@ -73,7 +73,7 @@ def _cell(result: RecoveryResult | None) -> str:
     return shown if result.measured.is_inside else f"**{shown} {result.verdict.value}**"
 
 
-def _promised(results: Sequence[RecoveryResult], configuration: str) -> str:
+def _promised(results: Sequence[RecoveryCell], configuration: str) -> str:
     """Return what the configuration may lose in the worst of the faults."""
     promises = [one.measured for one in results if one.configuration == configuration and one.measured is not None]
     worst = max(
@@ -82,7 +82,7 @@ def _promised(results: Sequence[RecoveryResult], configuration: str) -> str:
     return "" if worst is None else worst.promised
 
 
-def as_json(results: Sequence[RecoveryResult], seconds: float) -> dict[str, object]:
+def as_json(results: Sequence[RecoveryCell], seconds: float) -> dict[str, object]:
     """Return the same for a program."""
     return {
         "passed": all(result.verdict is RecoveryVerdict.INSIDE for result in results),
@@ -91,12 +91,12 @@ def as_json(results: Sequence[RecoveryResult], seconds: float) -> dict[str, obje
     }
 
 
-def complaints(results: Sequence[RecoveryResult]) -> list[str]:
+def complaints(results: Sequence[RecoveryCell]) -> list[str]:
     """Say what is wrong with each cell that is not inside."""
     return [f"{one.configuration}, {one.fault}: {reason}" for one in results for reason in one.reasons]
 
 
-def repairs(results: Sequence[RecoveryResult]) -> list[str]:
+def repairs(results: Sequence[RecoveryCell]) -> list[str]:
     """Say which servers did not come back by themselves, and how often, with the first story of each."""
     return [
         f"{one.configuration}, {one.fault}: in {len(one.repairs)} of {one.repeats} {one.repairs[0]}"
@@ -105,7 +105,7 @@ def repairs(results: Sequence[RecoveryResult]) -> list[str]:
     ]
 
 
-def summary(results: Sequence[RecoveryResult], seconds: float) -> str:
+def summary(results: Sequence[RecoveryCell], seconds: float) -> str:
     """Say in one line how many cells kept what is promised, on which servers, and how often each was tried."""
     counted = Counter(result.verdict for result in results)
     others = [f"{counted[verdict]} {verdict.value}" for verdict in (RecoveryVerdict.BEYOND, RecoveryVerdict.NOT_MADE)]
@@ -125,7 +125,7 @@ def summary(results: Sequence[RecoveryResult], seconds: float) -> str:
 _NUMBERS = frozenset({"acknowledged", "unknown", "lost", "RPO", "RTO"})
 
 
-def _row(result: RecoveryResult) -> tuple[str, ...]:
+def _row(result: RecoveryCell) -> tuple[str, ...]:
     measured = result.measured
     if measured is None:
         return (result.configuration, result.fault, "-", "-", "-", "-", "-", "-", result.verdict.value)
@@ -155,7 +155,7 @@ def _unknown(measured: RecoveryMeasurement) -> str:
     return f"{measured.unknown} ({measured.surfaced} there)" if measured.surfaced else str(measured.unknown)
 
 
-def _origins(results: Sequence[RecoveryResult]) -> dict[str, str]:
+def _origins(results: Sequence[RecoveryCell]) -> dict[str, str]:
     """Return what the contract of each configuration was derived from."""
     return {result.configuration: result.origin for result in results if result.origin}
 

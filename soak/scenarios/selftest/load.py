@@ -8,6 +8,8 @@ import math
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from soak.checker.message import Message, Stored
 from soak.clock import now_us
 from soak.errors import SoakError
@@ -121,18 +123,5 @@ class InProcessLoad:
 
 
 def _plan(load: Load, stores: tuple[str, ...]) -> Plan:
-    return Plan(
-        stores=stores,
-        think_seconds=load.think_seconds,
-        context_messages=load.context_messages,
-        session_messages=load.session_messages,
-        writers_per_session=load.writers_per_session,
-        shared_share=load.shared_share,
-        recall_share=load.recall_share,
-        forget_share=load.forget_share,
-        reread_share=load.reread_share,
-        search_share=load.search_share,
-        mix=load.mix,
-        similar_share=load.similar_share,
-        raced_share_max=load.raced_share_max,
-    )
+    chosen = {name: value for name, value in msgspec.structs.asdict(load).items() if name in Plan._fields}
+    return Plan(stores=stores, **chosen)

@@ -27,13 +27,12 @@ from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
 from soak.scenarios.selftest.load import Acknowledged, InProcessLoad
 from soak.scenarios.selftest.observation import StoreObservation, look, read_stories
-from soak.servers.local import LocalTestbed
-from soak.servers.server import ServerEvent
+from soak.scenarios.servers import ScenarioServers, ServerSetup
 from soak.settings import ContractSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject, read_script
-from soak.subjects.service import program_of
+from soak.subjects.process import program_of
 from soak.tasks import end_tasks
 from soak.verifier.process import Verifier
 
@@ -83,7 +82,6 @@ class Pace(enum.Enum):
         return max(flaw.patience_seconds, AS_SHIPPED_PATIENCE_SECONDS)
 
 
-PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
 OPERATION_SECONDS_MAX = 2.0
 CONNECTIONS_MAX = 16
 SOAK_SECONDS_MIN = 2.0
@@ -110,25 +108,20 @@ class SoakRig:
     def __init__(self, plan: SoakPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
-        self._trouble = ""
         self._acknowledged: Acknowledged = {}
         self._fault: Injected | None = None
         disturbance = plan.setup.disturbance
         self._service = _service(plan.setup)
-        self._bed = LocalTestbed(
+        self._servers = ScenarioServers(
+            ServerSetup(redis_options=plan.setup.redis_options, postgres_options=plan.setup.postgres_options),
             folder,
-            service=None if self._service is None else program_of(self._service, lambda _text: None),
-            redis_options=plan.setup.redis_options,
-            postgres_options=plan.setup.postgres_options,
-            proxied=disturbance is not None and disturbance.fault in PROXIED_FAULTS,
-            # Only where it is needed: it costs a compilation.
-            power_cuts=disturbance is not None and disturbance.fault == "power_cut",
-            on_event=self._note_event,
+            [] if disturbance is None else [disturbance.fault],
+            None if self._service is None else program_of(self._service, lambda _text: None),
         )
 
     async def soak(self, is_enough: Callable[[dict[str, StoreObservation]], bool]) -> dict[str, StoreObservation]:
         """Soak until it is enough, or nothing more is to be expected; returns what was seen of each store."""
-        async with self._servers() as info, self._verifying(info) as verifier:
+        async with self._begun() as info, self._verifying(info) as verifier:
             journal = await RunJournal.connect(info.ledger_url, info.header.run)
             try:
                 await self._load(info, verifier, journal, is_enough)
@@ -143,15 +136,13 @@ class SoakRig:
             }
 
     @contextlib.asynccontextmanager
-    async def _servers(self) -> AsyncIterator[JoinInfo]:
+    async def _begun(self) -> AsyncIterator[JoinInfo]:
         behind = () if self._service is None else self._service.needs
         needs = {store: [*registry.find(store).needs, *behind] for store in self._plan.stores}
-        try:
-            urls = await self._bed.start({"ledger", *itertools.chain.from_iterable(needs.values())})
+        kinds = {"ledger", *itertools.chain.from_iterable(needs.values())}
+        async with self._servers.started(kinds) as urls:
             ledger_url = urls.pop("ledger")
             yield await _begin_run(needs, urls, ledger_url, derives=self._plan.setup.derives_contract)
-        finally:
-            await self._bed.stop()
 
     @contextlib.asynccontextmanager
     async def _verifying(self, info: JoinInfo) -> AsyncIterator[_Verifying]:
@@ -193,7 +184,7 @@ class SoakRig:
         if fault is None:
             raise SoakError(f"there is no fault {disturbance.fault}; the trial cannot be made")
         await asyncio.sleep(disturbance.after_seconds)
-        self._fault = await during(fault, self._bed, disturbance.target, journal, disturbance.hold_seconds)
+        self._fault = await during(fault, self._servers.bed, disturbance.target, journal, disturbance.hold_seconds)
 
     async def _until(
         self,
@@ -207,18 +198,14 @@ class SoakRig:
             for crowd in crowds:
                 crowd.check()
             verifier.check()
-            if self._trouble:
-                raise SoakError(self._trouble)
+            for event in self._servers.deaths:
+                raise SoakError(f"the {event.kind} server of the trial has died by itself ({event.detail})")
             if time.monotonic() > begun + wait and is_enough(self._seen(verifier)):
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
     def _seen(self, verifier: _Verifying) -> dict[str, StoreObservation]:
         return {store: look(verifier.verifier.state, store) for store in self._plan.stores}
-
-    def _note_event(self, event: ServerEvent) -> None:
-        if event.what in {"died", "gave_up"}:
-            self._trouble = f"the {event.kind} server of the trial has died by itself ({event.detail})"
 
 
 class _Verifying:

@@ -15,7 +15,7 @@ from soak.flaws.flaw import PATIENCE_SECONDS, Flaw, FlawSetup, WrongFrom
 from soak.scenarios.runner import ScenarioKind, running
 from soak.scenarios.selftest.observation import VERIFIED_MIN, EvidenceSummary, StoreObservation
 from soak.scenarios.selftest.rig import Pace, SoakPlan, SoakRig
-from soak.scenarios.terminal import Progress
+from soak.scenarios.terminal import ScenarioProgress
 
 
 class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +211,7 @@ KIND = ScenarioKind(
 
 
 async def make_trials(
-    flaws: Sequence[Flaw], progress: Progress, side_by_side: int = SIDE_BY_SIDE, pace: Pace = Pace.QUICK
+    flaws: Sequence[Flaw], progress: ScenarioProgress, side_by_side: int = SIDE_BY_SIDE, pace: Pace = Pace.QUICK
 ) -> list[FlawTrial]:
     """Make the trials of these flaws; the results come in their order."""
     async with running(KIND, progress, side_by_side) as begin:
