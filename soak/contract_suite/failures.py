@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 8.0
 """When the caller gives a call up, as every web server does at some time."""
 RECOVERY_SECONDS_MAX = 20.0
 TIMEOUT_SECONDS = 1.0
-"""What the store is told to wait for a server that does not answer."""
+"""The timeout that the store is opened with."""
 _RETRY_SECONDS = 0.1
 REPLIES_LOST_MAX = 4
 """An append may take several exchanges with the server; the reply of each is lost in turn."""
@@ -70,7 +70,7 @@ async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
     if waited is not None:
         broken(
             f"A user waits in vain: {waited} neither returned nor raised within {PATIENCE_SECONDS:g} s, "
-            f"and had been told to wait {TIMEOUT_SECONDS:g} s",
+            f"with a timeout of {TIMEOUT_SECONDS:g} s",
             "set a timeout on every call of the client library; the context has one in timeout_seconds",
         )
 

@@ -1,4 +1,4 @@
-"""One scenario as a process of its own: told kind and plan by its arguments, it answers with a line of JSON."""
+"""One scenario in a process of its own: kind and scenario are its arguments, the result is a line of JSON."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def answer_of(module: str, *words: str, seconds_max: float) -> bytes:
         stdout=PIPE,
         stderr=PIPE,
         env={**os.environ, "PYTHONPATH": _import_path()},
-        # A group of its own: Ctrl-C is for us, and we tell the children in order.
+        # A group of its own: Ctrl-C is for us, and we end the children in order.
         start_new_session=True,
     )
     try:
@@ -62,7 +62,7 @@ def _import_path() -> str:
 async def _listen(child: Process) -> tuple[bytes, bytes]:
     assert child.stdout is not None  # noqa: S101  they are pipes
     assert child.stderr is not None  # noqa: S101
-    # Its standard input stays open: it is what tells the child that we are here.
+    # Its standard input stays open: the child ends when it is closed.
     said, complaints, _ = await asyncio.gather(child.stdout.read(), child.stderr.read(), child.wait())
     return said, complaints
 
@@ -97,7 +97,7 @@ class Scenario(Protocol):
 
 
 class ScenarioResult(Protocol):
-    """What came of a scenario: a `msgspec.Struct`, which the child process tells how long it took."""
+    """What came of a scenario: a `msgspec.Struct`, to which the child process adds how long it took."""
 
     @property
     def seconds(self) -> float: ...

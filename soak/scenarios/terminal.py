@@ -66,7 +66,7 @@ def completed(making: Coroutine[Any, Any, T], progress: ScenarioProgress, what: 
 async def _cancelled_by_signal(making: Coroutine[Any, Any, T]) -> T:
     task = asyncio.current_task()
     if task is not None:
-        # Told to end by a supervisor, it tidies up as after Ctrl-C.
+        # A supervisor's SIGTERM is handled as Ctrl-C is.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await making
 

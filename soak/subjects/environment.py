@@ -35,7 +35,7 @@ _NOT_PINNED = re.compile(r"[<>~!*]|^[^=]*$")
 
 
 def default_folder() -> Path:
-    """Return where environments are kept unless told otherwise."""
+    """Return where environments are kept by default."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
     return cache / "soak" / "subjects"

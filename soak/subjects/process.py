@@ -132,7 +132,7 @@ class SubjectProcess:
 
 
 def program_of(subject: Subject, say: Callable[[str], None]) -> ServiceProgram:
-    """Return the program that serves a subject; its environment is made at the first start, and told with `say`."""
+    """Return the program that serves a subject; its environment is made at the first start, as `say` announces."""
     return ServiceProgram(
         name=subject.name,
         command=lambda: command_of(subject, environment.interpreter_for(subject, environment.default_folder(), say)),

@@ -25,7 +25,7 @@ ACCUSED = StoreObservation(
     healed={},
     verdict="violation",
     reasons=["10 violations of the contract"],
-    told=[
+    evidence=[
         EvidenceSummary(
             kind="corrupted",
             cause="serialization change",
@@ -74,9 +74,9 @@ def test_a_twin_that_was_not_judged_proves_nothing() -> None:
 
 
 def test_a_flaw_found_as_another_kind_is_not_found() -> None:
-    told = [msgspec.structs.replace(ACCUSED.told[0], kind="lost")]
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], kind="lost")]
     assert "found as another kind" in complaints(
-        CORRUPTED, changed(ACCUSED, violations={"lost": 10}, told=told), SILENT
+        CORRUPTED, changed(ACCUSED, violations={"lost": 10}, evidence=found), SILENT
     )
 
 
@@ -89,13 +89,13 @@ def test_a_few_of_another_kind_beside_the_right_one_are_no_failure() -> None:
 
 
 def test_a_wrong_cause_is_a_failure() -> None:
-    told = [msgspec.structs.replace(ACCUSED.told[0], cause="eviction")]
-    assert "said to be 'eviction'" in complaints(CORRUPTED, changed(ACCUSED, told=told), SILENT)
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], cause="eviction")]
+    assert "said to be 'eviction'" in complaints(CORRUPTED, changed(ACCUSED, evidence=found), SILENT)
 
 
 def test_the_cause_is_the_one_named_for_most_messages() -> None:
-    other = msgspec.structs.replace(ACCUSED.told[0], cause="eviction", count=9)
-    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).passed
+    other = msgspec.structs.replace(ACCUSED.evidence[0], cause="eviction", count=9)
+    assert judge(CORRUPTED, changed(ACCUSED, evidence=[other, *ACCUSED.evidence]), SILENT).passed
 
 
 def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
@@ -107,18 +107,18 @@ def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
 def test_what_must_be_said_of_a_flaw_must_be_said_of_its_own_kind() -> None:
     flaw = msgspec.structs.replace(CORRUPTED, says=("changed in place",))
     assert "'changed in place' was not said" in complaints(flaw, ACCUSED, SILENT)
-    of_another = msgspec.structs.replace(ACCUSED.told[0], kind="lost", said=["then changed in place"])
+    of_another = msgspec.structs.replace(ACCUSED.evidence[0], kind="lost", said=["then changed in place"])
     assert "'changed in place' was not said" in complaints(
-        flaw, changed(ACCUSED, told=[*ACCUSED.told, of_another]), SILENT
+        flaw, changed(ACCUSED, evidence=[*ACCUSED.evidence, of_another]), SILENT
     )
-    told = [msgspec.structs.replace(ACCUSED.told[0], said=["it was right until 12.0, then changed in place"])]
-    assert judge(flaw, changed(ACCUSED, told=told), SILENT).passed
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], said=["it was right until 12.0, then changed in place"])]
+    assert judge(flaw, changed(ACCUSED, evidence=found), SILENT).passed
     assert judge(flaw, changed(ACCUSED, in_common=["each of the 3 was changed in place later"]), SILENT).passed
 
 
 def test_the_result_names_the_first_message_of_the_expected_kind() -> None:
-    other = msgspec.structs.replace(ACCUSED.told[0], kind="lost", message="s/0/9")
-    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).example == "s/0/1"
+    other = msgspec.structs.replace(ACCUSED.evidence[0], kind="lost", message="s/0/9")
+    assert judge(CORRUPTED, changed(ACCUSED, evidence=[other, *ACCUSED.evidence]), SILENT).example == "s/0/1"
 
 
 def test_what_a_replica_of_the_twin_showed_late_is_counted_and_no_failure() -> None:
@@ -170,8 +170,8 @@ def test_the_json_says_whether_all_passed() -> None:
 
 
 def test_median_and_worst_time_to_detect_are_shown_with_the_settings_they_hold_for() -> None:
-    later = [msgspec.structs.replace(ACCUSED.told[0], found=11 * SECOND)]
-    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, changed(ACCUSED, told=later), SILENT)]
+    later = [msgspec.structs.replace(ACCUSED.evidence[0], found=11 * SECOND)]
+    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, changed(ACCUSED, evidence=later), SILENT)]
     last = report_lines(trials, 12.0, Pace.AS_SHIPPED)[-1]
     assert "median time to detect with the settings as shipped 4.0 s, worst 6.0 s" in last
     assert "as shipped" not in report_lines(trials, 12.0)[-1]

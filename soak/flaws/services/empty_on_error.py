@@ -3,7 +3,7 @@
 #
 # [tool.soak]
 # library = "planted"
-# title = "no answer, told as nothing to tell"
+# title = "an error, returned as an empty history"
 # version = "1"
 # processes = 1
 # needs = ["redis"]

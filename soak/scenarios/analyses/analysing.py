@@ -42,8 +42,8 @@ async def make_cells(plan: AnalysisScenario, folder: Path) -> AnalysisResult:
                 cell = await _make(rig, plan, trials.ALL[name])
                 if len(rig.deaths) > before:
                     # What is missing now may be the server's doing: nothing follows from it for the library.
-                    told = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
-                    cell = plan.inconclusive(name, told)
+                    death = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
+                    cell = plan.inconclusive(name, death)
                 cells.append(cell)
                 if name != plan.trials[-1]:
                     await rig.tidy()

@@ -78,7 +78,7 @@ class TrialResult(_Counted, frozen=True, kw_only=True):
         if self.verdict is TrialVerdict.PASS:
             return "pass"
         if self.tolerated:
-            # Told apart: for these the server is to be asked, not the library.
+            # Separate: these are the server's, not the library's.
             more = "more " if parts else ""
             parts.append(f"{self.tolerated:,} {more}lost as the server is set")
         return ", ".join(parts) + (" (by design)" if self.verdict is TrialVerdict.BY_DESIGN else "")
@@ -118,7 +118,7 @@ def sum_up(held: Held) -> TrialTally:
     for talk in talks:
         outcomes += talk.outcomes
         errors += Counter(talk.errors)
-    told = [f"{count} x {error}" for error, count in errors.most_common(3)]
+    common = [f"{count} x {error}" for error, count in errors.most_common(3)]
     return TrialTally(
         found=dict(kinds.most_common()),
         example=f"{first[0][0].value} {first[0][1]}: {first[1]}" if first is not None else "",
@@ -130,7 +130,7 @@ def sum_up(held: Held) -> TrialTally:
         reads=sum(talk.reads for talk in talks),
         reads_without_answer=sum(talk.reads_without_answer for talk in talks),
         unsettled=sum(1 for talk in talks if not talk.is_settled),
-        notes=[*held.notes, *told],
+        notes=[*held.notes, *common],
         doubts=list(held.doubts),
     )
 

@@ -42,7 +42,7 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Deriv
         declared = msgspec.structs.replace(own, **PRESETS[preset].clauses())
         return DerivedContract(contract=declared, origin=f"held to {preset}, and configured to {given.words}")
     if not (given.crash.is_known and given.power.is_known):
-        raise SoakError(f"{sample.server} does not tell how it keeps its data, so nothing can be held against it")
+        raise SoakError(f"{sample.server} does not say how it keeps its data, so it cannot be held to anything")
     derived = msgspec.structs.replace(
         own,
         crash_loss_seconds=given.crash.seconds,

@@ -148,7 +148,7 @@ class RecoveryCell(msgspec.Struct, frozen=True, kw_only=True):
     configuration: str
     fault: str
     server: str = ""
-    """Name and version, as the server tells them."""
+    """Name and version, as the server reports them."""
     origin: str = ""
     """What the contract was derived from, in words."""
     measured: RecoveryMeasurement | None = None

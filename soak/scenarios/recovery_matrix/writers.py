@@ -75,7 +75,7 @@ class Writers:
                 # Also when nobody waits for the reply any longer: it was sent, and nobody knows.
                 self.attempts.append(Attempt(number, writer, seq, outcome, sent, now_us()))
             if outcome is not Outcome.OK:
-                # The server is gone. What came next would tell of the one that is started in its place.
+                # The server is gone. What came next would be answered by the one that is started in its place.
                 return
 
     async def _append(self, session: str, message: Message) -> Outcome:

@@ -1,4 +1,4 @@
-"""What the verifier has said about one store: kinds, causes, how soon, and whether it may be believed."""
+"""What the verifier found in one store: kinds, causes, how soon, and its verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERIFIED_MIN = 50
 
 
 class EvidenceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One story of the evidence folder, as far as a trial needs it. Times are in microseconds of CLOCK_MONOTONIC."""
+    """One file of the evidence folder, as far as a trial needs it. Times are in microseconds of CLOCK_MONOTONIC."""
 
     kind: str
     cause: str
@@ -52,7 +52,7 @@ class StoreObservation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     shadowed_reads: int = 0
     shadowed_lag_seconds_max: float = 0.0
-    told: list[EvidenceSummary] = []
+    evidence: list[EvidenceSummary] = []
     in_common: list[str] = []
     """What all violations of one finding have in common, in the sentences that a report shows."""
     fault_started: int | None = None
@@ -80,10 +80,10 @@ def look(state: State, store: str) -> StoreObservation:
 def read_stories(
     seen: StoreObservation, folder: Path, acknowledged: Acknowledged, fault: Injected | None
 ) -> StoreObservation:
-    """Add what stands in the evidence folder, and when the fault was."""
+    """Add what the evidence folder holds, and when the fault was."""
     return msgspec.structs.replace(
         seen,
-        told=_stories(folder, seen.store, acknowledged),
+        evidence=_stories(folder, seen.store, acknowledged),
         in_common=_in_common(folder, seen.store),
         fault_started=None if fault is None else fault.started,
         fault_ended=None if fault is None else fault.ended,
@@ -135,11 +135,11 @@ def _in_common(folder: Path, store: str) -> list[str]:
 def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[EvidenceSummary]:
     """Read the evidence, oldest first."""
     offset_us = time.time_ns() // 1000 - now_us()
-    # Where nobody can tell which message it was, no earlier than the first of its session.
+    # Where it is not known which message it was, no earlier than the first of its session.
     begun: dict[str, int] = {}
     for name, at in acknowledged.items():
         begun.setdefault(name.rsplit("/", 2)[0], at)
-    told = []
+    summaries = []
     for path in (folder / "evidence").glob("*.json"):
         story: dict[str, Any] = decode_json(path.read_bytes())
         if story["store"] != store:
@@ -147,7 +147,7 @@ def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Evide
         message, life = story["message"], story["life"]
         # Of a message of another session, the name is preceded by its run.
         name = message if message in acknowledged else message.partition(":")[2]
-        told.append(
+        summaries.append(
             EvidenceSummary(
                 kind=story["kind"],
                 cause=story["probable_cause"]["cause"],
@@ -159,4 +159,4 @@ def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[Evide
                 unfounded=_unfounded(story),
             )
         )
-    return sorted(told, key=lambda one: one.found)
+    return sorted(summaries, key=lambda one: one.found)

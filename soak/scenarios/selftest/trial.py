@@ -94,13 +94,13 @@ def _is_tried(seen: StoreObservation) -> bool:
 
 
 def judge(flaw: Flaw, wrong: StoreObservation, right: StoreObservation) -> FlawTrial:
-    """Hold what was said against what is true. Pure."""
+    """Compare what was found with what is true. Pure."""
     kinds = {kind.value for kind in flaw.kinds}
     causes = {cause.value for cause in flaw.causes}
-    relevant = [told for told in wrong.told if told.kind in kinds]
+    relevant = [one for one in wrong.evidence if one.kind in kinds]
     named = Counter[str]()
-    for told in relevant:
-        named[told.cause] += told.count
+    for one in relevant:
+        named[one.cause] += one.count
     cause = named.most_common(1)[0][0] if named else ""
     affected = sum(count for kind, count in wrong.violations.items() if kind in kinds)
     return FlawTrial(
@@ -138,14 +138,14 @@ def _misses(flaw: Flaw, wrong: StoreObservation, affected: int, cause: str) -> l
         failures.append("that it came back was not noticed")
     if affected:
         failures += [f"{text!r} was not said of it" for text in flaw.says if not _is_said(text, wrong, flaw)]
-    if unfounded := [fact for told in wrong.told for fact in told.unfounded]:
+    if unfounded := [fact for one in wrong.evidence for fact in one.unfounded]:
         failures.append(f"{len(unfounded)} facts were stated that its evidence does not support: {unfounded[0]}")
     return failures
 
 
 def _is_said(text: str, wrong: StoreObservation, flaw: Flaw) -> bool:
     kinds = {kind.value for kind in flaw.kinds}
-    sentences = [sentence for told in wrong.told if told.kind in kinds for sentence in told.said]
+    sentences = [sentence for one in wrong.evidence if one.kind in kinds for sentence in one.said]
     return any(text in sentence for sentence in [*sentences, *wrong.in_common])
 
 

@@ -17,7 +17,7 @@ BUSY_SECONDS_MAX = 10.0
 
 
 class RedisLists:
-    """A session is a list under one key: RPUSH remembers, LRANGE recalls, and every error is told."""
+    """A session is a list under one key: RPUSH remembers, LRANGE recalls, and every error is raised."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.redis: Any = Redis.from_url(
