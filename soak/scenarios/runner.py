@@ -161,6 +161,24 @@ async def running(
         folder.remove()
 
 
+async def run_all(
+    kind: ScenarioKind[P, R],
+    scenarios: Sequence[P],
+    progress: ScenarioProgress,
+    side_by_side: int,
+    *,
+    takes_long: Callable[[P], float],
+    tries: int = 1,
+    worst_of: Callable[[Sequence[R]], R] = lambda results: results[0],
+) -> list[R]:
+    """Make these scenarios; the results come in their order."""
+    async with running(kind, progress, side_by_side, tries=tries, worst_of=worst_of) as begin:
+        # Begun first, the long ones do not hold up the end.
+        longest_first = sorted(scenarios, key=takes_long, reverse=True)
+        tasks = {scenario.name: begin(scenario) for scenario in longest_first}
+    return [tasks[scenario.name].result() for scenario in scenarios]
+
+
 async def _in_process(kind: ScenarioKind[P, R], plan: P, folder: Path) -> R:
     words = (kind.module, msgspec.json.encode(plan).decode(), str(folder), str(os.getpid()))
     try:

@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from soak.checker.contract import Contract
+from soak.contracts.given import Given
 from soak.servers import versions
 from soak.servers.bed import Testbed
 from soak.servers.local import LocalTestbed
@@ -98,3 +100,13 @@ class ScenarioServers:
             self.repairs.append(event.detail)
         elif event.what in {"died", "gave_up"}:
             self.deaths.append(event)
+
+
+def as_given(contract: Contract, given: Given) -> Contract:
+    """Return the contract with the durability that the running server says it gives."""
+    return msgspec.structs.replace(
+        contract,
+        crash_loss_seconds=given.crash.seconds,
+        power_loss_seconds=given.power.seconds,
+        failover_loss_seconds=given.crash.seconds,
+    )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 import shutil
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from soak.errors import UsageError
 from soak.report.table import print_json
 
 
@@ -76,3 +78,20 @@ def print_results(arguments: argparse.Namespace, for_programs: dict[str, Any], l
         print_json(msgspec.json.encode(for_programs))
     else:
         sys.stdout.write("\n".join(lines) + "\n")
+
+
+def chosen(what: str, wanted: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the names that are wanted, in the order of the known ones; all of them if none is; raises `UsageError`."""
+    names = list(known)
+    for name in wanted:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise UsageError(f"there is no {what} {name!r}{hint} There are {', '.join(names)}")
+    return [name for name in names if name in wanted] if wanted else names
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()) -> list[str]:
+    """Return a table in Markdown; columns of numbers are aligned to the right."""
+    rule = "|".join("---:" if head in numbers else "---" for head in heads)
+    return [f"| {' | '.join(heads)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]

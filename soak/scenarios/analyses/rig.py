@@ -18,7 +18,7 @@ from soak.checker.read import Rules
 from soak.contract_suite.conversation import STORE, CheckedConversation, PlainTexts
 from soak.contracts.given import what_is_given
 from soak.faults.clock_step import ClockStep
-from soak.scenarios.servers import ScenarioServers, ServerSetup
+from soak.scenarios.servers import ScenarioServers, ServerSetup, as_given
 from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
 from soak.servers.proxy import Proxy
@@ -202,12 +202,7 @@ async def _contract(subject: Subject, stage: Stage, bed: Testbed | None) -> Cont
     given = what_is_given(
         await inspect(subject.server, server.address(server.port), timeout_seconds=OPERATION_SECONDS_MAX)
     )
-    return msgspec.structs.replace(
-        contract,
-        crash_loss_seconds=given.crash.seconds,
-        power_loss_seconds=given.power.seconds,
-        failover_loss_seconds=given.crash.seconds,
-    )
+    return as_given(contract, given)
 
 
 def _environments(subject: Subject, stage: Stage) -> list[Mapping[str, str]]:

@@ -11,6 +11,7 @@ import msgspec
 from soak.report.table import plain, table_lines
 from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
 from soak.scenarios.analyses.trials import ALL
+from soak.scenarios.terminal import markdown_table
 
 REASON_CHARACTERS_MAX = 220
 
@@ -58,7 +59,7 @@ def markdown_lines(results: Sequence[TrialResult], seconds: float) -> list[str]:
     findings = [one for one in results if one.verdict is TrialVerdict.FINDING]
     others = [one for one in results if one.verdict in {TrialVerdict.BY_DESIGN, TrialVerdict.INCONCLUSIVE}]
     return [
-        *_markdown_table(("library", "version", *trials), rows),
+        *markdown_table(("library", "version", *trials), rows),
         "",
         LEGEND,
         "",
@@ -75,11 +76,7 @@ def _mark(result: TrialResult | None) -> str:
 
 def _table_of(results: Sequence[TrialResult]) -> list[str]:
     rows = [(f"`{one.subject}`", one.trial, _cell_text(_seen(one)), f"`{one.command}`") for one in results]
-    return _markdown_table(("library", "trial", "what was seen", "again with"), rows) if rows else []
-
-
-def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {' | '.join(row)} |" for row in rows)]
+    return markdown_table(("library", "trial", "what was seen", "again with"), rows) if rows else []
 
 
 def _folded(title: str, lines: Sequence[str]) -> list[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from soak.contract_suite import workloads
 from soak.contract_suite.workloads import Held
-from soak.errors import UsageError
 from soak.scenarios.analyses import disruptions
 from soak.scenarios.analyses.rig import SKEW_SECONDS, TTL_SECONDS, LibraryRig, Stage
+from soak.scenarios.terminal import chosen
 from soak.subjects.description import Subject
 
 SECONDS_MAX = 480.0
@@ -157,9 +156,4 @@ ALL: dict[str, Trial] = {
 
 def find(names: Sequence[str]) -> list[Trial]:
     """Return the trials of these names, in their own order; all of them if none is named."""
-    for name in names:
-        if name not in ALL:
-            near = difflib.get_close_matches(name, ALL, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            raise UsageError(f"there is no trial {name!r}{hint}; there are {', '.join(ALL)}")
-    return [trial for trial in ALL.values() if not names or trial.name in names]
+    return [ALL[name] for name in chosen("trial", names, ALL)]

@@ -23,6 +23,7 @@ from soak.checker.text import MessageGenerator
 from soak.contracts.given import Loss, what_is_given
 from soak.contracts.presets import PRESETS
 from soak.errors import SoakError
+from soak.scenarios.servers import as_given
 
 
 class DerivedContract(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +44,7 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Deriv
         return DerivedContract(contract=declared, origin=f"held to {preset}, and configured to {given.words}")
     if not (given.crash.is_known and given.power.is_known):
         raise SoakError(f"{sample.server} does not say how it keeps its data, so it cannot be held to anything")
-    derived = msgspec.structs.replace(
-        own,
-        crash_loss_seconds=given.crash.seconds,
-        power_loss_seconds=given.power.seconds,
-        failover_loss_seconds=given.crash.seconds,
-    )
-    return DerivedContract(contract=derived, origin=given.words)
+    return DerivedContract(contract=as_given(own, given), origin=given.words)
 
 
 STORE = "matrix"

@@ -30,7 +30,7 @@ from soak.scenarios.recovery_matrix.scenario import (
     worst_of,
 )
 from soak.scenarios.recovery_matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
-from soak.scenarios.runner import ScenarioKind, running
+from soak.scenarios.runner import ScenarioKind, run_all
 from soak.scenarios.servers import ScenarioServers
 from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.bed import Testbed
@@ -211,12 +211,12 @@ async def make_cells(
     plans: Sequence[RecoveryScenario], progress: ScenarioProgress, *, repeats: int, side_by_side: int = SIDE_BY_SIDE
 ) -> list[RecoveryCell]:
     """Make these cells, each so many times; the worst of each comes in the order of the plans."""
-    async with running(KIND, progress, side_by_side, tries=repeats, worst_of=worst_of) as begin:
-        # Begun first, the long ones do not hold up the end.
-        longest_first = sorted(plans, key=_load_seconds_min, reverse=True)
-        tasks = {plan.name: begin(plan) for plan in longest_first}
-    return [tasks[plan.name].result() for plan in plans]
-
-
-def _load_seconds_min(plan: RecoveryScenario) -> float:
-    return CONFIGURATIONS[plan.configuration].load_seconds_min
+    return await run_all(
+        KIND,
+        plans,
+        progress,
+        side_by_side,
+        takes_long=lambda plan: CONFIGURATIONS[plan.configuration].load_seconds_min,
+        tries=repeats,
+        worst_of=worst_of,
+    )

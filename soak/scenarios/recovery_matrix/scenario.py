@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import get_args
 
 import msgspec
@@ -14,6 +13,7 @@ from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
 from soak.scenarios.servers import BedName, PostgresName, RedisName, ServerSetup
+from soak.scenarios.terminal import chosen
 from soak.servers.power_cut import PowerCutWay
 
 
@@ -105,10 +105,10 @@ def plan_cells(
     configurations_wanted: Sequence[str], faults_wanted: Sequence[str], like: RecoveryScenario
 ) -> list[RecoveryScenario]:
     """Return the cells of these configurations and faults, all where none are named; raises `UsageError`."""
-    names = _known("configuration", configurations_wanted, CONFIGURATIONS)
-    faults = _known("fault of the matrix", faults_wanted, FAULTS)
+    names = chosen("configuration", configurations_wanted, CONFIGURATIONS)
+    faults = chosen("fault of the matrix", faults_wanted, FAULTS)
     if like.preset is not None:
-        _known("preset", [like.preset], PRESETS)
+        chosen("preset", [like.preset], PRESETS)
     cells = [
         msgspec.structs.replace(like, configuration=name, fault=fault)
         for name in names
@@ -118,17 +118,6 @@ def plan_cells(
     if not cells:
         raise UsageError(f"{', '.join(faults)} cannot happen to {', '.join(names)}; choose another fault")
     return cells
-
-
-def _known(what: str, wanted: Sequence[str], known: Iterable[str]) -> list[str]:
-    names = list(known)
-    for name in wanted:
-        if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ";"
-            raise UsageError(f"there is no {what} {name!r}{hint} There are {', '.join(names)}")
-    # In our own order, each once: rows that are compared stand where they always stand.
-    return [name for name in names if name in wanted] if wanted else names
 
 
 class RecoveryVerdict(enum.Enum):

@@ -11,6 +11,7 @@ import msgspec
 from soak.report.table import table_lines
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
 from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
+from soak.scenarios.terminal import markdown_table
 
 HEADS = ("configuration", "fault", "acknowledged", "unknown", "lost", "RPO", "RTO", "promised", "contract")
 
@@ -36,7 +37,7 @@ def markdown_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]
         for name in configurations
     ]
     return [
-        *_markdown_table(("lost / RPO / RTO", *faults, "may lose"), pivot),
+        *markdown_table(("lost / RPO / RTO", *faults, "may lose"), pivot),
         "",
         *_and_blank([f"- {line}" for line in complaints(results)]),
         *_and_blank([f"- {line}" for line in repairs(results)]),
@@ -44,7 +45,7 @@ def markdown_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]
         "",
         "<details><summary>Every number</summary>",
         "",
-        *_markdown_table(HEADS, [_row(result) for result in results]),
+        *markdown_table(HEADS, [_row(result) for result in results], _NUMBERS),
         "",
         *_and_blank([f"- `{name}`: {origin}" for name, origin in _origins(results).items()]),
         "</details>",
@@ -54,14 +55,6 @@ def markdown_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]
 def axes(results: Sequence[RecoveryCell]) -> tuple[list[str], list[str]]:
     """Return the configurations and the faults, in the order of the results."""
     return list(dict.fromkeys(one.configuration for one in results)), list(dict.fromkeys(one.fault for one in results))
-
-
-def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        f"| {' | '.join(heads)} |",
-        f"|{'|'.join('---:' if head in _NUMBERS else '---' for head in heads)}|",
-        *(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows),
-    ]
 
 
 def _cell(result: RecoveryCell | None) -> str:

@@ -12,7 +12,7 @@ from soak.checker.patterns import SHOWN_BY_MIN
 from soak.checker.verdict import Verdict
 from soak.flaws import catalogue
 from soak.flaws.flaw import PATIENCE_SECONDS, Flaw, FlawSetup, WrongFrom
-from soak.scenarios.runner import ScenarioKind, running
+from soak.scenarios.runner import ScenarioKind, run_all
 from soak.scenarios.selftest.observation import VERIFIED_MIN, EvidenceSummary, StoreObservation
 from soak.scenarios.selftest.rig import Pace, SoakPlan, SoakRig
 from soak.scenarios.terminal import ScenarioProgress
@@ -214,11 +214,8 @@ async def make_trials(
     flaws: Sequence[Flaw], progress: ScenarioProgress, side_by_side: int = SIDE_BY_SIDE, pace: Pace = Pace.QUICK
 ) -> list[FlawTrial]:
     """Make the trials of these flaws; the results come in their order."""
-    async with running(KIND, progress, side_by_side) as begin:
-        # Begun first, the long ones do not hold up the end.
-        longest_first = sorted(flaws, key=_takes_long, reverse=True)
-        tasks = {flaw.name: begin(FlawScenario(flaw.name, pace)) for flaw in longest_first}
-    return [tasks[flaw.name].result() for flaw in flaws]
+    scenarios = [FlawScenario(flaw.name, pace) for flaw in flaws]
+    return await run_all(KIND, scenarios, progress, side_by_side, takes_long=lambda one: _takes_long(one.flaw))
 
 
 def _takes_long(flaw: Flaw) -> bool:
