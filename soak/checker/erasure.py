@@ -21,11 +21,13 @@ def end_forget(
     *,
     behind_us: int | None = 0,
     ends_excuses: bool = True,
+    is_applied_once: bool = True,
 ) -> None:
     """Take in how a forget ended.
 
     A full read that was invoked more than `behind_us` after it shows what it has left; None: no read does for certain.
-    What raced with it and was left is expected again, where that `ends_excuses`.
+    What raced with it and was left is expected again, where that `ends_excuses`. Unless an append `is_applied_once`, one
+    without an outcome may be applied again after a read has shown it.
     """
     forgets = book.forgets or Forgets()
     intent = max((other for other in forgets.open if other <= sent), default=None)
@@ -38,14 +40,20 @@ def end_forget(
             writer.excuse(writer.acked)
         book.veiled = None
     elif is_news:
-        _erase(book, forgets)
+        _erase(book, forgets, is_applied_once=is_applied_once)
         shows_since = NEVER if behind_us is None else forgets.ended + behind_us
         _keep_what_is_left(book, forgets, shows_since, ends_excuses=ends_excuses)
     book.drop_excused()
 
 
-def _erase(book: ExpectedSession, forgets: Forgets) -> None:
+def _erase(book: ExpectedSession, forgets: Forgets, *, is_applied_once: bool) -> None:
     """Expect no longer what a forget has erased, or may have."""
+    if is_applied_once and book.last_returned < forgets.sent:
+        # What a read had shown by then was applied, whatever its outcome.
+        for writer in book.writers:
+            writer.gone = united(writer.gone, writer.standing)
+        for number, seq in book.unsettled_names():
+            book.writers[number].gone = united(book.writers[number].gone, Intervals([seq, seq]))
     known = (*book.recent, *book.pending)
     behind = [one for one in known if one.sent > forgets.ended]
     if book.span is not None:
@@ -75,7 +83,7 @@ def _keep_what_is_left(book: ExpectedSession, forgets: Forgets, shows_since: int
     standing = list(book.names_in_order())
     is_behind = shows_since < book.last_whole
     shown = [*standing, *((number, seq) for number, seq, at in book.veiled or () if shows_since < at)]
-    if forgets.ended < book.last_whole:
+    if is_behind:
         book.revived = [(number, seq) for number, seq in shown if seq in book.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in book.writers[place[0]].gone]
     book.veiled = [

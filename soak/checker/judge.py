@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 
 from soak.checker.contract import Duplicates, Order
@@ -254,7 +255,10 @@ def _garbled_in_place(
     rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
     for finding in rows:
         if len(explained) < len(rows) - book.explained:
-            place = _missing_at(finding.at, places, absent) or _missing_anywhere(book, absent)
+            # What the last read showed comes first: what that one lacked already may be rightly gone.
+            shown = {number: Intervals.of(filter(partial(book.shows, number), seqs)) for number, seqs in absent.items()}
+            place = _missing_in_place(book, finding.at, places, shown)
+            place = place or _missing_in_place(book, finding.at, places, absent)
             if place is not None:
                 explained.add(place)
                 rest = absent[place[0]].minus(Intervals([place[1], place[1]]))
@@ -262,6 +266,13 @@ def _garbled_in_place(
                 if not rest:
                     del absent[place[0]]
     return explained
+
+
+def _missing_in_place(
+    book: ExpectedSession, at: int, places: list[MessageId | None], absent: dict[int, Intervals]
+) -> MessageId | None:
+    """Return a missing message that may have stood at this position."""
+    return _missing_at(at, places, absent) or _missing_anywhere(book, absent)
 
 
 def _missing_at(at: int, places: list[MessageId | None], absent: dict[int, Intervals]) -> MessageId | None:
@@ -340,6 +351,7 @@ def find_resurrected(
     index_of = {place: index for index, place in enumerate(places) if place is not None}
     forgotten = must_be_forgotten(book, read.invoked, rules)
     overdue = expiry_overdue(book, read, rules)
+    reported: set[MessageId] = set()
     for place in names:
         if forgotten and place[1] in book.writers[place[0]].gone:
             detail = "was acknowledged as forgotten before the read"
@@ -347,8 +359,9 @@ def find_resurrected(
             detail = f"should have expired {overdue / 1e6:.1f} s before the read"
         else:
             continue
+        reported.add(place)
         findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
-    if book.revived is not None and must_be_forgotten(book, book.last_whole, rules):
+    if book.revived is not None and book.forgets is not None and book.forgets.is_certain:
         detail = "a read showed it that was invoked after it had been acknowledged as forgotten"
-        again = [one for one in book.revived if one not in index_of]
+        again = [one for one in book.revived if one not in reported]
         findings.extend(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, -1) for place in again)

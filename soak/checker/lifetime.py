@@ -76,8 +76,8 @@ def begin_no_later(book: ExpectedSession, attempt: Attempt) -> None:
     if book.span is not None:
         book.span = book.span._replace(first_sent=min(book.span.first_sent, attempt.sent))
     else:
-        # It may not have happened at all: it promises nothing about until when the session lives.
-        book.span = Span(attempt.sent, attempt.ended, 0, attempt.ended)
+        # It may not have happened at all, or not yet: it promises nothing about until when the session lives.
+        book.span = Span(attempt.sent, NEVER, 0, attempt.ended)
 
 
 # -- when it is over --

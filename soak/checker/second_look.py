@@ -86,7 +86,11 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
             number: Intervals(bounds).both(absent.get(number, NOTHING)).both(there.get(number, NOTHING))
             for number, bounds in suspicion.absent.items()
         }
-        late += _late(look, overdue, look.read.invoked, Kind.STALE)
+        seen = {number: Intervals(bounds) for number, bounds in suspicion.seen.items()}
+        was_seen = {number: seqs.both(seen.get(number, NOTHING)) for number, seqs in overdue.items()}
+        unseen = {number: seqs.minus(was_seen[number]) for number, seqs in overdue.items()}
+        late += _late(look, unseen, look.read.invoked, Kind.STALE)
+        late += _late(look, was_seen, look.read.invoked, Kind.NON_MONOTONIC)
         absent = {n: seqs.both(look.primary_judged.absent.get(n, NOTHING)) for n, seqs in absent.items()}
     present = _shown_places(look.read.items, look.book.session, look.run)
     resolution = resolve(suspicion, absent, present, is_final=is_final)

@@ -18,6 +18,7 @@ import msgspec
 from soak.checker.absence import Seqs, suspect
 from soak.checker.absorb import absorb, in_front_of_tail
 from soak.checker.attempt import Attempt
+from soak.checker.contract import Duplicates
 from soak.checker.erasure import end_forget, undo
 from soak.checker.events import Event, Observed, Suspected, Verified, Want, Wanted
 from soak.checker.expected_session import ExpectedSession
@@ -87,7 +88,15 @@ class SessionChecker:
         if book.veiled is not None and event.outcome is Outcome.OK:
             # What was seen in the shadow of a fault may have been of long before.
             book.veiled = [one for one in book.veiled if not self.store.is_shadowed(one[2], one[2])] or None
-        end_forget(book, event.outcome, event.sent, event.ended, behind_us=behind_us, ends_excuses=not drops)
+        end_forget(
+            book,
+            event.outcome,
+            event.sent,
+            event.ended,
+            behind_us=behind_us,
+            ends_excuses=not drops,
+            is_applied_once=rules.contract.duplicates is Duplicates.EXACTLY_ONCE,
+        )
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
@@ -212,11 +221,19 @@ class SessionChecker:
             events.append(Suspected(opened))
         for suspicion in known if not judgement.is_undecided else ():
             self._resolve(suspicion, self._look(earlier, read, judgement, primary, rules), events)
+        if primary is not None:
+            self._glimpse(primary)
         if known:
             book.drop_excused()
         book.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
         heal_after(self.book, read, events)
         return Observed(events, before)
+
+    def _glimpse(self, read: Read) -> None:
+        """Remember what a read of the primary, or of a participant, shows in flight: it may yet be refused."""
+        in_flight = [(*one, read.invoked) for one in seen_in_flight(self.book, read, self.store.author)]
+        if in_flight:
+            self.book.glimpsed = [*(self.book.glimpsed or ()), *in_flight]
 
     def _known_suspicions(self) -> list[Suspicion]:
         """Return what is suspected, with what the last read overlooked."""
@@ -350,9 +367,7 @@ class SessionChecker:
         before = self._packed()
         seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
         observed = self._report_seen(seen, before)
-        in_flight = [(*place, read.invoked) for place in seen_in_flight(self.book, read, self.store.author)]
-        if in_flight:
-            self.book.glimpsed = [*(self.book.glimpsed or ()), *in_flight]
+        self._glimpse(read)
         if seen.vanished:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
         return observed
