@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from soak.checker.hard_text import HARD_TEXTS, LOOKALIKES
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS, LOOKALIKES
 from soak.conformance.visit import FindingError, Visit
 from soak.stores import http_contract as wire
 

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us

@@ -163,20 +163,25 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
         confirmed = _is_confirmed(known, attempt, view)
         if looked_again and not confirmed and _is_confirmed(known, attempt, view, unswept=True):
             report.may("swept-first", *gone)
-        if back_surely and _is_told_after_forget(known, attempt):
-            report.may("told-after-forget", *hidden)
-        elif back_surely and _is_told_after_shadow(known, attempt, view):
-            report.may("told-after-shadow", *hidden)
-        elif known.contract.staleness is None and _only_participants_saw(known, attempt):
-            report.may("other-reader", *hidden, *gone)
-        elif _is_life_untold(known, attempt, view):
-            report.may("begun-untold", *hidden, *gone)
-        elif _is_told_after_life(known, attempt, view):
-            report.may("told-after-life", *hidden, *gone)
+        forgiven = _why_forgiven(known, attempt, view, back_surely=back_surely)
+        if forgiven is not None:
+            report.may(forgiven, *hidden)
         elif back_surely:
             report.must(*hidden, *(gone if looked_again or _was_looked_at_before(known, attempt, view) else ()))
         elif confirmed:
             report.must(*gone, *(hidden if back_perhaps else ()))
+
+
+def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely: bool) -> str | None:
+    """Return the decision by which an absence that is no right one need not be reported."""
+    reasons = {
+        "told-after-forget": back_surely and _is_told_after_forget(known, attempt),
+        "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
+        "other-reader": known.contract.staleness is None and _only_participants_saw(known, attempt),
+        "begun-untold": _is_life_untold(known, attempt, view),
+        "told-after-life": _is_told_after_life(known, attempt, view),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
@@ -277,12 +282,18 @@ def _is_confirmed(known: Knowledge, attempt: Attempt, view: View, *, unswept: bo
     if not seen and (attempt.delivered_at is None or attempt.delivered_at > view.invoked):
         return False  # not in A at that read
     for second in _absent_from_then_on(known, attempt, view):
-        is_late_enough = second.invoked >= view.returned + settle
+        is_late_enough = _asked_for(known, second) >= view.returned + settle
         is_quiet = not known.fault_between(second.invoked - settle, second.returned)
         is_swept = unswept or _is_swept(known, second)
         if is_late_enough and is_quiet and is_swept and absence(known, attempt, second).legit is Legit.NO:
             return True
     return False
+
+
+def _asked_for(known: Knowledge, second: View) -> int:
+    """Return when the read was invoked that a second look rests on: the primary is asked beside a read of a replica."""
+    replicas = [v.invoked for v in known.full[second.session] if v.source is Source.REPLICA]
+    return max((at for at in replicas if at <= second.invoked), default=second.invoked)
 
 
 def _is_swept(known: Knowledge, second: View) -> bool:

@@ -8,8 +8,8 @@ from soak.analysis.result import Tried, seen_in
 from soak.analysis.rig import Rig
 from soak.analysis.talk import Talk
 from soak.analysis.trial import Trial
-from soak.checker.hard_text import HARD_TEXTS, LOOKALIKES
 from soak.checker.outcome import Outcome
+from soak.checker.text import HARD_TEXTS, LOOKALIKES
 from soak.subjects.description import Subject
 
 SAME_TURNS = 16

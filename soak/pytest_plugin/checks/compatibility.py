@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.hard_text import RECORDED_TEXTS
 from soak.checker.message import Message
+from soak.checker.text import RECORDED_TEXTS
 from soak.pytest_plugin import recording
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken

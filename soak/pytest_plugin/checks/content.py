@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from soak.checker.contract import Reads
-from soak.checker.hard_text import HARD_TEXTS, LONE_SURROGATES
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS, LONE_SURROGATES
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, compare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.hard_text import LOOKALIKES
+from soak.checker.text import LOOKALIKES
 from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, shown
 from soak.pytest_plugin.memory import Memory, described

@@ -90,17 +90,17 @@ def _functions(
 
 
 JUDGE, ORDER, RETENTION = "soak.checker.judge", "soak.checker.order", "soak.checker.retention"
-IDENTITY, ABSENCE, ABSORB = "soak.checker.identity", "soak.checker.absence", "soak.checker.absorb"
-LIFETIME = "soak.checker.lifetime"
-ERASURE, FORGETS = "soak.checker.erasure", "soak.checker.forgets"
+IDENTITY, ABSENCE, ABSORB = "soak.checker.judge", "soak.checker.second_look", "soak.checker.absorb"
+LIFETIME = "soak.checker.retention"
+ERASURE, FORGETS = "soak.checker.retention", "soak.checker.expected_session"
 BOOK, WINDOW, FAULTS, LOOK = (
     "soak.checker.expected_session",
-    "soak.checker.window",
+    "soak.checker.order",
     "soak.checker.faults",
     "soak.checker.second_look",
 )
 PARTIAL, SESSION, INTAKE = "soak.checker.partial", "soak.checker.session", "soak.verifier.intake"
-SEARCH, SEARCHER, EXAMINER = "soak.checker.search", "soak.verifier.searcher", "soak.verifier.examiner"
+SEARCH, SEARCHER, EXAMINER = "soak.checker.partial", "soak.verifier.searcher", "soak.verifier.examiner"
 
 MUTANTS = [
     # -- what an item is --
@@ -238,7 +238,7 @@ MUTANTS = [
     Mutant("an unknown write is dated by the read that showed it", LOOK, "_lost", "_excuses(window, dated, look)", "(attempt is None or attempt.outcome != Outcome.OK or _excuses(window, dated, look))", (Kind.ROLLED_BACK,), ("lose an unknown one seen long before a crash",)),
     Mutant("a read that may be behind dates nothing for certain", LOOK, "_lost", "dated = max(earliest, min(applied, window.ended))", "pass", (), ("test_checker_against_reference::test_what_was_once_accused_wrongly_is_not_again",)),
     Mutant("a server that restarted by itself is noticed first", LOOK, "is_last_word", "look.sampled_since is not None and look.sampled_since < suspicion.returned", "False", (), ("crash that is noticed late",)),
-    Mutant("a replica under fault may be late", "soak.checker.store_judging", "StoreJudging.is_shadowed", "self.faults.casts_shadow(self.targets, invoked, returned)", "False", (), ("replica behind after a fault",)),
+    Mutant("a replica under fault may be late", "soak.checker.session", "StoreJudging.is_shadowed", "self.faults.casts_shadow(self.targets, invoked, returned)", "False", (), ("replica behind after a fault",)),
     Mutant("the shadow of a fault ends", FAULTS, "FaultHistory.casts_shadow", "window.started <= until and since <= self._shadow_end(window)", "window.started <= until", (Kind.NON_MONOTONIC,), ("replica behind after it has caught up",)),
     Mutant("what raced with a forget and stayed is expected", ABSORB, "_end_excuses", "writer.excused = writer.excused.minus(Intervals([first, last]))", "pass", (Kind.ROLLED_BACK,), ("lose what a forget had left",)),
     Mutant("a refused forget excuses nothing", RETENTION, "absences", "book.forgets.is_awaited(read.returned)", "False", (Kind.LOST,), ("lose during a refused forget",)),
