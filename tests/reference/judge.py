@@ -243,6 +243,7 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
     surely = not is_blind and any(
         v.is_full
         and v.source is view.source
+        and (v.source is Source.REPLICA or known.contract.staleness == 0)  # the primary is asked for a second look only
         and v.returned < view.invoked
         # What a read shows while nobody knows of a forget's outcome is not counted as seen behind it.
         and not any(one.sent <= v.returned <= (one.delivered_at or NEVER) for one in forgets)
