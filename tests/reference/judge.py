@@ -177,11 +177,18 @@ def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely
     reasons = {
         "told-after-forget": back_surely and _is_told_after_forget(known, attempt),
         "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
-        "other-reader": known.contract.staleness is None and _only_participants_saw(known, attempt),
+        "other-reader": _may_be_unseen(known, attempt) and _only_participants_saw(known, attempt),
         "begun-untold": _is_life_untold(known, attempt, view),
         "told-after-life": _is_told_after_life(known, attempt, view),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _may_be_unseen(known: Knowledge, attempt: Attempt) -> bool:
+    """Whether what only a participant saw is not suspected: the verifier's next full read may rightly lack it."""
+    contract = known.contract
+    drops = contract.retained is not None or contract.eviction
+    return contract.staleness is None or drops or bool(known.forgets[attempt.id.session])
 
 
 def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
