@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS
 from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, not_tried, shown
 from soak.contract_suite.memory import Memory, described

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import msgspec
 
-from soak.checker.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
+from soak.checker.outcome import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"

@@ -16,8 +16,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from soak.checker.contract import Contract, Duplicates, Expiry, Order
-from soak.checker.identity import is_well_made
-from soak.checker.message import Garbled, Message
+from soak.checker.message import Garbled, Message, is_well_made
 from soak.checker.text import MessageGenerator
 from soak.ledger.records import Observation, SeenItem
 from soak.load.conversation import Acknowledged, Conversation, fold

@@ -24,12 +24,11 @@ from typing import TypeVar
 
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Order
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.lifetime import extend
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
+from soak.checker.retention import extend
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us

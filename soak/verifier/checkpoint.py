@@ -10,10 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from soak.checker.counted import Counted
-from soak.checker.expected_session import NO_ATTEMPTS
+from soak.checker.expected_session import NO_ATTEMPTS, NOTHING
 from soak.checker.faults import FaultWindow
-from soak.checker.writer_book import NOTHING
+from soak.checker.incidents import Counted
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
 from soak.verifier.state import State, Worker

@@ -8,18 +8,17 @@ from itertools import chain
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.case import told
 from soak.checker.clues import GONE_MAX, IDENTITIES, OTHERS_MAX, PRESENT_RUNS_MAX, Clues, are_rivals, when_seen
 from soak.checker.expected_session import runs_of
 from soak.checker.facts import encoded
-from soak.checker.identity import is_well_made
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.message import Message, Stored
+from soak.checker.message import Message, Stored, is_well_made
+from soak.checker.outcome import Attempt
 from soak.checker.patterns import Traits
 from soak.checker.read import MessageId, Read
-from soak.checker.suspicion import Suspicion
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us

@@ -17,11 +17,8 @@ import structlog
 from soak.checker.case import FullRead, Participation, Search, TailRead
 from soak.checker.events import Observed, Want
 from soak.checker.message import Garbled, Message, Stored, shown
-from soak.checker.read import MessageId, Read, Rules
-from soak.checker.saved import save
-from soak.checker.saved_read import SavedRead
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.read import MessageId, Read, Rules, SavedRead, save
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem

@@ -16,14 +16,11 @@ import time
 import msgspec
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.expected_session import NO_ATTEMPTS, ExpectedSession
 from soak.checker.faults import FaultWindow
-from soak.checker.ledger_events import ForgetEnded
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, ForgetEnded, Outcome
 from soak.checker.read import Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch

@@ -15,11 +15,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
-from soak.checker.read import Read
-from soak.checker.saved import save
-from soak.checker.saved_read import SavedRead
+from soak.checker.outcome import Attempt
+from soak.checker.read import Read, SavedRead, save
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Open, RunHeader

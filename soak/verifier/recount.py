@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from soak.checker.counted import Counted
 from soak.checker.expected_session import ExpectedSession
+from soak.checker.incidents import Counted
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.verifier.journal import Change, Line, Violation

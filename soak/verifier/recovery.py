@@ -11,14 +11,13 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from soak.checker.attempt import Attempt
+from soak.checker.absorb import next_known
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Recovery, age_at, begin_recovery, blamed_window
+from soak.checker.incidents import Suspicion
 from soak.checker.kinds import Kind
-from soak.checker.recovery import Recovery, age_at, begin_recovery, blamed_window
-from soak.checker.remembered import next_known
+from soak.checker.outcome import Attempt
 from soak.checker.second_look import Lost
-from soak.checker.suspicion import Suspicion
 from soak.clock import now_us
 from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, Histogram
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from soak.checker.attempt import Attempt
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import FaultWindow
-from soak.checker.outcome import Outcome
-from soak.checker.recovery import Recovery
+from soak.checker.faults import FaultWindow, Recovery
+from soak.checker.outcome import Attempt, Outcome
 from soak.clock import now_us
 from soak.ledger.records import Batch, FaultPhase
 from soak.verifier.recovery import key_of

@@ -10,16 +10,24 @@ import msgspec
 import structlog
 
 from soak.checker.case import Basis, Case, found_of, told
-from soak.checker.cause import explain
-from soak.checker.events import Confirmed, Gone, Healed, Observed, Reopened, Tolerated, Verified, Wrong
+from soak.checker.causes import explain
+from soak.checker.events import (
+    HEALED_BY_A_LATER_READ,
+    Confirmed,
+    Gone,
+    Healed,
+    Observed,
+    Reopened,
+    Tolerated,
+    Verified,
+    Wrong,
+)
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.patterns import Traits
 from soak.checker.read import MessageId, Read
-from soak.checker.reporting import HEALED_BY_A_LATER_READ
-from soak.checker.session import unpacked
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import StoreJudging, unpacked
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.verifier import evidence_file

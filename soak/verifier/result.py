@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from soak.checker.tried import Tried, what_was_tried
+from soak.checker.verdict import Tried, what_was_tried
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.store_errors import ErrorNature, StoreError

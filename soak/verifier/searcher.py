@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from soak.checker.case import Search, SecondSearch
-from soak.checker.expected_session import ExpectedSession
+from soak.checker.expected_session import ExpectedSession, WriterBook
+from soak.checker.incidents import Missed
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.partial import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
 from soak.checker.read import MessageId, Read
-from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
-from soak.checker.suspicion import Missed
 from soak.checker.text import MessageGenerator
-from soak.checker.writer_book import WriterBook
 from soak.stores.searching import Search as SearchMethod
 from soak.verifier.reporter import Reporter
 from soak.verifier.tally import StoreTally

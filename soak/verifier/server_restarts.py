@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.server_identity import Identity, Restart, identity_of, restart_between, unexplained
-from soak.checker.telemetry import ServerSample
+from soak.checker.telemetry import Identity, Restart, ServerSample, identity_of, restart_between, unexplained
 from soak.contracts.drift import Event, ServerRecord
 from soak.errors import SoakError
 from soak.ledger.records import FaultPhase

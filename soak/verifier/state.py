@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from soak.checker.counted import Counted
 from soak.checker.faults import CATCH_UP_US, FaultHistory
+from soak.checker.incidents import Counted
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.reader import START

@@ -6,18 +6,17 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from soak.checker.attempt import Attempt
 from soak.checker.causes import Explanation
 from soak.checker.clues import neighbours
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
-from soak.checker.identity import is_well_made
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.message import Garbled, Message, Stored, garbled
+from soak.checker.message import Garbled, Message, Stored, garbled, is_well_made
+from soak.checker.outcome import Attempt
 from soak.checker.read import MessageId, Read, Rules
 from soak.checker.second_look import times_of
-from soak.checker.suspicion import Suspicion
 from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us
 from soak.verifier.journal import Violation

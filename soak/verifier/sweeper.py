@@ -19,8 +19,8 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from soak.checker.faults import FaultWindow
-from soak.checker.lifetime import expiry_of, must_have_expired
-from soak.checker.search import NEAREST
+from soak.checker.partial import NEAREST
+from soak.checker.retention import expiry_of, must_have_expired
 from soak.checker.session import FAILURES_MIN
 from soak.clock import now_us
 from soak.duration import format_seconds

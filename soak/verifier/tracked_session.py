@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.counted import Counted
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.suspicion import Suspicion
+from soak.checker.incidents import Counted, Suspicion
 
 
 class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):

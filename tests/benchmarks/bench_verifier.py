@@ -19,13 +19,12 @@ from pathlib import Path
 import redis.asyncio
 import uvloop
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
+from soak.checker.outcome import Attempt
 from soak.checker.read import Read, Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch

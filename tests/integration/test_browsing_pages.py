@@ -19,10 +19,9 @@ from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.remembering import Remembering
 from soak.chat.service import ChatService
 from soak.chat.serving import serving
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
 from soak.checker.outcome import NotApplied
-from soak.checker.text import MessageGenerator
+from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
 

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
-from soak.checker.text import MessageGenerator
+from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.errors import UsageError
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext

@@ -17,12 +17,12 @@ from soak.checker import judge as judging
 from soak.checker import session as checking
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.identity import identify
+from soak.checker.judge import identify
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.order import order_findings
 from soak.checker.read import Finding
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import canary, result

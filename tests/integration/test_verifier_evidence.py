@@ -17,7 +17,7 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import Outcome
-from soak.checker.saved_read import SavedItem
+from soak.checker.read import SavedItem
 from soak.errors import ExitCode
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file

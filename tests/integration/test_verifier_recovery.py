@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from soak.checker import remembered
+from soak.checker import absorb
 from soak.checker import session as checking
 from soak.checker.contract import Contract
 from soak.faults.catalogue import RECOVERY_KINDS
@@ -216,7 +216,7 @@ async def test_a_contract_of_many_minutes_is_judged_though_not_every_time_is_rem
 ) -> None:
     """As with saves alone: what is older than the contract allows is lost, what is younger is tolerated."""
     monkeypatch.setattr(checking, "EXACT_US", 100_000)
-    monkeypatch.setattr(remembered, "SLOT_US", 500_000)
+    monkeypatch.setattr(absorb, "SLOT_US", 500_000)
     contract = Contract(crash_loss_seconds=4.0)
     async with scripting(redis_url, ledger_url, contract=contract) as script:
         await script.open(TALK)

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from soak.checker import facts
-from soak.checker.cause import candidates
-from soak.checker.causes import Diagnosis
+from soak.checker.causes import Diagnosis, candidates
 from soak.checker.clues import Clues
 from soak.checker.facts import Fact
 from soak.checker.kinds import Kind

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.attempt import Attempt
-from soak.checker.cause import candidates, explain
-from soak.checker.causes import Cause
+from soak.checker.causes import Cause, candidates, explain
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.facts import StandsElsewhere, TextCut
+from soak.checker.incidents import Suspicion
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
+from soak.checker.outcome import Attempt
 from soak.checker.read import Read, Rules
-from soak.checker.suspicion import Suspicion
 from soak.ledger.records import RunHeader
 from soak.verifier.clues import Detective
 from soak.verifier.journal import Violation

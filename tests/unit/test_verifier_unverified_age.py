@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from soak.checker.cause import candidates
-from soak.checker.causes import Diagnosis
+from soak.checker.causes import Diagnosis, candidates
 from soak.checker.patterns import Sign, patterns
 from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
