@@ -1,6 +1,6 @@
 """A soak in its steady state: what verifying costs, as a share of the load it verifies.
 
-Run with `python tests/benchmarks/bench_steady.py`. It starts a real soak and measures the CPU time of its processes.
+Run with `python -m tests.benchmarks.bench_steady`. It starts a real soak and measures the CPU time of its processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 
 import psutil
-from report import Row, print_rows
+
+from tests.support.benchmark_report import Row, print_rows
 
 WARM_UP_SECONDS = 12.0
 MEASURED_SECONDS = 12.0

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 import redis
-from checking import child, processes_of, wait_until
 
 from soak.errors import ExitCode
+from tests.support.checking import child, processes_of, wait_until
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60.0
 SMALL = ("--store", "redis-list", "--users", "5", "--set", "load.think=100ms", "--set", "verifier.hot_interval=200ms")
 

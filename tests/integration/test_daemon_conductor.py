@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from breaking import Journalled, client_of, journalled, running, until
 
 from soak.daemon import conductor as conducting
 from soak.daemon.conductor import Conductor
@@ -18,6 +17,7 @@ from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
 from soak.servers import LocalTestbed, ServerState
+from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
 
 
 class Heard:
