@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -85,7 +85,7 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(map(cell, row))} |\n" for row in lines)
 
@@ -163,7 +163,9 @@ def one_command(name: str, parser: argparse.ArgumentParser) -> str:
             helps = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001
             rows += [(f"`{word}`", text) for word, text in helps.items()]
         else:
-            rows.append((f"`{written(action)}`", (action.help or "") % {"default": action.default, "prog": parser.prog}))
+            rows.append(
+                (f"`{written(action)}`", (action.help or "") % {"default": action.default, "prog": parser.prog})
+            )
     parts = [f"## soak {name}\n", f"{parser.description}\n"]
     if rows:
         parts.append(table(("argument", "means"), rows))

@@ -53,6 +53,8 @@ def rewritten(text: str, source: str) -> str:
             here = posixpath.dirname(source.removeprefix("docs/")) if source.startswith("docs/") else ""
             return f"{picture}[{label}]({os.path.relpath(path.removeprefix('docs/'), here or '.')}{anchor})"
         shown = label.strip("`")
-        return f"`{path}`" if shown in {path, posixpath.basename(path)} or shown.endswith(path) else f"{label} (`{path}`)"
+        return (
+            f"`{path}`" if shown in {path, posixpath.basename(path)} or shown.endswith(path) else f"{label} (`{path}`)"
+        )
 
     return _LINK.sub(link, text)
