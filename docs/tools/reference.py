@@ -50,11 +50,12 @@ preset = "redis-everysec"
 
 The same key is `SOAK_LOAD__USERS=200` in the environment and `--set load.users=200` on the command line.
 The common ones have a flag of their own. `soak config` prints every setting, its value and its source, with
-passwords masked:
+passwords masked. `soak init` writes a `soak.toml` with every setting as a comment:
 
 <!-- test: exit 0 -->
 ```bash
 SOAK_LOAD__USERS=5 soak config --duration 8h
+soak init -
 ```
 
 Addresses with passwords belong in the environment, where no process list shows them: `SOAK_SERVERS__REDIS`,
@@ -124,24 +125,16 @@ def sections(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[Base
                 yield from sections(f"{path}.{name}" if path else name, annotation)
 
 
-def subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[argparse.ArgumentParser] | None:
-    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
-    return found[0] if found else None
-
-
 def command_page() -> str:
     """Return every command with its arguments, and the flags that are settings once."""
-    commands = subparsers(cli._parser(None))  # noqa: SLF001  the page is made from the program
-    assert commands is not None  # noqa: S101
-    said = {action.dest: action.help or "" for action in commands._choices_actions}  # noqa: SLF001
-    rows = [(f"[`soak {name}`](#soak-{name})", text) for name, text in said.items()]
-    parts = [CLI_HEAD, "## Commands\n", table(("command", "does"), rows), "## Exit codes\n"]
+    parts = [CLI_HEAD, "## Commands\n"]
+    for title, group in cli.GROUPS.items():
+        rows = [(f"[`soak {name}`](#soak-{name})", text) for name, text in group.items()]
+        parts.append(table((title, "does"), rows))
+    parts.append("## Exit codes\n")
     parts.append(table(("code", "means"), [(str(int(code)), text) for code, text in EXIT_CODES.items()]))
     parts.append("`make run` ends with make's own code; scripts call `soak` itself.\n")
-    for name in said:
-        chosen = subparsers(cli._parser(name))  # noqa: SLF001
-        assert chosen is not None  # noqa: S101
-        parts.append(one_command(name, chosen.choices[name]))
+    parts += [one_command(name, cli.parser_of(name)) for name in cli.COMMANDS]
     settings = []
     for flag in EVERY_FLAG:
         keys = f"`{flag.key}`" if flag.version_key is None else f"`{flag.key}`, `{flag.version_key}`"

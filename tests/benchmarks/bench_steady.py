@@ -47,7 +47,8 @@ def acknowledged(folder: Path) -> int:
 def measure(store: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "soak", "run", "--plain", "--store", store, "--port", "0", "--data-dir", name]
+        command = [sys.executable, "-m", "soak", "run", "--plain", "--faults", "none", "--store", store]
+        command += ["--port", "0", "--data-dir", name]
         for setting in SETTINGS:
             command += ["--set", setting]
         daemon = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
