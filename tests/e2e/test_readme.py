@@ -26,12 +26,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from soak.errors import ExitCode
 from soak.servers.ports import free_port
-from tests.support.pages import commands, table
+from tests.support.pages import blocks, commands, table
 from tests.support.paths import ROOT
 
 METRICS = "docs/metrics.md"
 SECONDS_MAX = 60.0
 SHORT = "4s"
+STALE_SHARE_MAX = 0.35
+"""Quoted lines of a story that another run need not print: which facts are known, and which finding is listed first."""
 
 
 @pytest.fixture
@@ -104,6 +106,21 @@ def test_the_example_with_a_bug_is_found_out(command: str, environment: dict[str
     evidence = re.search(r"evidence: (\S+)", done.stdout)
     assert evidence is not None
     assert json.loads(Path(evidence[1]).read_text())["probable_cause"]["cause"] == "concurrent overwrite"
+    story = re.search(r"soak explain \w+ --data-dir \S+", done.stdout)
+    assert story is not None
+    for kind, printed in (("violation", done.stdout), ("explain", run(story[0], environment).stdout)):
+        shapes = {shape(line) for line in printed.splitlines()}
+        for _, block in [found for found in blocks("output") if found[0] == kind]:
+            quoted = [line for line in block.splitlines() if line.strip(" .")]
+            stale = [line for line in quoted if shape(line) not in shapes]
+            # Facts differ from run to run; words that nobody prints any more do not hide among them.
+            assert len(stale) <= STALE_SHARE_MAX * len(quoted), f"quoted, and not printed: {stale}\n{printed}"
+
+
+def shape(line: str) -> str:
+    """Return a line of output without what differs from run to run: numbers, times, names of runs and sessions."""
+    named = re.sub(r"\bw[0-9a-f]{8}\S*|\br[a-z0-9]{8}\b|\b[0-9a-f]{12}\b|/\S+", "#", line.strip())
+    return re.sub(r"\d[\d.,:]*\w*|\ba\b|\bs\b", "#", re.sub(r"(\w)s\b", r"\1", named))
 
 
 @pytest.mark.parametrize("command", commands("starts"))
