@@ -57,6 +57,8 @@ class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     """For every single operation."""
     connections_max: int = 16
     ttl_seconds: float | None = None
+    is_verifier: bool = False
+    """Opened by the verifier, which should read with another client than the load writes with, where there is one."""
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ _EXAMPLE = "write one like redis://:password@127.0.0.1:6379/0"
 class RedisAddress(msgspec.Struct, frozen=True, kw_only=True):
     """A server, and who we are to it. Its text form holds no secret."""
 
+    url: str
     host: str
     port: int
     socket_path: str | None
@@ -61,6 +62,7 @@ def parse_address(url: str) -> RedisAddress:
     except ValueError as error:
         raise UsageError(f"the address of the Redis server is not understood ({error}); {_EXAMPLE}") from None
     return RedisAddress(
+        url=url,
         host=given.get("host", "localhost"),
         port=given.get("port", 6379),
         socket_path=given.get("path"),

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from soak.checker.faults import CATCH_UP_US
@@ -120,7 +121,7 @@ class Verifier:
         self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if "postgres-replica" in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
-        context = self._info.store_context()
+        context = msgspec.structs.replace(self._info.store_context(), is_verifier=True)
         for name in self._info.header.stores:
             store = await registry.open_store(name, context)
             examiner = Examiner(

@@ -14,7 +14,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import free_port
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_address import parse_address
-from soak.stores.redis_errors import (
+from soak.stores.redis_client import (
     CommandTimedOutError,
     ConnectionLostError,
     LoginRefusedError,

@@ -24,7 +24,7 @@ from soak.checker.message import Message, Stored
 from soak.checker.order import order_findings
 from soak.checker.read import Finding
 from soak.checker.text import MessageGenerator
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.verifier import canary, result
 from soak.verifier.canary_numbers import FILE_NAME
 from soak.verifier.reporter import Reporter
@@ -49,7 +49,7 @@ class LastThree(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("LTRIM", self.key(session), -3, -1)
+        await self._client.execute("LTRIM", self.key(session), -3, -1)
 
 
 class OnlyLast(RedisListStore):
@@ -60,7 +60,7 @@ class OnlyLast(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("LTRIM", self.key(session), -1, -1)
+        await self._client.execute("LTRIM", self.key(session), -1, -1)
 
 
 class LosesThird(RedisListStore):

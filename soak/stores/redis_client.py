@@ -1,13 +1,51 @@
-"""How talking to a Redis server fails, and what each failure says about the command.
+"""What a Redis store needs of its client, and how talking to a Redis server fails.
 
-Only two answers matter to a write: it certainly was not executed (`NotApplied`), or nobody knows.
+The load and the verifier use different clients (`redis_pool` and `redis_reader`), so that a bug in one cannot hide from
+the other. Only two failures matter to a write: it certainly was not executed (`NotApplied`), or nobody knows.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Awaitable
+from typing import Any, Protocol
 
 from soak.checker.outcome import NotApplied
+
+CLIENT_NAME = "soak"
+
+Argument = bytes | str | int | float
+
+
+class RedisClient(Protocol):
+    """Sends commands to one server. Many callers share it."""
+
+    def execute(self, *command: Argument) -> Awaitable[Any]:
+        """Send a command; awaiting the result gives the reply in bytes, or raises a `RedisError`."""
+
+    async def connect(self) -> None:
+        """Make sure that the server is there and lets us in."""
+
+    async def close(self) -> None:
+        """Drop the connections. What is under way on them fails."""
+
+
+class RedisScript:
+    """A Lua script for one key, kept by the server and called by its digest, so that its text travels only once."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.strip()
+        self._digest = hashlib.sha1(self._text.encode()).hexdigest()  # noqa: S324  the server's name for it
+
+    async def run(self, client: RedisClient, key: bytes, *arguments: Argument) -> Any:
+        try:
+            return await client.execute("EVALSHA", self._digest, 1, key, *arguments)
+        except ReplyError as error:
+            if error.code != "NOSCRIPT":
+                raise
+        # A server that restarted knows no scripts. It executed nothing, so this is no second try of a write.
+        return await client.execute("EVAL", self._text, 1, key, *arguments)
 
 
 class RedisError(Exception):
