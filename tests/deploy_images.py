@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 IN_CONTEXT = (
-    *("requirements.lock", "pyproject.toml", "README.md", "locust_plugins.py", "locustfiles", "soak"),
+    *("requirements.lock", "pyproject.toml", "README.md", "locustfiles", "soak"),
     *(".dockerignore", "deploy/Dockerfile"),
 )
 SHELL_TOOLS = ("sh", "id", "mkdir", "chown", "cat")

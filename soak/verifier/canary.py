@@ -47,7 +47,7 @@ WORKER = "canary"
 INVENTED_SEQ = 1_000_000
 """Far beyond what was ever leased."""
 
-TICK_SECONDS = 0.05
+TICK_SECONDS = 0.1
 PROBE_SECONDS = 1.0
 """How often the store is asked whether it answers at all."""
 TICK_COUNTED_SECONDS_MAX = 0.5

@@ -29,10 +29,14 @@ class Probe:
 
     async def run(self) -> None:
         """Ask while there is something to learn, until cancelled."""
+        recovery_times = self._state.recovery_times
         while True:
-            if self._state.recovery_times.awaits_read(self._examiner.name):
+            if recovery_times.awaits_read(self._examiner.name):
                 await self._ask()
                 raise_if_cancelled()
+            elif not recovery_times.is_following:
+                recovery_times.has_begun.clear()
+                await recovery_times.has_begun.wait()
             await asyncio.sleep(PROBE_SECONDS)
 
     async def _ask(self) -> None:

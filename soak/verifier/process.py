@@ -55,7 +55,6 @@ from soak.verifier.sweeper import Sweeper
 _log = structlog.get_logger()
 
 LOOP_DELAY_SECONDS = 0.5
-WAIT_FOR_END_SECONDS = 0.05
 BROKEN_DRAIN_SECONDS_MAX = 3.0
 RESULT_SECONDS = 5.0
 """How often the result is written while it runs."""
@@ -97,7 +96,9 @@ class Verifier:
         self._canaries: list[Canary] = []
         self._reader: LedgerReader | None = None
         self._journal: RunJournal | None = None
-        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        """The load has ended, or this process is asked to stop."""
+        self._is_stopping = False
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
         self._telling = threading.Lock()
@@ -116,7 +117,9 @@ class Verifier:
         self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
         await self._make_good(counted)
         rules = self._rules()
-        self._follower = Follower(self._reader, self._state, Intake(self._state, rules, boot_identity()))
+        self._follower = Follower(
+            self._reader, self._state, Intake(self._state, rules, boot_identity()), on_end=self._wake.set
+        )
         self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
         self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if "postgres-replica" in targets}
@@ -245,7 +248,7 @@ class Verifier:
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._stop)
         async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
             self._endpoint = Endpoint(host, actual, os.getpid())
             self._write_endpoint()
@@ -277,14 +280,17 @@ class Verifier:
         ]
 
     async def _until_end(self) -> ExitCode:
-        while not self._stop.is_set():
-            if self._state.end is not None:
-                return await self._finish()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), WAIT_FOR_END_SECONDS)
+        if self._state.end is None:
+            await self._wake.wait()
+        if not self._is_stopping:
+            return await self._finish()
         await self._save()
         _log.info("stopped; the run goes on at the next start", run=self._info.header.run)
         return ExitCode.INCONCLUSIVE
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._wake.set()
 
     async def _finish(self) -> ExitCode:
         """Sweep everything once more, and give the verdict."""

@@ -8,6 +8,7 @@ the fault was in effect: one that was on its way when the server died proves not
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,8 @@ class RecoveryTimes:
     def __init__(self, state: State) -> None:
         self._state = state
         self._followed: dict[str, list[FaultWindow]] | None = None
+        self.has_begun = asyncio.Event()
+        """Set when a fault begins."""
 
     # -- the faults --
 
@@ -48,6 +51,7 @@ class RecoveryTimes:
         for store in self._stores_of(window):
             self._state.recoveries.of(window, store)
         self._followed = None
+        self.has_begun.set()
 
     def injected(self, record: FaultPhase) -> None:
         """Take in that a fault has taken effect."""

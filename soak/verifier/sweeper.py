@@ -30,8 +30,10 @@ from soak.verifier.examiner import Examiner
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.tracked_session import TrackedSession
 
-TICK_SECONDS = 0.1
-"""Reads are planned in bursts: sent together they share their way to the server and back."""
+TICK_SECONDS_MAX = 0.25
+TICK_SECONDS_MIN = 0.05
+TICK_SHARE = 0.1
+"""Of the shortest interval. Reads are planned in bursts: sent together they share their way to the server and back."""
 READ_COST_MESSAGES = 100
 """What a read costs besides its messages, in messages."""
 
@@ -55,6 +57,9 @@ EXPIRY_LEAD_US = 500_000
 
 DRAWS = 2**64
 HALVINGS_MAX = 64
+
+FAULT_WAIT_US_MAX = 10_000_000
+"""How long the last sweep waits for the one after a fault, once that is settled: a replica may never catch up."""
 
 QUEUE_MAX = 1_000
 ERASE_MAX = 10_000
@@ -88,6 +93,8 @@ class Sweeper:
         self._state = state
         self._lane: StoreQueues = state.lanes[examiner.name]
         self._settings = settings
+        soonest = min(settings.hot_interval, settings.settle)
+        self._tick_seconds = min(TICK_SECONDS_MAX, max(TICK_SECONDS_MIN, soonest * TICK_SHARE))
         self._budget = Budget(settings.messages_per_second / stores)
         self._hot_us = int(settings.hot_interval * 1e6)
         self._coverage_us = int(settings.coverage * 1e6)
@@ -115,7 +122,7 @@ class Sweeper:
     async def _plan_forever(self) -> None:
         while True:
             self._plan(now_us())
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self._tick_seconds)
 
     def _plan(self, now: int) -> None:
         if time.monotonic() < self._paused_until:
@@ -182,16 +189,7 @@ class Sweeper:
 
     def _plan_after_faults(self) -> None:
         """Read everything once after a fault; only then is it clear what it took."""
-        windows = [
-            window
-            for window in self._state.faults.values()
-            if window.target in self.examiner.targets
-            and self.examiner.name not in window.swept
-            and window.ended is not None
-        ]
-        if not windows:
-            return
-        windows = [one for one in windows if not self._is_in_shadow(one)]
+        windows = [one for one in self._unswept() if not self._is_in_shadow(one)]
         if not windows:
             return
         if not self._lane.sweep:
@@ -206,6 +204,16 @@ class Sweeper:
         sweep = self._lane.sweep
         while sweep and (sweep[0].last_whole > latest or self._put(sweep[0], whole=True)):
             sweep.popleft()
+
+    def _unswept(self) -> list[FaultWindow]:
+        """Return the faults that are over, and after which this store has not been read through."""
+        return [
+            window
+            for window in self._state.faults.values()
+            if window.target in self.examiner.targets
+            and self.examiner.name not in window.swept
+            and window.ended is not None
+        ]
 
     def _untouched_since(self, window: FaultWindow) -> list[TrackedSession]:
         """Return the sessions that were there when a fault ended and have not been read whole since.
@@ -377,18 +385,26 @@ class Sweeper:
     # -- the end --
 
     async def sweep_all(self, deadline: float) -> int:
-        """Read every session once more, then what is still suspected; returns how many gave no answer."""
+        """Read every session once more, then what is still suspected; returns how many gave no answer.
+
+        After a fault it waits until that is settled: only then do reads show what the fault took.
+        """
         self._budget.per_second *= DRAIN_BUDGET_FACTOR
         since = now_us()
         while time.monotonic() < deadline:
             left = self._left_to_read(since)
-            if not left and not self._lane.observations and not any(map(self._is_open, self._state.watched())):
+            is_done = not left and not self._lane.observations and not self._awaits_fault(since)
+            if is_done and not any(map(self._is_open, self._state.watched())):
                 return 0
             for watched in left:
                 if not self._put(watched, whole=True):
                     break
             await asyncio.sleep(DRAIN_TICK_SECONDS)
         return len(self._left_to_read(since))
+
+    def _awaits_fault(self, since: int) -> bool:
+        latest = max((self._settled_after(window) for window in self._unswept()), default=0)
+        return bool(latest) and now_us() < max(since, latest) + FAULT_WAIT_US_MAX
 
     def _left_to_read(self, since: int) -> list[TrackedSession]:
         return [
