@@ -59,7 +59,7 @@ DRAWS = 2**64
 HALVINGS_MAX = 64
 
 FAULT_WAIT_US_MAX = 10_000_000
-"""How long the last sweep waits for the one after a fault, once that is settled: a replica may never catch up."""
+"""How much longer than the settle time the last sweep waits for the one after a fault: a replica may stay behind."""
 
 QUEUE_MAX = 1_000
 ERASE_MAX = 10_000
@@ -403,8 +403,7 @@ class Sweeper:
         return len(self._left_to_read(since))
 
     def _awaits_fault(self, since: int) -> bool:
-        latest = max((self._settled_after(window) for window in self._unswept()), default=0)
-        return bool(latest) and now_us() < max(since, latest) + FAULT_WAIT_US_MAX
+        return bool(self._unswept()) and now_us() < since + self._settle_us + FAULT_WAIT_US_MAX
 
     def _left_to_read(self, since: int) -> list[TrackedSession]:
         return [

@@ -1,7 +1,7 @@
 """A soak in its steady state: what verifying costs, as a share of the load it verifies.
 
-Run with `python tests/benchmarks/bench_steady.py [STORE …]`. It starts a real soak and measures the CPU
-time of its processes.
+Run with `python -m tests.benchmarks.bench_steady [STORE …]`. It starts a real soak and measures the CPU time of its
+processes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import urllib.request
 from pathlib import Path
 
 import psutil
-from report import Row, print_rows
+
+from tests.support.benchmark_report import Row, print_rows
 
 START_SECONDS_MAX = 60.0
 WARM_UP_SECONDS = 10.0
@@ -56,7 +57,8 @@ def wait_for_start(folder: Path) -> None:
 def measure(store: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "soak", "run", "--plain", "--store", store, "--port", "0", "--data-dir", name]
+        command = [sys.executable, "-m", "soak", "run", "--plain", "--faults", "none", "--store", store]
+        command += ["--port", "0", "--data-dir", name]
         for setting in SETTINGS:
             command += ["--set", setting]
         daemon = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
