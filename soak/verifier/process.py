@@ -18,11 +18,10 @@ from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import MessageGenerator
 from soak.checker.verdict import Verdict
-from soak.clock import now_us
+from soak.clock import boot_identity, now_us
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.ledger.connection import LedgerConnection
-from soak.ledger.host import boot_identity
 from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
 from soak.metrics import VerifierMetrics
