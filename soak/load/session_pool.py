@@ -21,9 +21,8 @@ from soak.load.plan import Plan
 from soak.load.reading import Expectation
 from soak.load.session_names import SessionNames
 from soak.settings import LedgerSettings
-from soak.stores.protocol import MemoryStore
+from soak.stores.protocol import MemoryStore, Search, search_of
 from soak.stores.registry import open_store
-from soak.stores.searching import Search, search_of
 
 REMEMBERED_SESSIONS_MAX = 300
 LEASE_AHEAD_SHARE = 0.25

@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from soak.stores.redis_address import RedisAddress
-from soak.stores.redis_client import Argument, CommandTimedOutError, NotSentError
+from soak.stores.redis_client import Argument, CommandTimedOutError, NotSentError, RedisAddress
 from soak.stores.redis_wire import RedisConnection, pack
 
 CONNECTIONS_MAX = 4

@@ -18,7 +18,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from soak.answer_bounds import BoundedParser
-from soak.stores.redis_address import RedisAddress
 from soak.stores.redis_client import (
     CLIENT_NAME,
     Argument,
@@ -26,6 +25,7 @@ from soak.stores.redis_client import (
     ConnectionLostError,
     LoginRefusedError,
     NotSentError,
+    RedisAddress,
     ReplyError,
 )
 

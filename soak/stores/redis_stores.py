@@ -12,7 +12,6 @@ from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_address import parse_address
 from soak.stores.redis_client import (
     Argument,
     LoginRefusedError,
@@ -21,6 +20,7 @@ from soak.stores.redis_client import (
     RedisScript,
     ReplyError,
     judged,
+    parse_address,
 )
 from soak.stores.redis_pool import RedisPool
 from soak.stores.redis_reader import RedisReader

@@ -22,7 +22,6 @@ from typing import Any, cast
 import hiredis
 
 from soak.answer_bounds import TOO_LARGE, Unanswered
-from soak.stores.redis_address import RedisAddress
 from soak.stores.redis_client import (
     CLIENT_NAME,
     Argument,
@@ -30,6 +29,7 @@ from soak.stores.redis_client import (
     ConnectionLostError,
     LoginRefusedError,
     NotSentError,
+    RedisAddress,
     ReplyError,
 )
 

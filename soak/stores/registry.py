@@ -19,8 +19,7 @@ from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
 from soak.stores.pgvector import PgvectorStore
-from soak.stores.postgres import PostgresStore
-from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.stores.postgres import PostgresReplicaStore, PostgresStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.stores.redis_stores import RedisHashStore, RedisListStore, RedisStreamStore, RedisZsetStore
 

@@ -26,8 +26,7 @@ from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import search_of
+from soak.stores.protocol import MemoryStore, search_of
 from soak.verifier.reporter import Basis, Reporter
 from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State

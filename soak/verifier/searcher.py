@@ -22,7 +22,7 @@ from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, j
 from soak.checker.suspicion import Missed
 from soak.checker.text import MessageGenerator
 from soak.checker.writer_book import WriterBook
-from soak.stores.searching import Search as SearchMethod
+from soak.stores.protocol import Search as SearchMethod
 from soak.verifier.reporter import Reporter
 from soak.verifier.tally import StoreTally
 from soak.verifier.tracked_session import TrackedSession

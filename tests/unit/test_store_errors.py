@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from soak.checker.outcome import NotApplied
-from soak.stores.postgres_errors import is_certainly_not_applied
+from soak.stores.postgres_pool import is_certainly_not_applied
 from soak.stores.redis_client import ReplyError, judged
 
 REFUSED_ALWAYS = [

@@ -13,8 +13,7 @@ from soak.checker.message import Message
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, shown
 from soak.pytest_plugin.memory import Memory, described
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import Search, search_of
+from soak.stores.protocol import MemoryStore, Search, search_of
 
 NEAREST = 10
 _POLL_SECONDS = 0.02
