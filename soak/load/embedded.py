@@ -136,7 +136,7 @@ class EmbeddedSoak:
 
 
 WAIT_SECONDS_MAX = 60.0
-POLL_SECONDS = 0.2
+JOIN_POLL_SECONDS = 0.2
 HEADER_SECONDS_MAX = 20.0
 
 
@@ -157,7 +157,7 @@ def wait_for_run(data_dir: Path, settings: SoakSettings) -> JoinInfo:
                 f"no soak is running in {data_dir} after {WAIT_SECONDS_MAX:.0f} s; start the master there, or on "
                 "another machine set SOAK_LEDGER__URL and SOAK_SERVERS__… to those of the run"
             )
-        gevent.sleep(POLL_SECONDS)
+        gevent.sleep(JOIN_POLL_SECONDS)
     return info
 
 

@@ -12,8 +12,8 @@ from soak.clock import clock_offset_us, now_us
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
 from soak.verifier.intake import Intake
+from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State
-from soak.verifier.unverified_age import UnverifiedAge, note_downtime
 
 _log = structlog.get_logger()
 

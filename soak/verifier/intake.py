@@ -28,7 +28,7 @@ from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
-from soak.verifier.server_restarts import note_end
+from soak.verifier.drift import note_end
 from soak.verifier.state import State, Worker
 from soak.verifier.tracked_session import TrackedSession
 

@@ -29,24 +29,20 @@ from soak.sealed_file import set_aside, write_sealed
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.tasks import end_tasks
-from soak.verifier import checkpoint, endpoint, last_metrics, result
-from soak.verifier.backpressure import Backpressure
-from soak.verifier.canary import Canary
-from soak.verifier.canary_numbers import CanaryNumbers
-from soak.verifier.drift import DriftWatch
+from soak.verifier import checkpoint, endpoint, result
+from soak.verifier.canary import Canary, CanaryNumbers
+from soak.verifier.drift import DriftWatch, RestartWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import Examiner
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
-from soak.verifier.lost_checkpoint import go_on_without
-from soak.verifier.lost_journal import restore_journal
-from soak.verifier.probe import Probe
+from soak.verifier.progress import Backpressure
 from soak.verifier.recording import Recorder
-from soak.verifier.recount import recount
+from soak.verifier.recovery import Probe
 from soak.verifier.reporter import Reporter
-from soak.verifier.server_restarts import RestartWatch
+from soak.verifier.resuming import go_on_without, recount, restore_journal
 from soak.verifier.state import State
 from soak.verifier.status import Status
 from soak.verifier.sweeper import Sweeper
@@ -305,7 +301,7 @@ class Verifier:
             self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
         )
         await self._save()
-        last_metrics.write(self._folder, self._metrics.text)
+        endpoint.write_last_metrics(self._folder, self._metrics.text)
         try:
             await asyncio.to_thread(self._write_result, outcome)
         except OSError as error:

@@ -10,13 +10,10 @@ from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
-from soak.verifier.catching_up import CatchingUp
 from soak.verifier.recording import Recorder
-from soak.verifier.recovery import Recoveries
-from soak.verifier.recovery_time import RecoveryTimes
-from soak.verifier.rings import Rings
+from soak.verifier.recovery import CatchingUp, Recoveries, RecoveryTimes
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.tracked_session import TrackedSession
+from soak.verifier.tracked_session import Rings, TrackedSession
 
 OBSERVATIONS_PER_SESSION_MAX = 32
 SESSIONS_OBSERVED_MAX = 10_000

@@ -13,12 +13,11 @@ from soak.clock import clock_offset_us, now_us
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import drift, result
-from soak.verifier.backpressure import Backpressure
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.follower import Follower
-from soak.verifier.measured import measure
+from soak.verifier.progress import Backpressure
 from soak.verifier.reporter import Reporter
-from soak.verifier.result import Result
+from soak.verifier.result import Result, measure
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
 

@@ -25,7 +25,7 @@ from soak.checker.read import Finding
 from soak.checker.text import MessageGenerator
 from soak.stores.redis_stores import RedisListStore
 from soak.verifier import canary, result
-from soak.verifier.canary_numbers import FILE_NAME
+from soak.verifier.canary import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
 from tests.support.verifying import STORES, Script, Unordered, Verifying, found_kinds, scripting, verifying
