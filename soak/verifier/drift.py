@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 import structlog
@@ -27,6 +26,7 @@ from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.servers.inspect import inspect
 from soak.tasks import raise_if_cancelled
+from soak.verifier.result import ConfigurationStatus, ContractStatus, ServerEvent
 from soak.verifier.state import SERVER_EVENTS_KEPT, State
 
 _log = structlog.get_logger()
@@ -228,38 +228,39 @@ def obtained(state: State, store: str) -> str:
     return state.header.origins.get(store, "the store's own")
 
 
-def described(state: State) -> dict[str, Any]:
-    """Return contracts and configurations for `/status`."""
+def contracts_now(state: State) -> dict[str, ContractStatus]:
+    """Return what each store promises, and what its servers cannot keep of that."""
+    unmet = unmet_promises(state)
+    return {
+        store: ContractStatus(
+            obtained=obtained(state, store),
+            promises=contract.clauses(),
+            unmet=[one.fact for one in unmet if one.store == store],
+        )
+        for store, contract in state.header.contracts.items()
+    }
+
+
+def configurations_now(state: State) -> dict[str, ConfigurationStatus]:
+    """Return how each server was configured, and what differs from that now."""
     now = now_us()
     return {
-        "contracts": {
-            store: {
-                "obtained": obtained(state, store),
-                "promises": contract.clauses(),
-                "unmet": [one.fact for one in unmet_promises(state) if one.store == store],
-            }
-            for store, contract in state.header.contracts.items()
-        },
-        "configurations": {
-            server: {
-                "at_the_beginning": record.baseline,
-                "drifted": record.drifted,
-                "drifts": record.drifts,
-                "sampled_seconds_ago": _age_seconds(state, server, now),
-                "identity_checked_us": state.faults.samples([server]).get(server),
-            }
-            for server, record in state.tally.servers.items()
-        },
-        "events": [
-            {
-                "at_wall_seconds": event.at_wall_seconds,
-                "server": event.server,
-                "what": event.what,
-                "text": event.text,
-            }
-            for event in state.tally.events[-EVENTS_TOLD:]
-        ],
+        server: ConfigurationStatus(
+            at_the_beginning=record.baseline,
+            drifted=record.drifted,
+            drifts=record.drifts,
+            sampled_seconds_ago=_age_seconds(state, server, now),
+            identity_checked_us=state.faults.samples([server]).get(server),
+        )
+        for server, record in state.tally.servers.items()
     }
+
+
+def latest_events(state: State) -> list[ServerEvent]:
+    return [
+        ServerEvent(at_wall_seconds=event.at_wall_seconds, server=event.server, what=event.what, text=event.text)
+        for event in state.tally.events[-EVENTS_TOLD:]
+    ]
 
 
 def _age_seconds(state: State, server: str, now: int) -> float | None:

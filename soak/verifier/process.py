@@ -244,7 +244,7 @@ class Verifier:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
             loop.add_signal_handler(number, self._stop)
-        async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
+        async with serving(host, port, metrics=self._metrics.text, status=self._status.current) as actual:
             self._endpoint = Endpoint(host, actual, os.getpid())
             self._write_endpoint()
             await self._follower.measure_lag()  # before anybody is told how far it has come

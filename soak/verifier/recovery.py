@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from soak.checker.attempt import Attempt
 from soak.checker.expected_session import ExpectedSession
@@ -24,11 +24,12 @@ from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.records import Batch, FaultPhase
 from soak.tasks import raise_if_cancelled
-from soak.verifier.examiner import Examiner
+from soak.verifier.result import UnfinishedRecovery
 from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, RECOVERY_TIME_BUCKETS_SECONDS, Histogram
 from soak.verifier.tracked_session import TrackedSession
 
 if TYPE_CHECKING:
+    from soak.verifier.examiner import Examiner
     from soak.verifier.state import State
 
 
@@ -263,19 +264,19 @@ class RecoveryTimes:
         windows = self._windows().get(store, ())
         return any(self._state.recoveries.of(window, store).read_seconds is None for window in windows)
 
-    def unfinished(self, now: int) -> list[dict[str, Any]]:
-        """Tell of the faults after which something has not been seen to work again."""
+    def unfinished(self, now: int) -> list[UnfinishedRecovery]:
+        """Return the faults after which something has not been seen to work again."""
         return [
-            {
-                "fault": window.fault,
-                "kind": window.kind,
-                "server": window.target,
-                "store": store,
-                "planned": window.planned,
-                "awaits": recovery.awaits,
-                "healed_seconds": None if window.ended is None else (now - window.ended) / 1e6,
-                "is_failing": window.ended is None or recovery.last_failed > window.ended,
-            }
+            UnfinishedRecovery(
+                fault=window.fault,
+                kind=window.kind,
+                server=window.target,
+                store=store,
+                planned=window.planned,
+                awaits=recovery.awaits,
+                healed_seconds=None if window.ended is None else (now - window.ended) / 1e6,
+                is_failing=window.ended is None or recovery.last_failed > window.ended,
+            )
             for store, windows in self._windows().items()
             for window in windows
             if (recovery := self._state.recoveries.of(window, store)).awaits

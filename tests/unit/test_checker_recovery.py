@@ -13,8 +13,8 @@ from soak.checker.outcome import Outcome
 from soak.checker.recovery import age_at, begin_recovery, blamed_window
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import RunHeader
-from soak.verifier.result import recoveries_of
 from soak.verifier.state import State
+from soak.verifier.status import recoveries_of
 
 SECOND = 1_000_000
 START, END = 100 * SECOND, 101 * SECOND
