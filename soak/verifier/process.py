@@ -108,7 +108,7 @@ class Verifier:
         if self._settings.verifier.history_sessions:
             sessions = self._settings.verifier.history_sessions
             self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
-            self._state.recorder.take_up(self._state.watched())
+            self._state.recorder.take_up(self._state.tracked())
         self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
         await self._make_good(counted)
         rules = self._rules()

@@ -107,10 +107,10 @@ class Recoveries:
         swept_at = self._swept_at.setdefault(window.fault, now)
         # Among all, not only those in line for a second look: one that is being looked at is in no line.
         in_doubt = any(
-            watched.suspicions is not None
-            and watched.book.store in stores
-            and any(suspicion.invoked <= swept_at for suspicion in watched.suspicions)
-            for watched in self._state.watched()
+            tracked.suspicions is not None
+            and tracked.book.store in stores
+            and any(suspicion.invoked <= swept_at for suspicion in tracked.suspicions)
+            for tracked in self._state.tracked()
         )
         return not in_doubt or now - swept_at > SETTLE_US_MAX
 
@@ -210,9 +210,9 @@ class RecoveryTimes:
         """Take in how what the load asked has ended."""
         by_store: dict[str, list[tuple[TrackedSession, Attempt]]] = {}
         for attempt in batch.attempts:
-            watched = sessions.get(attempt.session)
-            if watched is not None and not watched.canary:
-                by_store.setdefault(watched.book.store, []).append((watched, attempt))
+            tracked = sessions.get(attempt.session)
+            if tracked is not None and not tracked.canary:
+                by_store.setdefault(tracked.book.store, []).append((tracked, attempt))
         for store, windows in self._windows().items():
             errors = sum(latency.errors for latency in batch.latencies if latency.store == store)
             for window in windows:
@@ -226,7 +226,7 @@ class RecoveryTimes:
     ) -> None:
         since = window.in_effect
         answered: int | None = None
-        for watched, attempt in attempts:
+        for tracked, attempt in attempts:
             if attempt.outcome == _OK:
                 if since is not None and attempt.sent >= since and (answered is None or attempt.ended < answered):
                     answered = attempt.ended
@@ -235,7 +235,7 @@ class RecoveryTimes:
             is_during = attempt.ended >= window.started and (window.ended is None or attempt.sent <= window.ended)
             if attempt.outcome == _UNKNOWN and is_during:
                 recovery.unknown += 1
-                self._remember(watched.book, attempt, key_of(window, recovery.store))
+                self._remember(tracked.book, attempt, key_of(window, recovery.store))
         if answered is not None and recovery.write_seconds is None:
             recovery.write_seconds = (answered - window.started) / 1e6
             self._observe(window, "write", recovery.write_seconds)

@@ -23,19 +23,19 @@ _LOSSES = {Kind.LOST.value, Kind.ROLLED_BACK.value}
 
 def recount(state: State, lines: list[Line]) -> None:
     """Bring the counters, and what each session knows as counted, up to what the journal says."""
-    sessions = {(watched.book.store, watched.book.session): watched for watched in state.watched()}
+    sessions = {(tracked.book.store, tracked.book.session): tracked for tracked in state.tracked()}
     for line in lines:
         tally = state.tally.stores.get(line.store)
         if tally is None:
             continue
         key = (line.store, line.session)
-        watched = sessions.get(key)
-        if watched is None:
+        tracked = sessions.get(key)
+        if tracked is None:
             # The ledger will open it again: it must not be counted a second time then.
             counted = state.journalled.setdefault(key, Counted())
         else:
-            counted = watched.book.counted = watched.book.counted or Counted()
-            _excuse(watched.book, line)
+            counted = tracked.book.counted = tracked.book.counted or Counted()
+            _excuse(tracked.book, line)
         if isinstance(line, Violation):
             if _count(tally, counted, line):
                 state.tally.findings.add([line])
@@ -149,12 +149,12 @@ def _of_files(evidence: EvidenceFolder, state: State) -> Iterator[Violation]:
 
 
 def _of_sessions(state: State) -> Iterator[Violation]:
-    for watched in state.watched():
-        for kind, name in _counted(watched):
+    for tracked in state.tracked():
+        for kind, name in _counted(tracked):
             yield _violation(
                 state.header.run,
-                watched.book.store,
-                watched.book.session,
+                tracked.book.store,
+                tracked.book.session,
                 kind.value,
                 name,
                 detail=DETAIL,
@@ -162,14 +162,14 @@ def _of_sessions(state: State) -> Iterator[Violation]:
             )
 
 
-def _counted(watched: TrackedSession) -> Iterator[tuple[Kind, str]]:
-    if watched.counted is None:
+def _counted(tracked: TrackedSession) -> Iterator[tuple[Kind, str]]:
+    if tracked.counted is None:
         return
-    for kind, writers in watched.counted.places.items():
+    for kind, writers in tracked.counted.places.items():
         for writer, seqs in writers.items():
             for seq in seqs:
-                yield kind, f"{watched.book.session}/{writer}/{seq}"
-    for key in watched.counted.names:
+                yield kind, f"{tracked.book.session}/{writer}/{seq}"
+    for key in tracked.counted.names:
         kind_name, _, name = key.partition(":")
         yield Kind(kind_name), name
 

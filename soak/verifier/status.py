@@ -213,7 +213,7 @@ class Status:
     def result(self, settings: VerifierSettings, *, unread: int, browser_users: int = 0) -> Result:
         """Return the outcome of the run that has ended."""
         state = self._state
-        watched = [one for one in state.watched() if not one.tainted]
+        tracked = [one for one in state.tracked() if not one.tainted]
         totals = totals_of(state)
         verdict, reasons = reach_verdict(
             Facts(
@@ -221,13 +221,13 @@ class Status:
                 verified=totals.verified,
                 minimum_verified=settings.minimum_verified,
                 unverifiable=totals.unverifiable,
-                unverified=sum(len(one.book.pending) for one in watched),
+                unverified=sum(len(one.book.pending) for one in tracked),
                 acknowledged=totals.acknowledged,
                 released=totals.released,
                 oldest_unverified_seconds=self.oldest_unverified_seconds(),
                 longest_unverified_seconds=longest_unverified_seconds(state),
                 oldest_unverified_seconds_max=settings.unverified_age_max,
-                suspicions_open=sum(1 for one in watched if one.is_in_doubt),
+                suspicions_open=sum(1 for one in tracked if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
                 stores_without_search=self._without_search(),
                 browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
@@ -310,13 +310,13 @@ def operation_counts(state: State) -> list[OperationCount]:
 def coverage_ages(state: State, now: int) -> dict[str, float]:
     """Return for each store how long ago that live session was read whole which waits longest for it."""
     oldest = dict.fromkeys(state.lanes, now)
-    for watched in state.watched():
-        if watched.is_closed or watched.tainted or watched.canary:
+    for tracked in state.tracked():
+        if tracked.is_closed or tracked.tainted or tracked.canary:
             continue
         # One that was never read waits since its first acknowledgement; without any there is nothing to be read.
-        since = watched.last_whole or watched.book.oldest_pending
-        if since is not None and since < oldest[watched.book.store]:
-            oldest[watched.book.store] = since
+        since = tracked.last_whole or tracked.book.oldest_pending
+        if since is not None and since < oldest[tracked.book.store]:
+            oldest[tracked.book.store] = since
     return {store: (now - since) / 1e6 for store, since in oldest.items()}
 
 

@@ -75,17 +75,17 @@ class Rings:
     def __init__(self) -> None:
         self._heard: dict[TrackedSession, list[Ring]] = {}
 
-    def listen(self, watched: TrackedSession) -> None:
-        self._heard[watched] = []
+    def listen(self, tracked: TrackedSession) -> None:
+        self._heard[tracked] = []
 
-    def rang(self, watched: TrackedSession, kind: Kind, message: str) -> None:
+    def rang(self, tracked: TrackedSession, kind: Kind, message: str) -> None:
         """Take in a report; one about a canary that is over is of no interest any more."""
-        heard = self._heard.get(watched)
+        heard = self._heard.get(tracked)
         if heard is not None and len(heard) < RINGS_MAX:
             heard.append(Ring(kind, message))
 
-    def heard(self, watched: TrackedSession) -> list[Ring]:
-        return self._heard.get(watched, [])
+    def heard(self, tracked: TrackedSession) -> list[Ring]:
+        return self._heard.get(tracked, [])
 
-    def stop_listening(self, watched: TrackedSession) -> None:
-        self._heard.pop(watched, None)
+    def stop_listening(self, tracked: TrackedSession) -> None:
+        self._heard.pop(tracked, None)

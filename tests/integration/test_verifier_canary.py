@@ -228,7 +228,7 @@ def spoils(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def listen_too(self: Any, watched: Any, written: Any, invented: Any, way: Any, begun: int) -> Any:
         ending = await listen(self, watched, written, invented, way, begun)
-        if ending[0] is canary.Ending.DETECTED:
+        if ending[0] is canary.CanaryOutcome.DETECTED:
             heard.append(way.value)
         return ending
 
