@@ -25,7 +25,7 @@ from soak.verifier.findings import (
     rank_example,
 )
 from soak.verifier.journal import Change, Line, Violation, violation_id
-from soak.verifier.recount import recount
+from soak.verifier.resuming import recount
 from soak.verifier.state import State
 
 STORES = ("postgres", "redis-list")
