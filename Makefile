@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo test test-long test-extra lint coverage dashboards bench lock clean
+.PHONY: help run demo test test-long test-extra lint coverage docs reference dashboards bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -47,6 +47,13 @@ coverage: $(DEVELOPMENT) ## measure what the unit tests run: the total, and the 
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; export COVERAGE_FILE="$$folder/data"; \
 	  $(BIN)/python -m pytest -q -n $(WORKERS) -m "not long and not extra and not no_cover" --cov --cov-report= tests/unit $(ARGS); \
 	  $(BIN)/coverage report | awk 'NR <= 12 || /^TOTAL/'
+
+docs: $(DEVELOPMENT) ## build the documentation as a site in build/site; a dead link or an orphan page fails
+	$(BIN)/python docs/tools/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+reference: $(DEVELOPMENT) ## write docs/settings.md and docs/cli.md anew from the program
+	$(BIN)/python docs/tools/reference.py
 
 dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 	$(BIN)/python -m grafana.generate

@@ -33,7 +33,7 @@ if IS_LOCUSTFILE:
     from soak.load import locust_user
     from soak.load.locust_events import register
     from soak.load.participant import Participant
-    from soak.load.performed import Performed
+    from soak.load.reading import Performed
 
     register(events)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
+from soak.checker.text import HARD_TEXTS
 from tests.support.browser.chatting import RunningChat, Talk, chatting
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 from tests.support.browser.windows import window

@@ -24,7 +24,7 @@ from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
 from soak.servers.service_process import Told
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.subjects.description import read_script
 from soak.subjects.process import SubjectProcess
 from tests.support.paths import EXAMPLES

@@ -11,15 +11,14 @@ import pytest
 from aiohttp import ClientSession, web
 from openapi_spec_validator import validate
 
-from soak.conformance.checks import CHECKS
-from soak.conformance.examination import Finding, examine
-from soak.conformance.openapi import document
+from soak.conformance import document
+from soak.conformance.examination import CHECKS, ConformanceResult, examine
 from tests.support.http_services import Service, cut_short, page, serving, silence, with_status
 
 LIMIT_SECONDS = 2.0
 
 
-async def findings(service: Service, token: str | None = None) -> dict[str, Finding]:
+async def findings(service: Service, token: str | None = None) -> dict[str, ConformanceResult]:
     async with serving(service) as url:
         address = url if token is None else url.replace("://", f"://:{token}@")
         return {finding.check: finding async for finding in examine(address, timeout_seconds=LIMIT_SECONDS)}

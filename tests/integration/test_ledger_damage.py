@@ -26,7 +26,7 @@ from soak.ledger.connection import keys_of
 from soak.ledger.records import FORMAT_VERSION, Batch, decode_batch, encode_batch, seal
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
-from soak.verifier.canary_numbers import CanaryNumbers
+from soak.verifier.canary import CanaryNumbers
 from soak.verifier.state import State
 from tests.support.verifying import (
     QUICK,

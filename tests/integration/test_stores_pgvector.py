@@ -12,14 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
-from soak.checker.text import MessageGenerator
+from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.errors import UsageError
 from soak.stores.embedding import embed
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import StoreContext, search_of
 from soak.stores.registry import open_store
-from soak.stores.searching import search_of
 
 if TYPE_CHECKING:
     from soak.stores.pgvector import PgvectorStore

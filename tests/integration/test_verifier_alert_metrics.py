@@ -13,7 +13,7 @@ from soak.clock import now_us
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
-from soak.verifier import last_metrics
+from soak.verifier.endpoint import read_last_metrics
 from soak.verifier.status import settings_seconds
 from tests.support.openmetrics import openmetrics_families
 from tests.support.verifying import scripting, verifying
@@ -34,7 +34,7 @@ async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force
         assert before - 1 < await verifier.metric("soak_last_acknowledged_timestamp_seconds") < time.time() + 1
         assert 0.0 <= await verifier.metric("soak_coverage_age_seconds") < time.time() - before + 1
         await verifier.finish()
-        text = last_metrics.read(verifier.folder, Exposition.TEXT)
+        text = read_last_metrics(verifier.folder, Exposition.TEXT)
         assert text is not None
         assert 'soak_verified_messages_total{store="redis-list"} 3.0' in text
         assert 'phase="done",run="' in text

@@ -17,9 +17,9 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import Outcome
-from soak.checker.saved_read import SavedItem
+from soak.checker.read import SavedItem
 from soak.errors import ExitCode
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.verifier import evidence_file
 from tests.support.list_append import anomalies, operations, read_edn
 from tests.support.verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
@@ -314,7 +314,7 @@ class Mirrored(RedisListStore):
         return self.key(session) + b":mirror"
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        rows = await self._pool.execute("LRANGE", self.mirror(session), -last if last else 0, -1)
+        rows = await self._client.execute("LRANGE", self.mirror(session), -last if last else 0, -1)
         return decode_history(rows)
 
     async def primary_history(self, session: str) -> Sequence[Stored]:

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from soak.checker import facts as f
-from soak.checker.attempt import Attempt
-from soak.checker.cause import Cause, Clues, Explanation, candidates, explain
+from soak.checker.causes import Cause, Clues, Explanation, candidates, explain
 from soak.checker.clues import when_seen
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from soak.checker import facts as f
-from soak.checker.attempt import Attempt
 from soak.checker.clues import Clues
 from soak.checker.facts import AnyFact, Fact, FaultRef, ref_of
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 

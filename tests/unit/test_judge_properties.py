@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from soak.checker.absence import resolve, suspect
 from soak.checker.absorb import absorb
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
+from soak.checker.order import judge_window
 from soak.checker.read import Judgement, Rules
-from soak.checker.window import judge_window
+from soak.checker.second_look import resolve, suspect
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 
 pytestmark = pytest.mark.no_cover

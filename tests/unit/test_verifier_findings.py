@@ -26,7 +26,7 @@ from soak.verifier.findings import (
     rank_example,
 )
 from soak.verifier.journal import Line, Violation
-from soak.verifier.recount import recount
+from soak.verifier.resuming import recount
 from soak.verifier.state import State
 from tests.support.violations import a_change, a_violation
 

@@ -20,7 +20,7 @@ from soak import join
 from soak.checker.outcome import NotApplied, Outcome
 from soak.errors import ServerUnreachableError
 from soak.ledger import writer as ledger_writer
-from soak.ledger.host import Host
+from soak.ledger.records import Host
 from soak.load.participant import Participant
 from soak.load.plan import Plan
 from soak.load.session_pool import SessionPool

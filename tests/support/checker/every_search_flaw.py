@@ -11,8 +11,8 @@ from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Outcome
+from soak.checker.partial import NEAREST, is_missed
 from soak.checker.read import Read
-from soak.checker.search import NEAREST, is_missed
 from soak.checker.text import MessageGenerator
 from tests.support.checker.every_flaw import LENIENT, SLIDING, STALE, Deed, Flaw, drop, forget_now, talk
 from tests.support.checker.simulated import AUTHOR, SECOND, SESSION, Simulation

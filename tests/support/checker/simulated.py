@@ -21,8 +21,8 @@ from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.outcome import Outcome
+from soak.checker.partial import NEAREST
 from soak.checker.read import Rules
-from soak.checker.search import NEAREST
 from soak.checker.text import MessageGenerator
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.reader import RunRecord, WorkerBatch

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_CONTEXT = (
-    *("requirements.lock", "pyproject.toml", "README.md", "locust_plugins.py", "locustfiles", "soak"),
+    *("requirements.lock", "pyproject.toml", "README.md", "LICENSE", "locustfiles", "soak"),
     *(".dockerignore", "deploy/Dockerfile"),
 )
 SHELL_TOOLS = ("sh", "id", "mkdir", "chown", "cat")
