@@ -35,7 +35,7 @@ MESSAGE = (
     "EvidenceFile",
 )  # fmt: skip
 MESSAGE_PACKAGES = ("load", "ledger", "stores", "checker", "verifier", "report")
-STORE = "redis_list"
+STORE = "RedisListStore"
 """The one store that is on the way; of the others, only what it imports counts."""
 FAULT = (
     "Fault", "Rule", "Schedule", "Planned", "Injected", "FaultPhase", "FaultWindow", "FaultHistory", "FaultStory",
@@ -114,7 +114,8 @@ def files_of_a_message(code: list[Module]) -> set[str]:
     packages = {f"soak.{name}" for name in MESSAGE_PACKAGES}
     on_the_way = {one for one in carrying(code, MESSAGE) if ".".join(one.split(".")[:2]) in packages}
     by_name = {module.name: module for module in code}
-    store = _with_imports(f"soak.stores.{STORE}", by_name, "soak.stores.")
+    home = next(module.name for module in code if any(one.name == STORE for one in module.classes))
+    store = _with_imports(home, by_name, "soak.stores.")
     return {one for one in on_the_way if not one.startswith("soak.stores.")} | store
 
 
