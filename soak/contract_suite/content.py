@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from soak.checker.contract import Reads
-from soak.checker.hard_text import HARD_TEXTS, LONE_SURROGATES
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS, LONE_SURROGATES
 from soak.contract_suite import administration
 from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, compare

@@ -13,17 +13,14 @@ from typing import TypeGuard
 import msgspec
 from xxhash import xxh3_64_hexdigest
 
-from soak.checker.attempt import Attempt
 from soak.checker.events import Confirmed, Gone, Observed, Verified
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.kinds import Kind
-from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased
 from soak.checker.message import Message, Stored, checksum
-from soak.checker.outcome import NotApplied, Outcome
+from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leased, NotApplied, Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import ROLES, MessageGenerator
 from soak.clock import now_us
 from soak.stores.protocol import MemoryStore

@@ -6,13 +6,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Message
+from soak.checker.text import HARD_TEXTS
 from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, not_tried, shown
 from soak.contract_suite.memory import Memory, described
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import Search, search_of
+from soak.stores.protocol import MemoryStore, Search, search_of
 
 NEAREST = 10
 _POLL_SECONDS = 0.02

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.checker.hard_text import LOOKALIKES
 from soak.checker.message import Message
+from soak.checker.text import LOOKALIKES
 from soak.contract_suite import administration
 from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, shown

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from soak.checker.hard_text import HARD_TEXTS, LOOKALIKES
 from soak.checker.outcome import Outcome
+from soak.checker.text import HARD_TEXTS, LOOKALIKES
 from soak.contract_suite.conversation import CheckedConversation
 from soak.stores.protocol import MemoryStore
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.checker.hard_text import RECORDED_TEXTS
 from soak.checker.message import Message
+from soak.checker.text import RECORDED_TEXTS
 from soak.contract_suite.comparison import broken, not_tried
 from soak.contract_suite.memory import Memory, described
 from soak.pytest_plugin import recording

@@ -27,7 +27,7 @@ from soak.scenarios.selftest.trial import make_trial
 from soak.servers.local import LocalTestbed
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
-from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.stores.postgres import PostgresReplicaStore
 from tests.support.checking import processes_of, wait_until
 from tests.support.paths import ROOT
 

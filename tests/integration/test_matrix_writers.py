@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.text import MessageGenerator
 from soak.errors import SoakError
 from soak.scenarios.recovery_matrix import writers as writing

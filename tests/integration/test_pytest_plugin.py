@@ -15,7 +15,8 @@ from soak.errors import UsageError
 from soak.pytest_plugin import options as versions
 from soak.pytest_plugin import recording
 from soak.pytest_plugin.options import is_installed
-from tests.support.plugin_run import ROOT, run_pytest
+from tests.support.paths import ROOT
+from tests.support.plugin_run import run_pytest
 
 SUITE = """
 from examples.my_memory import MyMemory

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode

@@ -6,18 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
-from soak.checker.events import Confirmed, Gone
+from soak.checker.events import LOSSES, Confirmed, Gone
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import FaultHistory, FaultWindow, allowed_loss_seconds
-from soak.checker.outcome import Outcome
+from soak.checker.faults import FaultHistory, FaultWindow, age_at, allowed_loss_seconds
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.recovery import age_at
-from soak.checker.reporting import LOSSES
 from soak.checker.second_look import Lost
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.contracts.given import Loss, what_is_given

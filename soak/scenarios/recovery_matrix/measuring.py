@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from soak.checker.attempt import Attempt
 from soak.checker.intervals import Intervals
 from soak.checker.message import Message
-from soak.checker.outcome import NotApplied, Outcome
+from soak.checker.outcome import Attempt, NotApplied, Outcome
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us

@@ -21,9 +21,8 @@ from soak.load.plan import Plan
 from soak.load.reading import Expectation
 from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStore, SessionPool
 from soak.settings import LedgerSettings
-from soak.stores.protocol import MemoryStore
+from soak.stores.protocol import MemoryStore, search_of
 from soak.stores.registry import open_store
-from soak.stores.searching import search_of
 from soak.tasks import end_tasks
 
 TOGETHER_SHARE = 0.5

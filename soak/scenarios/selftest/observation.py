@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from soak.checker.cause import candidates
-from soak.checker.causes import Diagnosis
+from soak.checker.causes import Diagnosis, candidates
 from soak.checker.patterns import Sign, patterns
 from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
@@ -93,7 +92,7 @@ def read_stories(
 def _verdict(state: State, store: str) -> tuple[Verdict, list[str]]:
     """Give the verdict of a run that had this store alone."""
     tally = state.tally.stores[store]
-    watched = [one for one in state.watched() if one.book.store == store and not one.tainted]
+    watched = [one for one in state.tracked() if one.book.store == store and not one.tainted]
     return reach_verdict(
         Facts(
             violations=sum(tally.violations.values()),
