@@ -152,7 +152,8 @@ def _pip_settings() -> list[str]:
     done = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False, stdin=None
     )
-    options: list[str] = []
+    # As pip does it: the best of all indexes, not the first that knows the name.
+    options = ["--index-strategy", "unsafe-best-match"]
     # Such as global.index-url='…', or :env:.find-links='…'; of one name the last counts.
     for name, values in dict(re.findall(r"(?m)^\S*?\.([a-z-]+)='(.*)'$", done.stdout)).items():
         if name == "no-index":

@@ -126,7 +126,7 @@ def test_a_loss_of_everything_is_called_all_with_the_least_it_can_be_and_of_noth
         report_lines([msgspec.structs.replace(KEPT, measured=one)], 1.0)[1] for one in (everything, nothing, moment)
     ]
     assert "  all  " in shown[0]
-    assert "≥ 0 s (all)" in shown[0]
+    assert "≥ 0.5 s (all)" in shown[0]
     assert "  0     0    " in shown[1]
     assert "  3     <0.01 s  " in shown[2]
 

@@ -8,7 +8,7 @@ from html import escape
 from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
 from soak.scenarios.recovery_matrix.table import axes, point
 
-NAME_WIDTH, CELL_WIDTH, CELL_HEIGHT, HEAD_HEIGHT = 150, 150, 34, 40
+NAME_WIDTH, CELL_WIDTH, CELL_HEIGHT, HEAD_HEIGHT = 150, 175, 34, 40
 NOTHING, SOME, EVERYTHING, NONE = "#2a9d4a", "#d9a400", "#c8402f", "#9994"
 """Colours: nothing lost, a part, everything, not measured."""
 

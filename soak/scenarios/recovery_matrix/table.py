@@ -140,7 +140,7 @@ def point(measured: RecoveryMeasurement) -> str:
     if not measured.lost:
         return "0"
     if measured.lost == measured.acknowledged:
-        return f"≥ {math.floor(measured.recovery_point_seconds)} s (all)"
+        return f"≥ {math.floor(measured.recovery_point_seconds * 10) / 10:g} s (all)"
     return "<0.01 s" if measured.recovery_point_seconds < 0.01 else f"{measured.recovery_point_seconds:.2f} s"
 
 
