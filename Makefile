@@ -36,10 +36,11 @@ test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay s
 test-extra: $(DEVELOPMENT) ## run what both leave out: more stores, real libraries, Docker, longer storms
 	SOAK_STORM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m extra tests/e2e tests/integration $(ARGS)
 
-lint: $(DEVELOPMENT) ## check style, format and types
+lint: $(DEVELOPMENT) ## check style, format, types, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 docs: $(DEVELOPMENT) ## build the documentation as a site in build/site; a dead link or an orphan page fails
 	$(BIN)/python docs/tools/reference.py --check
