@@ -35,9 +35,9 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let every link of a page lead to a page of the site, or be the path of a source file."""
+    """Let links lead to pages of the site, or be paths of source files; let folded parts hold Markdown."""
     source = next((name for name, made in PAGES.items() if made == page.file.src_uri), f"docs/{page.file.src_uri}")
-    parts = _CODE.split(markdown)
+    parts = _CODE.split(markdown.replace("<details>", '<details markdown="1">'))
     return "".join(part if number % 2 else rewritten(part, source) for number, part in enumerate(parts))
 
 
