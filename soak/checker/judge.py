@@ -411,7 +411,7 @@ def find_resurrected(
             continue
         reported.add(place)
         findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
-    if book.revived is not None and book.forgets is not None and book.forgets.is_certain:
+    if book.revived is not None:
         detail = "a read showed it that was invoked after it had been acknowledged as forgotten"
         again = [one for one in book.revived if one not in reported]
         findings.extend(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, -1) for place in again)

@@ -231,7 +231,7 @@ def _keep_what_is_left(book: ExpectedSession, shows_since: int, *, ends_excuses:
     standing = list(book.names_in_order())
     is_behind = shows_since < book.last_whole
     shown = [*standing, *((number, seq) for number, seq, at in book.veiled or () if shows_since < at)]
-    if is_behind:
+    if is_behind and book.forgets is not None and book.forgets.is_certain:
         book.revived = [(number, seq) for number, seq in shown if seq in book.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in book.writers[place[0]].gone]
     book.veiled = [
@@ -251,11 +251,16 @@ def _keep_what_is_left(book: ExpectedSession, shows_since: int, *, ends_excuses:
     book.replace_verified(left)
 
 
-def undo(book: ExpectedSession, since: int, until: int) -> None:
-    """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged."""
+def undo(book: ExpectedSession, since: int, until: int, *, started: int = 0) -> None:
+    """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged.
+
+    What a read showed before the fault `started` is as it was.
+    """
     forgets, span = book.forgets, book.span
     if forgets is not None and forgets.is_certain and since <= forgets.ended <= until:
         forgets.is_undone = True
+        if started <= book.last_returned:
+            book.revived = None
         for writer in book.writers:
             writer.gone = NOTHING
     if span is not None and since <= span.first_ended <= until:

@@ -199,7 +199,7 @@ class SessionChecker:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
         undone = window.undoes(self.store.rules.contract)
         if undone is not None:
-            undo(self.book, *undone)
+            undo(self.book, *undone, started=window.started)
 
     # -- which read is needed next --
 
