@@ -181,9 +181,6 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     latest_seq: int = 0
     unsettled: list[Unsettled] | None = None
     """What the last read showed behind the verified part, from the first message without an outcome on, in order."""
-    is_blind: bool = False
-    """What the last read showed without an outcome is not remembered: it may have been of before a forget, or of an
-    earlier life."""
     closed: bool = False
     """Every outcome there will ever be has arrived."""
     forgets: Forgets | None = None
@@ -358,6 +355,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     glimpsed = Noted[list[tuple[int, int, int]] | None](None)
     failing = Noted[Failing | None](None)
     counted = Noted[Counted | None](None)
+    is_blind = Noted[bool](nothing=False)
     explained = Noted[int](0)
     unexplained = Noted[int](0)
     searched = Noted[int](0)
