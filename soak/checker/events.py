@@ -99,7 +99,7 @@ class Want(enum.Enum):
     """A full read, and the primary's where reads may be behind it."""
 
 
-class Wanted(NamedTuple):
+class WantedRead(NamedTuple):
     """The next read that a session needs, and when."""
 
     want: Want

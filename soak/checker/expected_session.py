@@ -129,7 +129,7 @@ NEVER = 2**62
 """Later than everything."""
 
 
-class Span(NamedTuple):
+class Lifespan(NamedTuple):
     """When a session's first and last append were sent and acknowledged; kept only where sessions expire."""
 
     first_sent: int
@@ -184,7 +184,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     closed: bool = False
     """Every outcome there will ever be has arrived."""
     forgets: Forgets | None = None
-    span: Span | None = None
+    span: Lifespan | None = None
     last_whole: int = 0
     """When the last whole read that was judged had been invoked; 0: there was none yet."""
     last_read: int = 0

@@ -40,7 +40,7 @@ AckedTimes = list[tuple[int, int, int, int]]
 """(writer, seq, sent, ended) of what a participant knew as acknowledged when it read."""
 
 
-class Seen(NamedTuple):
+class PartialJudgement(NamedTuple):
     """What is wrong with a read of a part."""
 
     findings: list[Finding]
@@ -51,10 +51,10 @@ class Seen(NamedTuple):
     """What it showed without an outcome, and no later read has shown."""
 
 
-NOTHING_WRONG = Seen([], [], [])
+NOTHING_WRONG = PartialJudgement([], [], [])
 
 
-def judge_glance(expected: ExpectedSession, tail: Read, last: int, rules: Rules) -> Seen:
+def judge_glance(expected: ExpectedSession, tail: Read, last: int, rules: Rules) -> PartialJudgement:
     """Ask whether what a glance showed could have been the end of the session as a whole read has shown it since."""
     if expected.forgets is not None or may_have_expired(expected, tail.returned, rules):
         return NOTHING_WRONG
@@ -70,14 +70,14 @@ def judge_glance(expected: ExpectedSession, tail: Read, last: int, rules: Rules)
         return NOTHING_WRONG
     repeated = _repeated(expected, seen, rules)
     if repeated:
-        return Seen(repeated, [], [])
+        return PartialJudgement(repeated, [], [])
     acked = {(number, seq) for number, seqs in tail.acked.items() for seq in seqs}
     return _judge_window(expected, tail.invoked, last, seen, acked, {}, rules)
 
 
 def judge_seen(
     expected: ExpectedSession, read: Read, last: int | None, acked: AckedTimes, rules: Rules, author: MessageGenerator
-) -> Seen:
+) -> PartialJudgement:
     """Judge what a participant saw by the whole read that the book has taken in since."""
     findings: list[Finding] = []
     seen: list[MessageId] = []
@@ -97,7 +97,7 @@ def judge_seen(
         ]
     findings += _repeated(expected, seen, rules)
     if findings:
-        return Seen(findings, [], [])
+        return PartialJudgement(findings, [], [])
     if expected.forgets is not None or may_have_expired(expected, read.returned, rules):
         return NOTHING_WRONG
     told = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
@@ -159,7 +159,7 @@ def _judge_window(
     acked: set[MessageId],
     told: Mapping[MessageId, tuple[int, int]],
     rules: Rules,
-) -> Seen:
+) -> PartialJudgement:
     whole = [*expected.names_in_order(), *expected.unsettled_names()]
     # A participant may know of an acknowledgement before the ledger tells.
     unsure = {one for one in {*whole, *seen} if one not in told and not expected.writers[one[0]].bears_order(one[1])}
@@ -187,7 +187,7 @@ def _judge_window(
         else:
             name = name_of(expected, found.place)
             findings.append(Finding(found.kind, name, found.place, found.detail, at.get(found.place, -1)))
-    return Seen(findings, late, [])
+    return PartialJudgement(findings, late, [])
 
 
 def _older_instead(
@@ -221,7 +221,7 @@ FOUND_SHARE_MIN = 0.5
 """Of the stored messages that are asked for by their own words, the least that any search has to find."""
 
 
-class Fate(enum.Enum):
+class SearchFate(enum.Enum):
     """What became of a message that a search had missed."""
 
     OPEN = "open"
@@ -319,25 +319,25 @@ def places_in(read: Read, session: str, run: str) -> set[MessageId]:
     return {(item.writer, item.seq) for item in items if item.session == session and item.run == run}
 
 
-def search_again(again: Again, author: MessageGenerator) -> tuple[Fate, Finding | Late | None]:
+def search_again(again: Again, author: MessageGenerator) -> tuple[SearchFate, Finding | Late | None]:
     """Hold a later search, and the whole read behind it, against what an earlier search missed."""
     expected, missed, place = again.book, again.missed, again.missed.place
     asked = author.write(expected.session, *place)
     at = next((at for at, item in enumerate(again.whole.items) if _is_it(item, asked)), None)
     if any(_is_it(item, asked) for item in again.search.items):
-        return Fate.FOUND, _late(missed, again.rules)
+        return SearchFate.FOUND, _late(missed, again.rules)
     if at is None or not is_missed(again.search, asked, again.limit):
-        return Fate.OVER, None
+        return SearchFate.OVER, None
     if not is_due(expected, place, again.search, again.rules) or _may_be_taken(again):
-        return Fate.OVER, None
+        return SearchFate.OVER, None
     apart = again.search.invoked - missed.returned
     if again.final_us is None or not again.is_calm or apart < again.final_us:
-        return Fate.OPEN, None
+        return SearchFate.OPEN, None
     detail = (
         f"stands in the history, at {at} of {len(again.whole.items)}; two searches for its own words, "
         f"{apart / 1e6:.1f} s apart, did not show it, the last among {len(again.search.items)} messages"
     )
-    return Fate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(expected, place), place, detail, at)
+    return SearchFate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(expected, place), place, detail, at)
 
 
 def _is_it(item: object, asked: Message) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from soak.checker.contract import Expiry
-from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Span, united
+from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Lifespan, united
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import MessageId, Read, Rules
@@ -49,10 +49,10 @@ def extend(expected: ExpectedSession, attempt: Attempt) -> None:
     """Note when the session was last appended to, where its life depends on it."""
     may_be_erased = expected.forgets is not None and attempt.sent <= expected.forgets.ended
     begun = NEVER if may_be_erased else attempt.ended
-    span = expected.span or Span(attempt.sent, begun, attempt.sent, attempt.ended)
+    span = expected.span or Lifespan(attempt.sent, begun, attempt.sent, attempt.ended)
     # Of several appends under way at once any may have been applied first, but none after the first answer. One that
     # raced with a forget may have been erased by it, and begun nothing.
-    expected.span = Span(
+    expected.span = Lifespan(
         min(span.first_sent, attempt.sent),
         span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
         max(span.last_sent, attempt.sent),
@@ -61,7 +61,7 @@ def extend(expected: ExpectedSession, attempt: Attempt) -> None:
     )
 
 
-def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Span:
+def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lifespan:
     """Begin a new life with this append; if the old one may go on, it may also end when that would have.
 
     An unknown append may have begun one at any time since it was sent.
@@ -71,7 +71,7 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Spa
     first_sent = min([attempt.sent, *known.values()])
     if expected.span is not None and (len(known) < len(unseen) or not must_have_expired(expected, attempt.sent, rules)):
         first_sent = expected.span.first_sent
-    return Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+    return Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
 
 
 def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
@@ -80,7 +80,7 @@ def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
         expected.span = expected.span._replace(first_sent=min(expected.span.first_sent, attempt.sent))
     else:
         # It may not have happened at all, or not yet: it promises nothing about until when the session lives.
-        expected.span = Span(attempt.sent, NEVER, 0, attempt.ended)
+        expected.span = Lifespan(attempt.sent, NEVER, 0, attempt.ended)
 
 
 # -- when it is over --
@@ -122,12 +122,12 @@ def expiry_of(expected: ExpectedSession, rules: Rules) -> tuple[int, int] | None
     return earliest_end(expected.span, rules), _latest_end(expected.span, rules) + (rules.contract.staleness_us or 0)
 
 
-def earliest_end(span: Span, rules: Rules) -> int:
+def earliest_end(span: Lifespan, rules: Rules) -> int:
     base = span.last_sent if rules.contract.expiry is Expiry.SLIDING else span.first_sent
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) - rules.ttl_epsilon_us - rules.clock_epsilon_us
 
 
-def _latest_end(span: Span, rules: Rules) -> int:
+def _latest_end(span: Lifespan, rules: Rules) -> int:
     is_begin_known = rules.contract.expiry is Expiry.ABSOLUTE and span.first_ended != NEVER
     base = span.first_ended if is_begin_known else span.last_ended
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
@@ -219,7 +219,9 @@ def _erase(expected: ExpectedSession, forgets: Forgets, *, is_applied_once: bool
         writer.excuse(writer.acked.minus(later))
 
 
-def _span_behind(expected: ExpectedSession, span: Span, known: Iterable[Attempt], behind: Iterable[Attempt]) -> Span:
+def _span_behind(
+    expected: ExpectedSession, span: Lifespan, known: Iterable[Attempt], behind: Iterable[Attempt]
+) -> Lifespan:
     """Return the life that begins behind a forget: with the next append, or with one that may have come after it."""
     forgets = expected.forgets
     unseen = {(n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked)}
@@ -330,7 +332,7 @@ def _part_expired(
         return {}, gone
     young: dict[int, Intervals] = {}
     for one in (*expected.recent, *expected.pending):
-        life = Span(one.sent, one.ended, one.sent, one.ended)
+        life = Lifespan(one.sent, one.ended, one.sent, one.ended)
         if one.seq in gone.get(one.writer, ()) and read.returned < earliest_end(life, rules):
             young.setdefault(one.writer, Intervals()).add(one.seq)
     return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}

@@ -23,7 +23,7 @@ from soak.checker.events import (
     Suspected,
     Verified,
     Want,
-    Wanted,
+    WantedRead,
     confirm,
     heal,
     heal_after,
@@ -42,8 +42,8 @@ from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leas
 from soak.checker.partial import (
     AckedTimes,
     Again,
-    Fate,
-    Seen,
+    PartialJudgement,
+    SearchFate,
     judge_glance,
     judge_search,
     judge_seen,
@@ -203,19 +203,19 @@ class SessionChecker:
 
     # -- which read is needed next --
 
-    def wants(self, now: int) -> Wanted | None:
+    def wants(self, now: int) -> WantedRead | None:
         """Return the next read that the judgement waits for; None: nothing is open."""
         expected = self.book
         self._sift_overlooked()
         if expected.is_in_doubt:
-            return Wanted(Want.CONFIRM, now + self.store.settle_us)
+            return WantedRead(Want.CONFIRM, now + self.store.settle_us)
         expiry = expiry_of(expected, self.store.rules)
         if expected.pending:
             if not expected.length or expected.forgets is not None:
-                return Wanted(Want.FULL, now)
-            return Wanted(Want.TAIL, now, len(expected.pending) + len(expected.writers) + TAIL_OVERLAP)
+                return WantedRead(Want.FULL, now)
+            return WantedRead(Want.TAIL, now, len(expected.pending) + len(expected.writers) + TAIL_OVERLAP)
         if expiry is not None and expected.closed and expected.last_whole <= expiry[1]:
-            return Wanted(Want.FULL, expiry[1])
+            return WantedRead(Want.FULL, expiry[1])
         return None
 
     def _sift_overlooked(self) -> None:
@@ -470,7 +470,7 @@ class SessionChecker:
         expected.suspicions = [*(expected.suspicions or ()), opened]
         return opened
 
-    def _report_seen(self, seen: Seen, before: bytes) -> Observed:
+    def _report_seen(self, seen: PartialJudgement, before: bytes) -> Observed:
         events: list[Event] = []
         confirm(self.book, seen.findings, events)
         report_late(self.book, seen.late, None, events)
@@ -486,7 +486,9 @@ class SessionChecker:
         confirm(self.book, judge_search(self.book, read, asked, limit, rules, self.store.author), events)
         return Observed(events, before)
 
-    def observe_search_again(self, missed: Missed, search: Read, limit: int, whole: Read) -> tuple[Fate, Observed]:
+    def observe_search_again(
+        self, missed: Missed, search: Read, limit: int, whole: Read
+    ) -> tuple[SearchFate, Observed]:
         """Hold a later search, and the full read behind it, against what an earlier search missed."""
         expected, before = self.book, self._packed()
         again = Again(
@@ -502,7 +504,7 @@ class SessionChecker:
         )
         fate, result = search_again(again, self.store.author)
         events: list[Event] = []
-        if fate is not Fate.OPEN:
+        if fate is not SearchFate.OPEN:
             expected.missed = [one for one in expected.missed or () if one != missed] or None
         if isinstance(result, Late):
             report_late(self.book, [result], missed.suspicion(), events)

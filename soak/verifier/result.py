@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from soak.checker.verdict import Tried, what_was_tried
+from soak.checker.verdict import FaultsTried, what_was_tried
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.store_errors import ErrorNature, StoreError
@@ -200,7 +200,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     contracts: dict[str, str] = {}
     """By store, how its contract was obtained."""
     recoveries: list[RecoveryResult] = []
-    tried: Tried | None = None
+    tried: FaultsTried | None = None
     """Which faults the memory went through; None: the run is of an older soak."""
     notes: list[str] = []
     """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
@@ -327,7 +327,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def tried_by(state: State) -> Tried:
+def tried_by(state: State) -> FaultsTried:
     tally = state.tally
     unexpected = sum(tally.unexpected_restarts.values())
     return what_was_tried(tally.recoveries_tried, tally.faults_tried, unexpected, violations=tally.violations)
