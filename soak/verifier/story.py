@@ -29,10 +29,10 @@ SAME_STORY_MAX = 200
 """Violations told in one evidence file, at most; the rest are in the journal."""
 
 
-class Told(NamedTuple):
+class StoryFacts(NamedTuple):
     """What a story is made of."""
 
-    watched: TrackedSession
+    tracked: TrackedSession
     kind: Kind
     violations: list[Violation]
     at: int
@@ -44,11 +44,11 @@ class Told(NamedTuple):
     cause: Explanation
 
 
-def story_of(told: Told, author: MessageGenerator) -> dict[str, Any]:
+def story_of(told: StoryFacts, author: MessageGenerator) -> dict[str, Any]:
     """Tell a violation, for the file that a person opens first."""
-    book, read, first = told.watched.book, told.read, told.violations[0]
+    book, read, first = told.tracked.book, told.read, told.violations[0]
     place = None if first.writer is None or first.seq is None else (first.writer, first.seq)
-    attempt = _attempt(told.watched, place)
+    attempt = _attempt(told.tracked, place)
     return {
         "id": first.id,
         "kind": told.kind.value,
@@ -108,16 +108,16 @@ def shown_in(
     }
 
 
-def _attempt(watched: TrackedSession, place: MessageId | None) -> Attempt | None:
-    attempts = (*watched.book.recent, *watched.book.pending)
+def _attempt(tracked: TrackedSession, place: MessageId | None) -> Attempt | None:
+    attempts = (*tracked.book.recent, *tracked.book.pending)
     return next((attempt for attempt in attempts if (attempt.writer, attempt.seq) == place), None)
 
 
-def _life(told: Told, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
+def _life(told: StoryFacts, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
     if place is None:
         return {}
     suspicion = told.suspicion
-    writer = told.watched.book.writers[place[0]]
+    writer = told.tracked.book.writers[place[0]]
     seq = place[1]
     outcome = "ok" if seq in writer.acked else "unknown or still under way"
     outcome = "failed" if seq in writer.failed else outcome
@@ -125,7 +125,7 @@ def _life(told: Told, place: MessageId | None, attempt: Attempt | None) -> dict[
     seen = suspicion is not None and seq in Intervals(suspicion.seen.get(place[0], []))
     last_seen = told.cause.clues.last_seen if told.cause.clues is not None else 0
     return {
-        "worker": told.watched.worker,
+        "worker": told.tracked.worker,
         "leased_up_to": writer.leased,
         "outcome": outcome,
         "sent_us": attempt.sent if attempt else None,

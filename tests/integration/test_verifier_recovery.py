@@ -108,6 +108,18 @@ async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(
         assert verdict.verdict == "pass"
 
 
+async def test_a_fault_right_before_the_end_is_measured(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        async with verifying(script, tmp_path, settle=1.0) as verifier:
+            await verifier.until_verified(MESSAGES)
+            await fault(script, "crash-1")
+            verdict = await verifier.finish()
+        (measured,) = verdict.recoveries
+        assert (verdict.verdict, measured.is_unread, measured.shown_point) == ("pass", False, "0s")
+
+
 async def test_more_than_is_promised_is_measured_and_counted(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
     async with scripting(redis_url, ledger_url, contract=Contract(crash_loss_seconds=0.2)) as script:
         await script.open(TALK)

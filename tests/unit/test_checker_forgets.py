@@ -300,5 +300,5 @@ def test_outcomes_of_one_batch_are_taken_in_the_order_in_which_they_ended() -> N
         forget_outcomes=[ForgetOutcome(1, 0, at[2], at[3])],
     )
     intake.take(WorkerBatch("1-0", "w1", "host", 0, 1, batch), 1)
-    (tracked,) = state.watched()
+    (tracked,) = state.tracked()
     assert [attempt.seq for attempt in tracked.book.pending] == [2, 3]

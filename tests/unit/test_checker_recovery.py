@@ -19,8 +19,8 @@ from soak.checker.faults import (
 from soak.checker.outcome import Attempt, Outcome
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import RunHeader
-from soak.verifier.result import recoveries_of
 from soak.verifier.state import State
+from soak.verifier.status import recoveries_of
 
 SECOND = 1_000_000
 START, END = 100 * SECOND, 101 * SECOND

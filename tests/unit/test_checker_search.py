@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import assume, given
@@ -176,7 +178,7 @@ def test_it_takes_time_calm_and_a_read_that_shows_it() -> None:
         {"read": SavedRead(invoked=1, returned=2, count=1, items=[(0, 1, 1)], cut="half")},
     ],
 )
-def test_a_second_search_that_cannot_be_whole_is_refused(damaged: dict[str, object]) -> None:
+def test_a_second_search_that_cannot_be_whole_is_refused(damaged: dict[str, Any]) -> None:
     with pytest.raises(CannotDeriveError):
         with_basis(**damaged)
 

@@ -13,11 +13,10 @@ from soak.checker.absorb import absorb
 from soak.checker.case import Basis, Case, FullRead, SearchRead, SecondSearch, TailRead, found_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.incidents import Suspicion
+from soak.checker.incidents import Missed, Suspicion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
-from soak.checker.partial import Missed
 from soak.checker.read import SavedItem, SavedRead, save
 from soak.checker.text import MessageGenerator
 from soak.report.edn import jepsen_lines, quoted

@@ -14,10 +14,10 @@ from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint
-from soak.verifier.result import longest_unverified_seconds
+from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State, Worker
+from soak.verifier.status import longest_unverified_seconds
 from soak.verifier.tracked_session import TrackedSession
-from soak.verifier.unverified_age import UnverifiedAge, note_downtime
 
 SECOND = 1_000_000
 STORE = "redis-list"

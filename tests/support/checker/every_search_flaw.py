@@ -247,7 +247,7 @@ async def find_it_altered(simulation: Simulation) -> None:
     await talk(simulation)
 
     def alter(items: list[Stored]) -> list[Stored]:
-        return [msgspec.structs.replace(item, content="altered") for item in items]  # type: ignore[type-var]
+        return [msgspec.structs.replace(item, content="altered") for item in items]
 
     simulation.spoil_search = alter
     await simulation.look(1)

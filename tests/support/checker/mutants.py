@@ -208,7 +208,7 @@ MUTANTS = [
     Mutant("search: too many", SEARCH, "judge_search", "if len(read.items) > limit:", "if False:", (Kind.WINDOW,), ("find too many",)),
     Mutant("search: by a participant", EXAMINER, "Examiner._judge_observation", "observed = checker.observe_search(seen, asked, last or 0)", "return", (Kind.RESURRECTED,), ("let a participant find what was forgotten",)),
     Mutant("unfindable", SEARCH, "search_again", "return SearchFate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(expected, place), place, detail, at)", "return SearchFate.OVER, None", (Kind.UNFINDABLE,), ("index never",)),
-    Mutant("what a search misses is suspected", SEARCHER, "Searcher._look_for", "self._suspect(watched, place, wide, limit)", "pass", (Kind.UNFINDABLE,), ("index never",)),
+    Mutant("what a search misses is suspected", SEARCHER, "Searcher._look_for", "self._suspect(tracked, place, wide, limit)", "pass", (Kind.UNFINDABLE,), ("index never",)),
     Mutant("each message has its turn", SEARCHER, "Searcher._choose", "book.searched = turn + turns", "pass", (Kind.UNFINDABLE,), ("index never, one of many",)),
     Mutant("what a participant misses is asked for", SEARCHER, "Searcher._choose", "[:WANTED_MAX]", "[:0]", (Kind.UNFINDABLE,), ("let a participant not find one",)),
     Mutant("an approximate search promises nothing", SEARCH, "is_promised", "return rules.contract.search is Searches.EXACT", "return True", (), ("index never, as an approximate one may",)),
