@@ -48,7 +48,7 @@ class Participation(msgspec.Struct, frozen=True, kw_only=True, tag="participatio
     acked: list[tuple[int, int, int, int]]
 
 
-class Search(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
+class SearchRead(msgspec.Struct, frozen=True, kw_only=True, tag="search"):
     """A search for the words of one message, by the verifier or by a participant: what stands in its answer."""
 
     read: SavedRead
@@ -66,10 +66,10 @@ class SecondSearch(msgspec.Struct, frozen=True, kw_only=True, tag="second search
     read: SavedRead
 
 
-Basis = FullRead | TailRead | Participation | Search | SecondSearch
+Basis = FullRead | TailRead | Participation | SearchRead | SecondSearch
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundViolations(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict: which violations were found, of one kind, by one judgement."""
 
     kind: Kind
@@ -111,7 +111,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """When each server had last been asked whether it is still the one it was."""
     samples: list[ServerSample] = []
     """What those servers said of themselves around it."""
-    found: Found
+    found: FoundViolations
 
 
 TOLD_CHARACTERS_MAX = 500
@@ -160,7 +160,7 @@ def _observe_again(case: Case) -> Observed:
         return checker.observe_tail_by_full(read, basis.last)
     if isinstance(basis, Participation):
         return checker.observe_participant(read, basis.last, basis.acked)
-    if isinstance(basis, Search):
+    if isinstance(basis, SearchRead):
         return checker.observe_search(read, basis.asked, basis.limit)
     search = restore(basis.search, case.session, author)
     return checker.observe_search_again(basis.missed, search, basis.limit, read)[1]
@@ -234,11 +234,11 @@ def reads_of(case: Case) -> list[tuple[str, SavedRead]]:
         first = [("first read without it", suspicion.shown)] if suspicion is not None and suspicion.shown else []
         last = [("read of the primary", basis.primary)] if basis.primary is not None else []
         return [*first, ("second read" if suspicion is not None else "whole read", basis.read), *last]
-    name = {TailRead: "read of the last messages", Participation: "participant's read", Search: "search"}
+    name = {TailRead: "read of the last messages", Participation: "participant's read", SearchRead: "search"}
     return [(name[type(basis)], basis.read)]
 
 
-def found_of(kind: Kind, violations: list[tuple[str, MessageId | None, str]]) -> Found:
+def found_of(kind: Kind, violations: list[tuple[str, MessageId | None, str]]) -> FoundViolations:
     """Put what was found together, in little room."""
     places: dict[int, Intervals] = {}
     names: list[str] = []
@@ -247,4 +247,6 @@ def found_of(kind: Kind, violations: list[tuple[str, MessageId | None, str]]) ->
             places.setdefault(place[0], Intervals()).add(place[1])
         else:
             names.append(told(message))
-    return Found(kind=kind, detail=told(violations[0][2]), first=told(violations[0][0]), places=places, names=names)
+    return FoundViolations(
+        kind=kind, detail=told(violations[0][2]), first=told(violations[0][0]), places=places, names=names
+    )

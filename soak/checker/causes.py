@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker import facts
-from soak.checker.clues import SILENT_FAULTS, Clues, Restart, neighbours
+from soak.checker.clues import SILENT_FAULTS, Clues, ProcessChange, neighbours
 from soak.checker.facts import AnyFact, During, Fact, overlap, spans
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.kinds import Kind
@@ -192,13 +192,13 @@ def _restart(clues: Clues) -> Explanation | None:
     return None
 
 
-def restarts_since(clues: Clues) -> list[Restart]:
+def restarts_since(clues: Clues) -> list[ProcessChange]:
     """Return the restarts between the last moment at which it was there and the first read that lacked it."""
     missed = clues.first_missed or clues.read_returned
     return [one for one in clues.restarts() if one.until >= clues.stood_since and one.since <= missed]
 
 
-def restarted(restart: Restart) -> Fact:
+def restarted(restart: ProcessChange) -> Fact:
     return facts.ServerRestarted(**restart._asdict())
 
 

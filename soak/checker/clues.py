@@ -48,7 +48,7 @@ class Spell(NamedTuple):
     until: int
 
 
-class Restart(NamedTuple):
+class ProcessChange(NamedTuple):
     """A server that is another process than before, by its own words."""
 
     server: str
@@ -251,20 +251,20 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         chosen = earlier[-1] if earlier else (known[0] if known else None)
         return None if chosen is None else chosen.configuration[setting]
 
-    def restarts(self) -> list[Restart]:
+    def restarts(self) -> list[ProcessChange]:
         """Return each time a server was another process than before, by its own words."""
-        found: list[Restart] = []
+        found: list[ProcessChange] = []
         for window in self.faults:
             for mark in IDENTITIES:
                 before, after = window.telemetry.get(mark), window.telemetry_after.get(mark)
                 if before and after and before != after:
                     until = window.started if window.ended is None else window.ended
-                    found.append(Restart(window.target, mark, before, after, window.started, until))
+                    found.append(ProcessChange(window.target, mark, before, after, window.started, until))
         for server in sorted({sample.server for sample in self.samples}):
             for mark in IDENTITIES:
                 told = [s for s in self.samples if s.server == server and s.telemetry.get(mark)]
                 found += [
-                    Restart(server, mark, one.telemetry[mark], two.telemetry[mark], one.at, two.at)
+                    ProcessChange(server, mark, one.telemetry[mark], two.telemetry[mark], one.at, two.at)
                     for one, two in pairwise(told)
                     if one.telemetry[mark] != two.telemetry[mark]
                 ]

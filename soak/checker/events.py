@@ -99,7 +99,7 @@ class Want(enum.Enum):
     """A full read, and the primary's where reads may be behind it."""
 
 
-class Wanted(NamedTuple):
+class WantedRead(NamedTuple):
     """The next read that a session needs, and when."""
 
     want: Want
@@ -115,7 +115,7 @@ HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
 
 
 def confirm(
-    book: ExpectedSession, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None
+    expected: ExpectedSession, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None
 ) -> None:
     for kind in dict.fromkeys(finding.kind for finding in findings):
         new: list[Wrong] = []
@@ -123,9 +123,9 @@ def confirm(
         for one in findings:
             if one.kind is not kind:
                 continue
-            if _count(book, kind, one.message, one.place):
+            if _count(expected, kind, one.message, one.place):
                 new.append(Wrong(one.message, one.place, one.detail, one.at))
-            elif _reopen(book, kind, one.message, one.place):
+            elif _reopen(expected, kind, one.message, one.place):
                 again.append((kind, one.message, one.place))
         if new:
             events.append(Confirmed(kind, new, suspicion))
@@ -133,38 +133,38 @@ def confirm(
             events.append(Reopened(again))
 
 
-def report_losses(book: ExpectedSession, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
+def report_losses(expected: ExpectedSession, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
     broken: dict[Kind, list[MessageId]] = {}
     again: list[tuple[Kind, str, MessageId | None]] = []
     reported: list[Lost] = []
     for lost in losses:
-        book.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
+        expected.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
         if lost.excused_by is not None:
             reported.append(lost)
-        elif _count(book, lost.kind, "", lost.place):
+        elif _count(expected, lost.kind, "", lost.place):
             reported.append(lost)
             broken.setdefault(lost.kind, []).append(lost.place)
-        elif _counted_in(book).reopen(lost.kind, *lost.place):
+        elif _counted_in(expected).reopen(lost.kind, *lost.place):
             # It was counted before, had come back, and is gone again.
-            again.append((lost.kind, name_of(book, lost.place), lost.place))
+            again.append((lost.kind, name_of(expected, lost.place), lost.place))
     if reported:
         events.append(Gone(reported, suspicion))
     for kind, places in broken.items():
-        wrong = [Wrong(name_of(book, place), place, kind.sentence, -1) for place in places]
+        wrong = [Wrong(name_of(expected, place), place, kind.sentence, -1) for place in places]
         events.append(Confirmed(kind, wrong, suspicion))
     if again:
         events.append(Reopened(again))
 
 
 def report_late(
-    book: ExpectedSession, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
+    expected: ExpectedSession, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
 ) -> None:
     """Report what a read lacked and a later one shows, where the contract promises better; the rest is measured."""
     for kind in dict.fromkeys(one.kind for one in late):
         new = [
-            Wrong(name_of(book, one.place), one.place, one.detail, -1)
+            Wrong(name_of(expected, one.place), one.place, one.detail, -1)
             for one in late
-            if one.kind is kind and one.is_broken_promise and _count(book, kind, "", one.place)
+            if one.kind is kind and one.is_broken_promise and _count(expected, kind, "", one.place)
         ]
         if new:
             events.append(Confirmed(kind, new, suspicion))
@@ -173,45 +173,45 @@ def report_late(
         events.append(Tolerated(late, is_shadowed, seconds))
 
 
-def told_of(book: ExpectedSession, known: list[Suspicion]) -> Seqs:
+def told_of(expected: ExpectedSession, known: list[Suspicion]) -> Seqs:
     """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
     told: Seqs = {}
     for suspicion in known:
         for number, bounds in suspicion.absent.items():
             told.setdefault(number, Intervals()).update(Intervals(bounds))
-    lost = book.counted.places if book.counted is not None else {}
+    lost = expected.counted.places if expected.counted is not None else {}
     for kind in LOSSES:
         for number, seqs in lost.get(kind, {}).items():
             told.setdefault(number, Intervals()).update(seqs)
     return told
 
 
-def heal_after(book: ExpectedSession, read: Read, events: list[Event]) -> None:
+def heal_after(expected: ExpectedSession, read: Read, events: list[Event]) -> None:
     """Notice what a full read shows to be over."""
-    counted = book.counted
+    counted = expected.counted
     if counted is None:
         return
     changes: list[tuple[Kind, str, MessageId | None]] = []
     for kind in LOSSES:
         for number, places in counted.open_places(kind).items():
-            back = places.both(book.writers[number].standing)
+            back = places.both(expected.writers[number].standing)
             if back:
-                writer = book.writers[number]
+                writer = expected.writers[number]
                 writer.excused = writer.excused.minus(back)
                 counted.heal(kind, number, back)
-                changes += [(kind, name_of(book, (number, seq)), (number, seq)) for seq in back]
+                changes += [(kind, name_of(expected, (number, seq)), (number, seq)) for seq in back]
     if changes:
         events.append(Healed(changes))
     shown = {(item.writer, item.seq) for item in read.items if isinstance(item, Message)}
-    heal(book, Kind.RESURRECTED, lambda place: place not in shown, events)
-    name = unreadable_name(book)
+    heal(expected, Kind.RESURRECTED, lambda place: place not in shown, events)
+    name = unreadable_name(expected)
     if counted.is_open_name(Kind.UNDECODABLE, name):
         counted.heal_name(Kind.UNDECODABLE, name)
         events.append(Healed([(Kind.UNDECODABLE, name, None)]))
 
 
-def heal(book: ExpectedSession, kind: Kind, is_over: Callable[[MessageId], bool], events: list[Event]) -> None:
-    counted = book.counted
+def heal(expected: ExpectedSession, kind: Kind, is_over: Callable[[MessageId], bool], events: list[Event]) -> None:
+    counted = expected.counted
     if counted is None:
         return
     places = counted.open_places(kind)
@@ -219,24 +219,24 @@ def heal(book: ExpectedSession, kind: Kind, is_over: Callable[[MessageId], bool]
     for number, seq in over:
         counted.heal(kind, number, Intervals([seq, seq]))
     if over:
-        events.append(Healed([(kind, name_of(book, place), place) for place in over]))
+        events.append(Healed([(kind, name_of(expected, place), place) for place in over]))
 
 
-def _reopen(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
-    counted = _counted_in(book)
+def _reopen(expected: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
+    counted = _counted_in(expected)
     return counted.reopen(kind, *place) if place is not None else counted.reopen_name(kind, _writable(name))
 
 
-def _count(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
+def _count(expected: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
     """Count a violation once; returns whether it is new."""
-    counted = _counted_in(book)
+    counted = _counted_in(expected)
     return counted.add_place(kind, *place) if place is not None else counted.add_name(kind, _writable(name))
 
 
-def _counted_in(book: ExpectedSession) -> Counted:
-    if book.counted is None:
-        book.counted = Counted()
-    return book.counted
+def _counted_in(expected: ExpectedSession) -> Counted:
+    if expected.counted is None:
+        expected.counted = Counted()
+    return expected.counted
 
 
 def _writable(name: str) -> str:
@@ -244,6 +244,6 @@ def _writable(name: str) -> str:
     return name[:NAME_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
 
 
-def unreadable_name(book: ExpectedSession) -> str:
+def unreadable_name(expected: ExpectedSession) -> str:
     """Name what is wrong with a session whose reads raise: it is no single message."""
-    return f"{book.session}/*"
+    return f"{expected.session}/*"

@@ -129,7 +129,7 @@ NEVER = 2**62
 """Later than everything."""
 
 
-class Span(NamedTuple):
+class Lifespan(NamedTuple):
     """When a session's first and last append were sent and acknowledged; kept only where sessions expire."""
 
     first_sent: int
@@ -181,13 +181,10 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     latest_seq: int = 0
     unsettled: list[Unsettled] | None = None
     """What the last read showed behind the verified part, from the first message without an outcome on, in order."""
-    is_blind: bool = False
-    """What the last read showed without an outcome is not remembered: it may have been of before a forget, or of an
-    earlier life."""
     closed: bool = False
     """Every outcome there will ever be has arrived."""
     forgets: Forgets | None = None
-    span: Span | None = None
+    span: Lifespan | None = None
     last_whole: int = 0
     """When the last whole read that was judged had been invoked; 0: there was none yet."""
     last_read: int = 0
@@ -358,6 +355,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     glimpsed = Noted[list[tuple[int, int, int]] | None](None)
     failing = Noted[Failing | None](None)
     counted = Noted[Counted | None](None)
+    is_blind = Noted[bool](nothing=False)
     explained = Noted[int](0)
     unexplained = Noted[int](0)
     searched = Noted[int](0)

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from soak.checker.clues import Clues, Restart, Rise, Spell, are_rivals, neighbours
+from soak.checker.clues import Clues, ProcessChange, Rise, Spell, are_rivals, neighbours
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt
@@ -523,7 +523,7 @@ class ServerRestarted(Fact, frozen=True, kw_only=True):
     until: int
 
     def holds(self, clues: Clues) -> bool:
-        told = Restart(self.server, self.mark, self.before, self.after, self.since, self.until)
+        told = ProcessChange(self.server, self.mark, self.before, self.after, self.since, self.until)
         return told in clues.restarts() and self.until >= clues.stood_since and self.since <= clues.read_returned
 
     def sentence(self, when: When) -> str:

@@ -168,6 +168,9 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     """Reads of this session that raise, one after the other."""
     counted: Counted | None = None
     """Which violations were reported already."""
+    is_blind: bool = False
+    """What the last read showed without an outcome is not remembered: it may have been of before a forget, or of an
+    earlier life."""
     explained: int = 0
     """Messages that are missing because something unreadable stands in their place: one row explains one, once."""
     unexplained: int = 0

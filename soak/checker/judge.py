@@ -31,7 +31,7 @@ _ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
 
 
 def identify(  # noqa: PLR0911  one answer a line reads better than one variable
-    book: ExpectedSession, item: Stored, author: MessageGenerator, index: int
+    expected: ExpectedSession, item: Stored, author: MessageGenerator, index: int
 ) -> tuple[MessageId | None, Finding | None]:
     """Tell which message of the session an item is, and what is wrong with it taken by itself."""
     if not isinstance(item, Message):
@@ -39,20 +39,20 @@ def identify(  # noqa: PLR0911  one answer a line reads better than one variable
     if not is_well_made(item):
         return None, _undecodable(garbled(item, MISMADE), index)
     name = str(item.name)
-    if item.session != book.session or item.run != author.run:
+    if item.session != expected.session or item.run != author.run:
         detail = f"belongs to session {item.session!r} of run {item.run!r}"
         if item.is_intact:
             return None, Finding(Kind.LEAKED, f"{item.run}:{name}", None, detail, index)
         return None, Finding(Kind.UNDECODABLE, f"{item.run}:{name}", None, "its name does not fit its checksum", index)
     place = (item.writer, item.seq)
-    writer = book.find_writer(item.writer)
+    writer = expected.find_writer(item.writer)
     if writer is None or not 0 < item.seq <= writer.leased:
         return None, Finding(Kind.PHANTOM, name, None, "no intent to send it was ever recorded", index)
     if item.seq in writer.failed:
         return place, Finding(Kind.PHANTOM, name, place, "its store had refused it", index)
-    expected = author.write(item.session, item.writer, item.seq)
-    if item != expected:
-        return place, Finding(Kind.CORRUPTED, name, place, difference(expected, item), index)
+    written = author.write(item.session, item.writer, item.seq)
+    if item != written:
+        return place, Finding(Kind.CORRUPTED, name, place, difference(written, item), index)
     return place, None
 
 
@@ -83,26 +83,26 @@ FINDINGS_MAX = 1_000
 """Findings of one read, at most; a session that is wrong all over needs no more."""
 
 
-def judge(book: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
+def judge(expected: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
     """Compare one whole read with the book."""
     try:
-        if _is_unchanged(book, read.items, author):
+        if _is_unchanged(expected, read.items, author):
             # The digest comes first: on its way each text is encoded once, for all who ask for its bytes afterwards.
-            digest = b"" if book.length else digest_of(read.items)
-            judgement = _judge_growth(book, read, read.items[book.length :], rules, author, digest)
+            digest = b"" if expected.length else digest_of(read.items)
+            judgement = _judge_growth(expected, read, read.items[expected.length :], rules, author, digest)
             if judgement is not None:
                 return judgement
     except TypeError:
         # A store of the user's made a message of things no message is made of; the slow way tells which.
         pass
-    return _explain(book, read, rules, author)
+    return _explain(expected, read, rules, author)
 
 
 # -- the fast way: the verified part is as it was --
 
 
 def judge_tail(
-    book: ExpectedSession, read: Read, last: int, rules: Rules, author: MessageGenerator
+    expected: ExpectedSession, read: Read, last: int, rules: Rules, author: MessageGenerator
 ) -> Judgement | None:
     """Judge a read of the last so many messages; None as soon as anything looks odd, and a whole read is due.
 
@@ -111,43 +111,43 @@ def judge_tail(
     """
     items = read.items
     try:
-        overlap = _overlap(book, items)
-        if not overlap or len(items) > last or (len(items) < last and len(items) < book.length):
+        overlap = _overlap(expected, items)
+        if not overlap or len(items) > last or (len(items) < last and len(items) < expected.length):
             return None
-        return _judge_growth(book, read, items[overlap:], rules, author)
+        return _judge_growth(expected, read, items[overlap:], rules, author)
     except TypeError:
         return None
 
 
-def _overlap(book: ExpectedSession, items: Sequence[Stored]) -> int:
+def _overlap(expected: ExpectedSession, items: Sequence[Stored]) -> int:
     """Return how many items, from the first on, are the end of the verified part; 0 if they do not join on."""
-    if not book.length:
+    if not expected.length:
         return 0
-    (end,) = book.last_names(1)
+    (end,) = expected.last_names(1)
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
-        if type(item) is Message and (item.writer, item.seq) == end and item.session == book.session:
-            names = book.last_names(index + 1)
+        if type(item) is Message and (item.writer, item.seq) == end and item.session == expected.session:
+            names = expected.last_names(index + 1)
             if len(names) != index + 1:
                 return 0
             return index + 1 if names_of(items[: index + 1]) == names else 0
     return 0
 
 
-def _is_unchanged(book: ExpectedSession, items: Sequence[Stored], author: MessageGenerator) -> bool:
+def _is_unchanged(expected: ExpectedSession, items: Sequence[Stored], author: MessageGenerator) -> bool:
     """Whether the verified part is as it was: by its digest, and by name and content where there is none yet."""
-    if book.length > len(items):
+    if expected.length > len(items):
         return False
-    if book.hashed and digest_of(items[: book.hashed]) != book.digest:
+    if expected.hashed and digest_of(items[: expected.hashed]) != expected.digest:
         return False
-    behind = items[book.hashed : book.length]
+    behind = items[expected.hashed : expected.length]
     if not behind:
         return True
-    return names_of(behind) == book.last_names(len(behind)) and author.matches(behind, book.session)
+    return names_of(behind) == expected.last_names(len(behind)) and author.matches(behind, expected.session)
 
 
 def _judge_growth(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     read: Read,
     items: Sequence[Stored],
     rules: Rules,
@@ -155,33 +155,33 @@ def _judge_growth(
     digest: bytes = b"",
 ) -> Judgement | None:
     """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
-    if book.forgets is not None or rules.contract.retained_messages is not None or book.is_news_pending:
+    if expected.forgets is not None or rules.contract.retained_messages is not None or expected.is_news_pending:
         return None
-    if book.veiled is not None:
+    if expected.veiled is not None:
         return None
-    if may_have_expired(book, read.returned, rules):
+    if may_have_expired(expected, read.returned, rules):
         return None
-    fresh = _clean_growth(book, items, rules, author)
-    if fresh is None or _lacks_any(book, read, fresh) or not _begins_as_seen(book, fresh):
+    fresh = _clean_growth(expected, items, rules, author)
+    if fresh is None or _lacks_any(expected, read, fresh) or not _begins_as_seen(expected, fresh):
         return None
-    settled, unsettled = _settle(book, fresh, read)
+    settled, unsettled = _settle(expected, fresh, read)
     return Judgement([], {}, {}, settled, replaces=False, unsettled=unsettled, spoiled=set(), digest=digest)
 
 
-def _begins_as_seen(book: ExpectedSession, fresh: list[Run]) -> bool:
+def _begins_as_seen(expected: ExpectedSession, fresh: list[Run]) -> bool:
     """Whether what the last read showed behind the verified part, outcome or not, stands there as it did."""
-    if book.unsettled is None:
+    if expected.unsettled is None:
         return True
-    seen = book.unsettled_names()
+    seen = expected.unsettled_names()
     return list(islice(names_in(fresh), len(seen))) == seen
 
 
-def _lacks_any(book: ExpectedSession, read: Read, fresh: list[Run]) -> bool:
+def _lacks_any(expected: ExpectedSession, read: Read, fresh: list[Run]) -> bool:
     new: dict[int, Intervals] = {}
     for number, first, last in fresh:
         new.setdefault(number, Intervals()).add_run(first, last)
     for number, acked in read.acked.items():
-        writer = book.writers[number]
+        writer = expected.writers[number]
         if acked.bounds == writer.standing.bounds:
             continue
         missing = acked.minus(writer.standing).minus(writer.excused)
@@ -193,14 +193,14 @@ def _lacks_any(book: ExpectedSession, read: Read, fresh: list[Run]) -> bool:
 
 
 def _clean_growth(
-    book: ExpectedSession, items: Sequence[Stored], rules: Rules, author: MessageGenerator
+    expected: ExpectedSession, items: Sequence[Stored], rules: Rules, author: MessageGenerator
 ) -> list[Run] | None:
     """Return the names if each item is a message as it was written, in an order that may be; else None."""
     if rules.contract.order is Order.NONE:
         return None
-    if not author.matches(items, book.session):
+    if not author.matches(items, expected.session):
         return None
-    writers = book.writers
+    writers = expected.writers
     fresh = _runs_in(items)
     largest = {number: writer.standing.largest for number, writer in enumerate(writers)}
     for number, first, last in fresh:
@@ -211,7 +211,7 @@ def _clean_growth(
         if last > writer.leased or (writer.failed and writer.failed.touches(first, last)):
             return None
         largest[number] = last
-    if fresh and rules.contract.order is Order.REALTIME and not is_in_time_order(book, fresh, rules):
+    if fresh and rules.contract.order is Order.REALTIME and not is_in_time_order(expected, fresh, rules):
         return None
     return fresh
 
@@ -234,16 +234,16 @@ def _runs_in(items: Sequence[Message]) -> list[Run]:
     return runs
 
 
-def _settle(book: ExpectedSession, fresh: list[Run], read: Read) -> tuple[list[Run], list[MessageId]]:
+def _settle(expected: ExpectedSession, fresh: list[Run], read: Read) -> tuple[list[Run], list[MessageId]]:
     """Part the new names into those to be taken as verified, and the rest, which waits for an outcome on its way.
 
     The verified part ends before the first message without an outcome: where that belongs is known only with its times.
     """
     for at, (number, first, last) in enumerate(fresh):
-        writer = book.writers[number]
+        writer = expected.writers[number]
         if not writer.acked.covers(first, last):
             for seq in range(first, last + 1):
-                if writer.is_in_flight(seq) and not _waited_enough(book, (number, seq), read):
+                if writer.is_in_flight(seq) and not _waited_enough(expected, (number, seq), read):
                     return _parted(fresh, at, seq)
     return fresh, []
 
@@ -255,34 +255,34 @@ def _parted(runs: list[Run], at: int, seq: int) -> tuple[list[Run], list[Message
     return before, list(names_in([(number, seq, last), *runs[at + 1 :]]))
 
 
-def _waited_enough(book: ExpectedSession, place: MessageId, read: Read) -> bool:
+def _waited_enough(expected: ExpectedSession, place: MessageId, read: Read) -> bool:
     """Whether this one has been seen for so long that its outcome will never come: its worker is dead."""
-    since = next((one.since for one in book.unsettled or () if (one.writer, one.seq) == place), None)
+    since = next((one.since for one in expected.unsettled or () if (one.writer, one.seq) == place), None)
     return since is not None and read.invoked - since > IN_FLIGHT_GRACE_US
 
 
 # -- the explaining way: name by name --
 
 
-def _explain(book: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
+def _explain(expected: ExpectedSession, read: Read, rules: Rules, author: MessageGenerator) -> Judgement:
     findings: list[Finding] = []
-    places = _identify(book, read, author, findings)
+    places = _identify(expected, read, author, findings)
     counts = Counter(place for place in places if place is not None)
     names = list(counts)
-    find_duplicates(book, places, counts, rules, findings)
-    find_resurrected(book, names, places, read, rules, findings)
-    find_dirty(book, findings)
+    find_duplicates(expected, places, counts, rules, findings)
+    find_resurrected(expected, names, places, read, rules, findings)
+    find_dirty(expected, findings)
     unique = [place for place in names if counts[place] == 1]
     if rules.contract.order is not Order.NONE:
-        findings.extend(order_findings(book, unique, places, rules))
+        findings.extend(order_findings(expected, unique, places, rules))
     misplaced = sum(finding.kind in MISPLACED and finding.at >= 0 for finding in findings)
     if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
         misplaced += counts.total() - len(counts)
-    absent, excused, is_undecided = absences(book, read, names, rules, len(read.items) - misplaced)
+    absent, excused, is_undecided = absences(expected, read, names, rules, len(read.items) - misplaced)
     spoiled = {finding.place for finding in findings if finding.kind is Kind.CORRUPTED and finding.place is not None}
-    spoiled |= _garbled_in_place(book, findings, places, absent)
-    known = [place for place in names if _is_expected(book, place)]
-    settled, unsettled = _settle(book, runs_of(known), read)
+    spoiled |= _garbled_in_place(expected, findings, places, absent)
+    known = [place for place in names if _is_expected(expected, place)]
+    settled, unsettled = _settle(expected, runs_of(known), read)
     return Judgement(
         findings[:FINDINGS_MAX],
         absent,
@@ -296,19 +296,23 @@ def _explain(book: ExpectedSession, read: Read, rules: Rules, author: MessageGen
 
 
 def _garbled_in_place(
-    book: ExpectedSession, findings: list[Finding], places: list[MessageId | None], absent: dict[int, Intervals]
+    expected: ExpectedSession, findings: list[Finding], places: list[MessageId | None], absent: dict[int, Intervals]
 ) -> set[MessageId]:
     """Take out of what is absent what has something unreadable in its place: that is one wrong, not two."""
     explained: set[MessageId] = set()
     # A late unknown write may stand anywhere, so it says nothing about what belongs next to it.
-    places = [place if place is not None and book.writers[place[0]].bears_order(place[1]) else None for place in places]
+    places = [
+        place if place is not None and expected.writers[place[0]].bears_order(place[1]) else None for place in places
+    ]
     rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
     for finding in rows:
-        if len(explained) < len(rows) - book.explained:
+        if len(explained) < len(rows) - expected.explained:
             # What the last read showed comes first: what that one lacked already may be rightly gone.
-            shown = {number: Intervals.of(filter(partial(book.shows, number), seqs)) for number, seqs in absent.items()}
-            place = _missing_in_place(book, finding.at, places, shown)
-            place = place or _missing_in_place(book, finding.at, places, absent)
+            shown = {
+                number: Intervals.of(filter(partial(expected.shows, number), seqs)) for number, seqs in absent.items()
+            }
+            place = _missing_in_place(expected, finding.at, places, shown)
+            place = place or _missing_in_place(expected, finding.at, places, absent)
             if place is not None:
                 explained.add(place)
                 rest = absent[place[0]].minus(Intervals([place[1], place[1]]))
@@ -319,10 +323,10 @@ def _garbled_in_place(
 
 
 def _missing_in_place(
-    book: ExpectedSession, at: int, places: list[MessageId | None], absent: dict[int, Intervals]
+    expected: ExpectedSession, at: int, places: list[MessageId | None], absent: dict[int, Intervals]
 ) -> MessageId | None:
     """Return a missing message that may have stood at this position."""
-    return _missing_at(at, places, absent) or _missing_anywhere(book, absent)
+    return _missing_at(at, places, absent) or _missing_anywhere(expected, absent)
 
 
 def _missing_at(at: int, places: list[MessageId | None], absent: dict[int, Intervals]) -> MessageId | None:
@@ -337,26 +341,26 @@ def _missing_at(at: int, places: list[MessageId | None], absent: dict[int, Inter
     return None
 
 
-def _missing_anywhere(book: ExpectedSession, absent: dict[int, Intervals]) -> MessageId | None:
+def _missing_anywhere(expected: ExpectedSession, absent: dict[int, Intervals]) -> MessageId | None:
     """Return a missing message that may have stood at any position: a late unknown write."""
     for number, seqs in absent.items():
-        for seq in seqs.both(book.writers[number].unknown):
+        for seq in seqs.both(expected.writers[number].unknown):
             return number, seq
     return None
 
 
-def _is_expected(book: ExpectedSession, place: MessageId) -> bool:
-    writer = book.writers[place[0]]
+def _is_expected(expected: ExpectedSession, place: MessageId) -> bool:
+    writer = expected.writers[place[0]]
     return place[1] not in writer.failed and place[1] not in writer.gone
 
 
 def _identify(
-    book: ExpectedSession, read: Read, author: MessageGenerator, findings: list[Finding]
+    expected: ExpectedSession, read: Read, author: MessageGenerator, findings: list[Finding]
 ) -> list[MessageId | None]:
     """Say for each item which message of this session it is; None, and a finding, where it is none."""
     places: list[MessageId | None] = []
     for index, item in enumerate(read.items):
-        place, finding = identify(book, item, author, index)
+        place, finding = identify(expected, item, author, index)
         places.append(place)
         if finding is not None:
             findings.append(finding)
@@ -364,7 +368,7 @@ def _identify(
 
 
 def find_duplicates(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     places: list[MessageId | None],
     counts: Counter[MessageId],
     rules: Rules,
@@ -377,20 +381,20 @@ def find_duplicates(
         if count > 1:
             where = [index for index, other in enumerate(places) if other == place]
             detail = f"stands {count} times, at {', '.join(map(str, where[:8]))}"
-            findings.append(Finding(Kind.DUPLICATED, name_of(book, place), place, detail, where[1]))
+            findings.append(Finding(Kind.DUPLICATED, name_of(expected, place), place, detail, where[1]))
 
 
-def find_dirty(book: ExpectedSession, findings: list[Finding]) -> None:
+def find_dirty(expected: ExpectedSession, findings: list[Finding]) -> None:
     """Find what an earlier read had shown and its store has refused since, whether it still stands there or not."""
     shown = {finding.place for finding in findings if finding.kind is Kind.PHANTOM}
-    for number, seq, at in book.dirty or ():
+    for number, seq, at in expected.dirty or ():
         if (number, seq) not in shown:
             detail = f"a read at {at / 1e6:.3f} s showed it, and its store refused it"
-            findings.append(Finding(Kind.PHANTOM, name_of(book, (number, seq)), (number, seq), detail, -1))
+            findings.append(Finding(Kind.PHANTOM, name_of(expected, (number, seq)), (number, seq), detail, -1))
 
 
 def find_resurrected(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     names: list[MessageId],
     places: list[MessageId | None],
     read: Read,
@@ -399,19 +403,19 @@ def find_resurrected(
 ) -> None:
     """Find what is there although it was forgotten, or its time was over."""
     index_of = {place: index for index, place in enumerate(places) if place is not None}
-    forgotten = must_be_forgotten(book, read.invoked, rules)
-    overdue = expiry_overdue(book, read, rules)
+    forgotten = must_be_forgotten(expected, read.invoked, rules)
+    overdue = expiry_overdue(expected, read, rules)
     reported: set[MessageId] = set()
     for place in names:
-        if forgotten and place[1] in book.writers[place[0]].gone:
+        if forgotten and place[1] in expected.writers[place[0]].gone:
             detail = "was acknowledged as forgotten before the read"
-        elif overdue and book.writers[place[0]].may_stand(place[1]):
+        elif overdue and expected.writers[place[0]].may_stand(place[1]):
             detail = f"should have expired {overdue / 1e6:.1f} s before the read"
         else:
             continue
         reported.add(place)
-        findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
-    if book.revived is not None and book.forgets is not None and book.forgets.is_certain:
+        findings.append(Finding(Kind.RESURRECTED, name_of(expected, place), place, detail, index_of[place]))
+    if expected.revived is not None:
         detail = "a read showed it that was invoked after it had been acknowledged as forgotten"
-        again = [one for one in book.revived if one not in reported]
-        findings.extend(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, -1) for place in again)
+        again = [one for one in expected.revived if one not in reported]
+        findings.extend(Finding(Kind.RESURRECTED, name_of(expected, place), place, detail, -1) for place in again)

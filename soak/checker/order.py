@@ -19,56 +19,56 @@ from soak.checker.read import Finding, MessageId, Rules, Run
 
 
 def order_findings(
-    book: ExpectedSession, unique: list[MessageId], places: list[MessageId | None], rules: Rules
+    expected: ExpectedSession, unique: list[MessageId], places: list[MessageId | None], rules: Rules
 ) -> list[Finding]:
     """Find what stands in a wrong order. Names that stand twice are left out: that is another wrong."""
     index_of = {place: index for index, place in enumerate(places) if place is not None}
     wrong: dict[MessageId, tuple[Kind, str]] = {}
-    for place, detail in _writer_order(book, unique):
+    for place, detail in _writer_order(expected, unique):
         wrong.setdefault(place, (Kind.REORDERED, detail))
     if rules.contract.order is Order.REALTIME:
-        for place, detail in realtime_findings(book, unique, rules, whole=True):
+        for place, detail in realtime_findings(expected, unique, rules, whole=True):
             wrong.setdefault(place, (Kind.REORDERED, detail))
-    changed, appeared = _changed_order(book, unique)
+    changed, appeared = _changed_order(expected, unique)
     for place, detail in changed:
         wrong.setdefault(place, (Kind.REORDERED, detail))
     if rules.contract.order is Order.REALTIME and not wrong:
         # Where the order itself is wrong, that something appeared in the middle is the same wrong once more.
         wrong = {place: (Kind.NON_MONOTONIC, detail) for place, detail in appeared}
     return [
-        Finding(kind, name_of(book, place), place, detail, index_of.get(place, -1))
+        Finding(kind, name_of(expected, place), place, detail, index_of.get(place, -1))
         for place, (kind, detail) in wrong.items()
     ]
 
 
-def _writer_order(book: ExpectedSession, names: list[MessageId]) -> list[tuple[MessageId, str]]:
+def _writer_order(expected: ExpectedSession, names: list[MessageId]) -> list[tuple[MessageId, str]]:
     wrong = []
     largest: dict[int, int] = {}
     for writer, seq in names:
         before = largest.get(writer, 0)
         if seq > before:
             largest[writer] = seq
-        elif book.writers[writer].bears_order(seq):
-            wrong.append(((writer, seq), f"stands after {book.session}/{writer}/{before} of the same writer"))
+        elif expected.writers[writer].bears_order(seq):
+            wrong.append(((writer, seq), f"stands after {expected.session}/{writer}/{before} of the same writer"))
     return wrong
 
 
-def is_in_time_order(book: ExpectedSession, fresh: list[Run], rules: Rules) -> bool:
+def is_in_time_order(expected: ExpectedSession, fresh: list[Run], rules: Rules) -> bool:
     """Whether new messages stand behind all that was sent after they had been acknowledged."""
-    if len(book.writers) == 1 and _was_in_turn(book, rules):
+    if len(expected.writers) == 1 and _was_in_turn(expected, rules):
         return True
-    return not realtime_findings(book, list(names_in(fresh)), rules)
+    return not realtime_findings(expected, list(names_in(fresh)), rules)
 
 
-def _was_in_turn(book: ExpectedSession, rules: Rules) -> bool:
+def _was_in_turn(expected: ExpectedSession, rules: Rules) -> bool:
     """Whether the only writer sent nothing that is not verified before the one in front of it was acknowledged.
 
     Then it stands in order wherever its numbers do, and nobody's times need be looked up by name.
     """
-    standing, latest, before = book.writers[0].standing, book.latest_sent, 0
-    for attempts in (book.recent, book.pending):
+    standing, latest, before = expected.writers[0].standing, expected.latest_sent, 0
+    for attempts in (expected.recent, expected.pending):
         for attempt in attempts:
-            if attempts is book.recent and attempt.seq in standing:
+            if attempts is expected.recent and attempt.seq in standing:
                 continue
             if attempt.seq <= before or attempt.ended + rules.clock_epsilon_us < latest:
                 return False
@@ -78,17 +78,17 @@ def _was_in_turn(book: ExpectedSession, rules: Rules) -> bool:
 
 
 def realtime_findings(
-    book: ExpectedSession, names: list[MessageId], rules: Rules, *, whole: bool = False
+    expected: ExpectedSession, names: list[MessageId], rules: Rules, *, whole: bool = False
 ) -> list[tuple[MessageId, str]]:
     """Find what was acknowledged before something that stands in front of it was even sent."""
     times: dict[MessageId, Attempt] = {
-        (attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)
+        (attempt.writer, attempt.seq): attempt for attempt in (*expected.recent, *expected.pending)
     }
-    newest = (book.latest_writer, book.latest_seq)
-    latest, latest_by = (0, (0, 0)) if whole else (book.latest_sent, newest)
-    if whole and book.length:
+    newest = (expected.latest_writer, expected.latest_seq)
+    latest, latest_by = (0, (0, 0)) if whole else (expected.latest_sent, newest)
+    if whole and expected.length:
         # Times of the verified part are gone, but the latest of them is known, and where it stands.
-        times.setdefault(newest, Attempt(0, *newest, 0, book.latest_sent, _NEVER))
+        times.setdefault(newest, Attempt(0, *newest, 0, expected.latest_sent, _NEVER))
     wrong = []
     for place in names:
         attempt = times.get(place)
@@ -97,7 +97,7 @@ def realtime_findings(
         # An unknown write was applied nobody knows when, but not before it was sent.
         if attempt.outcome == Outcome.OK and attempt.ended + rules.clock_epsilon_us < latest:
             gap = (latest - attempt.ended) / 1e6
-            other = name_of(book, latest_by)
+            other = name_of(expected, latest_by)
             wrong.append((place, f"stands after {other}, which was sent {gap:.3f} s after it had been acknowledged"))
         if attempt.sent > latest:
             latest, latest_by = attempt.sent, place
@@ -108,10 +108,10 @@ _NEVER = 2**62
 
 
 def _changed_order(
-    book: ExpectedSession, names: list[MessageId]
+    expected: ExpectedSession, names: list[MessageId]
 ) -> tuple[list[tuple[MessageId, str]], list[tuple[MessageId, str]]]:
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
-    before = {place: index for index, place in enumerate((*book.names_in_order(), *book.unsettled_names()))}
+    before = {place: index for index, place in enumerate((*expected.names_in_order(), *expected.unsettled_names()))}
     changed: list[tuple[MessageId, str]] = []
     appeared: list[tuple[MessageId, str]] = []
     furthest, furthest_place = -1, (0, 0)
@@ -122,15 +122,15 @@ def _changed_order(
             unseen.append(place)
             continue
         if index < furthest:
-            changed.append((place, f"stands after {name_of(book, furthest_place)}; an earlier read had it before"))
+            changed.append((place, f"stands after {name_of(expected, furthest_place)}; an earlier read had it before"))
         else:
             furthest, furthest_place = index, place
         appeared += [
-            (other, f"appeared in front of {name_of(book, place)}, which had been read without it")
+            (other, f"appeared in front of {name_of(expected, place)}, which had been read without it")
             for other in unseen
-            if book.writers[other[0]].bears_order(other[1])
+            if expected.writers[other[0]].bears_order(other[1])
             # What had rightly gone may be back where it stood: a crash may undo a trim as well as an append.
-            and other[1] not in book.writers[other[0]].excused
+            and other[1] not in expected.writers[other[0]].excused
         ]
         unseen = []
     return changed, appeared
@@ -196,16 +196,16 @@ def _indexes(seen: list[MessageId], line: list[MessageId]) -> list[int]:
 def _judge_gaps(
     last: int | None, size: int, indexes: list[int], acked: set[MessageId], line: list[MessageId]
 ) -> list[WindowFinding]:
-    expected = [index for index, place in enumerate(line) if place in acked]
+    awaited = [index for index, place in enumerate(line) if place in acked]
     end = indexes[-1] if indexes else -1
-    newer = [line[index] for index in expected if index > end]
+    newer = [line[index] for index in awaited if index > end]
     # Inside the span it covers nothing may be missing, and before it only what no longer fits into N.
     start = indexes[0] if indexes else 0
     shown = set(indexes)
-    holes = [line[index] for index in expected if start < index < end and index not in shown]
+    holes = [line[index] for index in awaited if start < index < end and index not in shown]
     if holes:
         return [WindowFinding(Kind.WINDOW, place, _HOLE) for place in holes]
-    older = [line[index] for index in expected if index < start]
+    older = [line[index] for index in awaited if index < start]
     if older and (last is None or size < last):
         detail = f"only {size} messages returned" + ("" if last is None else f", {last} asked for")
         return [WindowFinding(Kind.WINDOW, place, detail) for place in older[-(last or len(older)) :]]

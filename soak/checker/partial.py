@@ -40,7 +40,7 @@ AckedTimes = list[tuple[int, int, int, int]]
 """(writer, seq, sent, ended) of what a participant knew as acknowledged when it read."""
 
 
-class Seen(NamedTuple):
+class PartialJudgement(NamedTuple):
     """What is wrong with a read of a part."""
 
     findings: list[Finding]
@@ -51,93 +51,99 @@ class Seen(NamedTuple):
     """What it showed without an outcome, and no later read has shown."""
 
 
-NOTHING_WRONG = Seen([], [], [])
+NOTHING_WRONG = PartialJudgement([], [], [])
 
 
-def judge_glance(book: ExpectedSession, tail: Read, last: int, rules: Rules) -> Seen:
+def judge_glance(expected: ExpectedSession, tail: Read, last: int, rules: Rules) -> PartialJudgement:
     """Ask whether what a glance showed could have been the end of the session as a whole read has shown it since."""
-    if book.forgets is not None or may_have_expired(book, tail.returned, rules):
+    if expected.forgets is not None or may_have_expired(expected, tail.returned, rules):
         return NOTHING_WRONG
     seen = [
         (item.writer, item.seq)
         for item in tail.items
         if type(item) is Message
         and is_well_made(item)
-        and item.session == book.session
-        and book.find_writer(item.writer) is not None
+        and item.session == expected.session
+        and expected.find_writer(item.writer) is not None
     ]
     if len(seen) != len(tail.items):
         return NOTHING_WRONG
-    repeated = _repeated(book, seen, rules)
+    repeated = _repeated(expected, seen, rules)
     if repeated:
-        return Seen(repeated, [], [])
+        return PartialJudgement(repeated, [], [])
     acked = {(number, seq) for number, seqs in tail.acked.items() for seq in seqs}
-    return _judge_window(book, tail.invoked, last, seen, acked, {}, rules)
+    return _judge_window(expected, tail.invoked, last, seen, acked, {}, rules)
 
 
 def judge_seen(
-    book: ExpectedSession, read: Read, last: int | None, acked: AckedTimes, rules: Rules, author: MessageGenerator
-) -> Seen:
+    expected: ExpectedSession, read: Read, last: int | None, acked: AckedTimes, rules: Rules, author: MessageGenerator
+) -> PartialJudgement:
     """Judge what a participant saw by the whole read that the book has taken in since."""
     findings: list[Finding] = []
     seen: list[MessageId] = []
     for index, item in enumerate(read.items):
-        place, finding = identify(book, item, author, index)
+        place, finding = identify(expected, item, author, index)
         if finding is not None:
             findings.append(finding)
         if place is not None:
             seen.append(place)
-    if must_be_forgotten(book, read.invoked, rules):
+    if must_be_forgotten(expected, read.invoked, rules):
         findings += [
-            Finding(Kind.RESURRECTED, name_of(book, place), place, "was acknowledged as forgotten before the read", at)
+            Finding(
+                Kind.RESURRECTED, name_of(expected, place), place, "was acknowledged as forgotten before the read", at
+            )
             for at, place in enumerate(seen)
-            if place[1] in book.writers[place[0]].gone
+            if place[1] in expected.writers[place[0]].gone
         ]
-    findings += _repeated(book, seen, rules)
+    findings += _repeated(expected, seen, rules)
     if findings:
-        return Seen(findings, [], [])
-    if book.forgets is not None or may_have_expired(book, read.returned, rules):
+        return PartialJudgement(findings, [], [])
+    if expected.forgets is not None or may_have_expired(expected, read.returned, rules):
         return NOTHING_WRONG
     told = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
-    judged = _judge_window(book, read.invoked, last, seen, set(told), told, rules)
-    return judged._replace(vanished=_vanished(book, seen, read, rules))
+    judged = _judge_window(expected, read.invoked, last, seen, set(told), told, rules)
+    return judged._replace(vanished=_vanished(expected, seen, read, rules))
 
 
-def seen_in_flight(book: ExpectedSession, read: Read, author: MessageGenerator) -> list[MessageId]:
+def seen_in_flight(expected: ExpectedSession, read: Read, author: MessageGenerator) -> list[MessageId]:
     """Return what a participant saw before its outcome came: it may yet be refused."""
     found = []
     for item in read.items:
-        if isinstance(item, Message) and is_well_made(item) and (item.session, item.run) == (book.session, author.run):
-            writer = book.find_writer(item.writer)
+        if (
+            isinstance(item, Message)
+            and is_well_made(item)
+            and (item.session, item.run) == (expected.session, author.run)
+        ):
+            writer = expected.find_writer(item.writer)
             if writer is not None and 0 < item.seq <= writer.leased and writer.is_in_flight(item.seq):
                 found.append((item.writer, item.seq))
     return found
 
 
-def _repeated(book: ExpectedSession, seen: list[MessageId], rules: Rules) -> list[Finding]:
+def _repeated(expected: ExpectedSession, seen: list[MessageId], rules: Rules) -> list[Finding]:
     if rules.contract.duplicates is Duplicates.AT_LEAST_ONCE:
         return []
     return [
-        Finding(Kind.DUPLICATED, name_of(book, place), place, "stands twice in one read", seen.index(place))
+        Finding(Kind.DUPLICATED, name_of(expected, place), place, "stands twice in one read", seen.index(place))
         for place, count in Counter(seen).items()
         if count > 1
     ]
 
 
-def _vanished(book: ExpectedSession, seen: list[MessageId], read: Read, rules: Rules) -> list[MessageId]:
+def _vanished(expected: ExpectedSession, seen: list[MessageId], read: Read, rules: Rules) -> list[MessageId]:
     """Return what a participant saw although nobody had acknowledged it, and what the full read since does not show."""
     contract = rules.contract
-    if book.forgets is not None or contract.retained_messages is not None or contract.eviction_allowed:
+    if expected.forgets is not None or contract.retained_messages is not None or contract.eviction_allowed:
         return []
-    if contract.staleness_us is None or may_have_expired(book, book.last_returned, rules):
+    if contract.staleness_us is None or may_have_expired(expected, expected.last_returned, rules):
         return []
-    if contract.ttl_seconds is not None and (book.span is None or book.span.reborn >= read.invoked):
+    if contract.ttl_seconds is not None and (expected.span is None or expected.span.reborn >= read.invoked):
         return []  # it may have been of an earlier life
-    shown = set(book.unsettled_names())
+    shown = set(expected.unsettled_names())
     return [
         (number, seq)
         for number, seq in dict.fromkeys(seen)
-        if not any(seq in seqs for seqs in _decided(book.writers[number])) and (number, seq) not in shown
+        if not any(seq in seqs for seqs in _decided(expected.writers[number])) and (number, seq) not in shown
     ]
 
 
@@ -146,18 +152,18 @@ def _decided(writer: WriterBook) -> tuple[Intervals, ...]:
 
 
 def _judge_window(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     invoked: int,
     last: int | None,
     seen: list[MessageId],
     acked: set[MessageId],
     told: Mapping[MessageId, tuple[int, int]],
     rules: Rules,
-) -> Seen:
-    whole = [*book.names_in_order(), *book.unsettled_names()]
+) -> PartialJudgement:
+    whole = [*expected.names_in_order(), *expected.unsettled_names()]
     # A participant may know of an acknowledgement before the ledger tells.
-    unsure = {one for one in {*whole, *seen} if one not in told and not book.writers[one[0]].bears_order(one[1])}
-    attempts = [one for one in (*book.recent, *book.pending) if one.outcome == Outcome.OK]
+    unsure = {one for one in {*whole, *seen} if one not in told and not expected.writers[one[0]].bears_order(one[1])}
+    attempts = [one for one in (*expected.recent, *expected.pending) if one.outcome == Outcome.OK]
     known = {(one.writer, one.seq): (one.sent, one.ended) for one in attempts} | dict(told)
     times = {place: ended for place, (_, ended) in known.items()}
     findings: list[Finding] = []
@@ -179,9 +185,9 @@ def _judge_window(
             is_broken = breaks_freshness(lag, Kind.STALE, rules)
             late.append(Late(Kind.STALE, found.place, lag, found.detail, is_broken))
         else:
-            name = name_of(book, found.place)
+            name = name_of(expected, found.place)
             findings.append(Finding(found.kind, name, found.place, found.detail, at.get(found.place, -1)))
-    return Seen(findings, late, [])
+    return PartialJudgement(findings, late, [])
 
 
 def _older_instead(
@@ -215,7 +221,7 @@ FOUND_SHARE_MIN = 0.5
 """Of the stored messages that are asked for by their own words, the least that any search has to find."""
 
 
-class Fate(enum.Enum):
+class SearchFate(enum.Enum):
     """What became of a message that a search had missed."""
 
     OPEN = "open"
@@ -250,22 +256,22 @@ def wide_limit(messages: int) -> int:
 
 
 def judge_search(
-    book: ExpectedSession, read: Read, asked: MessageId, limit: int, rules: Rules, author: MessageGenerator
+    expected: ExpectedSession, read: Read, asked: MessageId, limit: int, rules: Rules, author: MessageGenerator
 ) -> list[Finding]:
     """Judge what stands in the answer to a search."""
     findings: list[Finding] = []
     places: list[MessageId | None] = []
     for index, item in enumerate(read.items):
-        place, finding = identify(book, item, author, index)
+        place, finding = identify(expected, item, author, index)
         places.append(place)
         if finding is not None:
             findings.append(finding)
     counts = Counter(place for place in places if place is not None)
-    find_duplicates(book, places, counts, rules, findings)
-    find_resurrected(book, list(counts), places, read, rules, findings)
+    find_duplicates(expected, places, counts, rules, findings)
+    find_resurrected(expected, list(counts), places, read, rules, findings)
     if len(read.items) > limit:
         detail = f"a search for its words returned {len(read.items)} messages, {limit} were asked for"
-        findings.append(Finding(Kind.WINDOW, name_of(book, asked), asked, detail, limit))
+        findings.append(Finding(Kind.WINDOW, name_of(expected, asked), asked, detail, limit))
     return findings[:FINDINGS_MAX]
 
 
@@ -293,16 +299,16 @@ def is_blind(found: int, asked: int) -> bool:
     return not found or found < FOUND_SHARE_MIN * asked
 
 
-def is_due(book: ExpectedSession, place: MessageId, read: Read, rules: Rules) -> bool:
+def is_due(expected: ExpectedSession, place: MessageId, read: Read, rules: Rules) -> bool:
     """Whether a search had to find a message that a whole read has shown.
 
     It was acknowledged: of an unknown append half may have happened. And nobody is about to erase it: of a forget that
     is under way, or in doubt, half may have happened just as well.
     """
-    writer = book.find_writer(place[0])
+    writer = expected.find_writer(place[0])
     if writer is None or place[1] not in read.acked.get(place[0], NOTHING):
         return False
-    if book.forget_in_doubt or may_have_expired(book, read.returned, rules):
+    if expected.forget_in_doubt or may_have_expired(expected, read.returned, rules):
         return False
     return not any(place[1] in seqs for seqs in (writer.unknown, writer.excused, writer.gone, writer.failed))
 
@@ -313,25 +319,25 @@ def places_in(read: Read, session: str, run: str) -> set[MessageId]:
     return {(item.writer, item.seq) for item in items if item.session == session and item.run == run}
 
 
-def search_again(again: Again, author: MessageGenerator) -> tuple[Fate, Finding | Late | None]:
+def search_again(again: Again, author: MessageGenerator) -> tuple[SearchFate, Finding | Late | None]:
     """Hold a later search, and the whole read behind it, against what an earlier search missed."""
-    book, missed, place = again.book, again.missed, again.missed.place
-    asked = author.write(book.session, *place)
+    expected, missed, place = again.book, again.missed, again.missed.place
+    asked = author.write(expected.session, *place)
     at = next((at for at, item in enumerate(again.whole.items) if _is_it(item, asked)), None)
     if any(_is_it(item, asked) for item in again.search.items):
-        return Fate.FOUND, _late(missed, again.rules)
+        return SearchFate.FOUND, _late(missed, again.rules)
     if at is None or not is_missed(again.search, asked, again.limit):
-        return Fate.OVER, None
-    if not is_due(book, place, again.search, again.rules) or _may_be_taken(again):
-        return Fate.OVER, None
+        return SearchFate.OVER, None
+    if not is_due(expected, place, again.search, again.rules) or _may_be_taken(again):
+        return SearchFate.OVER, None
     apart = again.search.invoked - missed.returned
     if again.final_us is None or not again.is_calm or apart < again.final_us:
-        return Fate.OPEN, None
+        return SearchFate.OPEN, None
     detail = (
         f"stands in the history, at {at} of {len(again.whole.items)}; two searches for its own words, "
         f"{apart / 1e6:.1f} s apart, did not show it, the last among {len(again.search.items)} messages"
     )
-    return Fate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(book, place), place, detail, at)
+    return SearchFate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(expected, place), place, detail, at)
 
 
 def _is_it(item: object, asked: Message) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from soak.checker.contract import Expiry
-from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Span, united
+from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Lifespan, united
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import MessageId, Read, Rules
@@ -19,40 +19,40 @@ from soak.checker.read import MessageId, Read, Rules
 # -- what appends say --
 
 
-def prolong(book: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
+def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
     """Excuse what may have expired before this append began a new life of the session."""
-    if book.forgets is not None and book.forgets.has_erased(attempt.ended):
+    if expected.forgets is not None and expected.forgets.has_erased(attempt.ended):
         return  # it is told late, and belongs to a life that is over
-    if has_run_out(book, attempt.ended, rules):
-        for writer in book.writers:
+    if has_run_out(expected, attempt.ended, rules):
+        for writer in expected.writers:
             writer.excuse(writer.acked)
         mine = (attempt.writer, attempt.seq)
-        for number, seq in (*book.unsettled_names(), *book.veiled_names()):
+        for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
             if (number, seq) != mine:
-                book.writers[number].excuse(Intervals([seq, seq]))
-        book.unsettled = [one for one in book.unsettled or () if (one.writer, one.seq) == mine] or None
-        book.veiled = None
-        book.is_blind = True
-        book.drop_excused()
+                expected.writers[number].excuse(Intervals([seq, seq]))
+        expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) == mine] or None
+        expected.veiled = None
+        expected.is_blind = True
+        expected.drop_excused()
         # From here on it may be a new life, whose end is counted from this append.
-        book.span = _restarted(book, attempt, rules)
+        expected.span = _restarted(expected, attempt, rules)
         return
-    if book.span is not None and attempt.sent <= book.span.reborn:
+    if expected.span is not None and attempt.sent <= expected.span.reborn:
         # It was under way when the new life began, and may have been the last thing said in the old one.
-        book.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
-        if attempt.ended < book.span.reborn:
+        expected.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
+        if attempt.ended < expected.span.reborn:
             return  # it is told late, and belongs to the old one
-    extend(book, attempt)
+    extend(expected, attempt)
 
 
-def extend(book: ExpectedSession, attempt: Attempt) -> None:
+def extend(expected: ExpectedSession, attempt: Attempt) -> None:
     """Note when the session was last appended to, where its life depends on it."""
-    may_be_erased = book.forgets is not None and attempt.sent <= book.forgets.ended
+    may_be_erased = expected.forgets is not None and attempt.sent <= expected.forgets.ended
     begun = NEVER if may_be_erased else attempt.ended
-    span = book.span or Span(attempt.sent, begun, attempt.sent, attempt.ended)
+    span = expected.span or Lifespan(attempt.sent, begun, attempt.sent, attempt.ended)
     # Of several appends under way at once any may have been applied first, but none after the first answer. One that
     # raced with a forget may have been erased by it, and begun nothing.
-    book.span = Span(
+    expected.span = Lifespan(
         min(span.first_sent, attempt.sent),
         span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
         max(span.last_sent, attempt.sent),
@@ -61,98 +61,104 @@ def extend(book: ExpectedSession, attempt: Attempt) -> None:
     )
 
 
-def _restarted(book: ExpectedSession, attempt: Attempt, rules: Rules) -> Span:
+def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lifespan:
     """Begin a new life with this append; if the old one may go on, it may also end when that would have.
 
     An unknown append may have begun one at any time since it was sent.
     """
-    unseen = {(n, seq) for n, writer in enumerate(book.writers) for seq in writer.unknown.minus(writer.acked)}
-    known = {(one.writer, one.seq): one.sent for one in book.recent if (one.writer, one.seq) in unseen}
+    unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
+    known = {(one.writer, one.seq): one.sent for one in expected.recent if (one.writer, one.seq) in unseen}
     first_sent = min([attempt.sent, *known.values()])
-    if book.span is not None and (len(known) < len(unseen) or not must_have_expired(book, attempt.sent, rules)):
-        first_sent = book.span.first_sent
-    return Span(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+    if expected.span is not None and (len(known) < len(unseen) or not must_have_expired(expected, attempt.sent, rules)):
+        first_sent = expected.span.first_sent
+    return Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
 
 
-def begin_no_later(book: ExpectedSession, attempt: Attempt) -> None:
+def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
     """Note that the life of the session may have begun with an append whose outcome is unknown."""
-    if book.span is not None:
-        book.span = book.span._replace(first_sent=min(book.span.first_sent, attempt.sent))
+    if expected.span is not None:
+        expected.span = expected.span._replace(first_sent=min(expected.span.first_sent, attempt.sent))
     else:
         # It may not have happened at all, or not yet: it promises nothing about until when the session lives.
-        book.span = Span(attempt.sent, NEVER, 0, attempt.ended)
+        expected.span = Lifespan(attempt.sent, NEVER, 0, attempt.ended)
 
 
 # -- when it is over --
 
 
-def expiry_overdue(book: ExpectedSession, read: Read, rules: Rules) -> int:
+def expiry_overdue(expected: ExpectedSession, read: Read, rules: Rules) -> int:
     """Return by how many microseconds the session should have expired before the read, or 0."""
     ttl = rules.contract.ttl_seconds
     # An unknown append may have prolonged the life of the session, and so may one that is still under way.
-    if ttl is None or book.span is None or not book.closed or _may_be_prolonged(book, rules):
+    if ttl is None or expected.span is None or not expected.closed or _may_be_prolonged(expected, rules):
         return 0
     if rules.contract.staleness_us is None:
         return 0  # a read may show what was, for ever
-    latest, forgets = _latest_end(book.span, rules), book.forgets
-    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= book.span.last_ended:
+    latest, forgets = _latest_end(expected.span, rules), expected.forgets
+    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= expected.span.last_ended:
         # It may have ended this life, and any append since may have begun another.
-        latest = _latest_end(book.span._replace(first_ended=NEVER), rules)
+        latest = _latest_end(expected.span._replace(first_ended=NEVER), rules)
     return max(0, read.invoked - latest - rules.contract.staleness_us)
 
 
-def _may_be_prolonged(book: ExpectedSession, rules: Rules) -> bool:
+def _may_be_prolonged(expected: ExpectedSession, rules: Rules) -> bool:
     """Whether an unknown append may yet prolong a life, or begin one: until a read has shown it, at any time."""
     if rules.contract.expiry is Expiry.ABSOLUTE:
-        return any(writer.unknown for writer in book.writers)
-    return any(writer.unknown and writer.unknown.minus(writer.acked) for writer in book.writers)
+        return any(writer.unknown for writer in expected.writers)
+    return any(writer.unknown and writer.unknown.minus(writer.acked) for writer in expected.writers)
 
 
-def must_have_expired(book: ExpectedSession, at: int, rules: Rules) -> bool:
+def must_have_expired(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether a session to which nothing was appended since must be gone at this time."""
-    return rules.contract.ttl_seconds is not None and book.span is not None and at > _latest_end(book.span, rules)
+    return (
+        rules.contract.ttl_seconds is not None and expected.span is not None and at > _latest_end(expected.span, rules)
+    )
 
 
-def expiry_of(book: ExpectedSession, rules: Rules) -> tuple[int, int] | None:
+def expiry_of(expected: ExpectedSession, rules: Rules) -> tuple[int, int] | None:
     """Return until when a session must be there, and after when it must be gone; None if it does not expire."""
-    if rules.contract.ttl_seconds is None or book.span is None:
+    if rules.contract.ttl_seconds is None or expected.span is None:
         return None
-    return earliest_end(book.span, rules), _latest_end(book.span, rules) + (rules.contract.staleness_us or 0)
+    return earliest_end(expected.span, rules), _latest_end(expected.span, rules) + (rules.contract.staleness_us or 0)
 
 
-def earliest_end(span: Span, rules: Rules) -> int:
+def earliest_end(span: Lifespan, rules: Rules) -> int:
     base = span.last_sent if rules.contract.expiry is Expiry.SLIDING else span.first_sent
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) - rules.ttl_epsilon_us - rules.clock_epsilon_us
 
 
-def _latest_end(span: Span, rules: Rules) -> int:
+def _latest_end(span: Lifespan, rules: Rules) -> int:
     is_begin_known = rules.contract.expiry is Expiry.ABSOLUTE and span.first_ended != NEVER
     base = span.first_ended if is_begin_known else span.last_ended
     return base + int((rules.contract.ttl_seconds or 0.0) * 1e6) + rules.ttl_epsilon_us + rules.clock_epsilon_us
 
 
-def may_have_expired(book: ExpectedSession, at: int, rules: Rules) -> bool:
+def may_have_expired(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the contract's time to live allows that the session is gone at this time."""
-    return has_run_out(book, at, rules) or may_have_begun_untold(book, rules)
+    return has_run_out(expected, at, rules) or may_have_begun_untold(expected, rules)
 
 
-def has_run_out(book: ExpectedSession, at: int, rules: Rules) -> bool:
+def has_run_out(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the life of the session, as far as it is known when it began, may be over at this time."""
-    return rules.contract.ttl_seconds is not None and book.span is not None and at >= earliest_end(book.span, rules)
+    return (
+        rules.contract.ttl_seconds is not None
+        and expected.span is not None
+        and at >= earliest_end(expected.span, rules)
+    )
 
 
-def may_have_begun_untold(book: ExpectedSession, rules: Rules) -> bool:
+def may_have_begun_untold(expected: ExpectedSession, rules: Rules) -> bool:
     is_absolute = rules.contract.ttl_seconds is not None and rules.contract.expiry is Expiry.ABSOLUTE
-    return is_absolute and book.span is not None and _is_begin_untold(book)
+    return is_absolute and expected.span is not None and _is_begin_untold(expected)
 
 
-def _is_begin_untold(book: ExpectedSession) -> bool:
+def _is_begin_untold(expected: ExpectedSession) -> bool:
     """Whether an append of which no outcome ever came may have begun the life of the session."""
-    is_one_life = book.forgets is None and (book.span is None or not book.span.reborn)
-    known = {(one.writer, one.seq) for one in (*book.recent, *book.pending)}
-    if not is_one_life and any(place not in known for place in (*book.unsettled_names(), *book.veiled_names())):
+    is_one_life = expected.forgets is None and (expected.span is None or not expected.span.reborn)
+    known = {(one.writer, one.seq) for one in (*expected.recent, *expected.pending)}
+    if not is_one_life and any(place not in known for place in (*expected.unsettled_names(), *expected.veiled_names())):
         return True  # nobody knows when that was sent
-    for writer in book.writers:
+    for writer in expected.writers:
         applied = writer.acked.copy()
         applied.update(writer.unknown)
         until = applied.bounds[0] - 1 if applied and is_one_life else applied.largest
@@ -162,7 +168,7 @@ def _is_begin_untold(book: ExpectedSession) -> bool:
 
 
 def end_forget(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     outcome: Outcome,
     sent: int,
     ended: int,
@@ -177,46 +183,48 @@ def end_forget(
     What raced with it and was left is expected again, where that `ends_excuses`. Unless `is_applied_once`, an append
     without an outcome may be applied again after a read has shown it.
     """
-    forgets = book.forgets or Forgets()
+    forgets = expected.forgets or Forgets()
     intent = max((other for other in forgets.open if other <= sent), default=None)
     forgets.open = [other for other in forgets.open if other != intent]
     is_news = outcome is Outcome.OK and forgets.happened(sent, ended)
     forgets.may_happen = forgets.may_happen or (sent if outcome is Outcome.UNKNOWN else 0)
-    book.forgets = forgets if forgets.ended or forgets.is_in_doubt else None
+    expected.forgets = forgets if forgets.ended or forgets.is_in_doubt else None
     if outcome is Outcome.UNKNOWN:
-        for writer in book.writers:
+        for writer in expected.writers:
             writer.excuse(writer.acked)
-        book.veiled = None
+        expected.veiled = None
     elif is_news:
-        _erase(book, forgets, is_applied_once=is_applied_once)
+        _erase(expected, forgets, is_applied_once=is_applied_once)
         shows_since = NEVER if behind_us is None else forgets.ended + behind_us
-        _keep_what_is_left(book, shows_since, ends_excuses=ends_excuses)
-    book.drop_excused()
+        _keep_what_is_left(expected, shows_since, ends_excuses=ends_excuses)
+    expected.drop_excused()
 
 
-def _erase(book: ExpectedSession, forgets: Forgets, *, is_applied_once: bool) -> None:
+def _erase(expected: ExpectedSession, forgets: Forgets, *, is_applied_once: bool) -> None:
     """Expect no longer what a forget has erased, or may have."""
-    if is_applied_once and book.last_returned < forgets.sent:
+    if is_applied_once and expected.last_returned < forgets.sent:
         # What a read had shown by then was applied, whatever its outcome.
-        for writer in book.writers:
+        for writer in expected.writers:
             writer.gone = united(writer.gone, writer.standing)
-        for number, seq in book.unsettled_names():
-            book.writers[number].gone = united(book.writers[number].gone, Intervals([seq, seq]))
-    known = (*book.recent, *book.pending)
+        for number, seq in expected.unsettled_names():
+            expected.writers[number].gone = united(expected.writers[number].gone, Intervals([seq, seq]))
+    known = (*expected.recent, *expected.pending)
     behind = [one for one in known if one.sent > forgets.ended]
-    if book.span is not None:
-        book.span = _span_behind(book, book.span, known, behind)
-    for number, writer in enumerate(book.writers):
+    if expected.span is not None:
+        expected.span = _span_behind(expected, expected.span, known, behind)
+    for number, writer in enumerate(expected.writers):
         racing = Intervals.of(sorted(one.seq for one in known if one.writer == number and one.ended >= forgets.sent))
         later = Intervals.of(sorted(one.seq for one in behind if one.writer == number))
         writer.gone = united(writer.gone, writer.acked.minus(racing).minus(writer.unknown))
         writer.excuse(writer.acked.minus(later))
 
 
-def _span_behind(book: ExpectedSession, span: Span, known: Iterable[Attempt], behind: Iterable[Attempt]) -> Span:
+def _span_behind(
+    expected: ExpectedSession, span: Lifespan, known: Iterable[Attempt], behind: Iterable[Attempt]
+) -> Lifespan:
     """Return the life that begins behind a forget: with the next append, or with one that may have come after it."""
-    forgets = book.forgets
-    unseen = {(n, seq) for n, one in enumerate(book.writers) for seq in one.unknown.minus(one.acked)}
+    forgets = expected.forgets
+    unseen = {(n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked)}
     may_begin = [
         one for one in known if forgets is None or one.ended >= forgets.sent or (one.writer, one.seq) in unseen
     ]
@@ -226,51 +234,56 @@ def _span_behind(book: ExpectedSession, span: Span, known: Iterable[Attempt], be
     return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER), first_ended=first_ended)
 
 
-def _keep_what_is_left(book: ExpectedSession, shows_since: int, *, ends_excuses: bool) -> None:
+def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excuses: bool) -> None:
     """Keep of what reads have shown only what a forget was seen to have left."""
-    standing = list(book.names_in_order())
-    is_behind = shows_since < book.last_whole
-    shown = [*standing, *((number, seq) for number, seq, at in book.veiled or () if shows_since < at)]
-    if is_behind:
-        book.revived = [(number, seq) for number, seq in shown if seq in book.writers[number].gone] or None
-    left = [place for place in standing if is_behind and place[1] not in book.writers[place[0]].gone]
-    book.veiled = [
+    standing = list(expected.names_in_order())
+    is_behind = shows_since < expected.last_whole
+    shown = [*standing, *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at)]
+    if is_behind and expected.forgets is not None and expected.forgets.is_certain:
+        expected.revived = [(number, seq) for number, seq in shown if seq in expected.writers[number].gone] or None
+    left = [place for place in standing if is_behind and place[1] not in expected.writers[place[0]].gone]
+    expected.veiled = [
         (number, seq, at)
-        for number, seq, at in book.veiled or ()
-        if shows_since < at and seq not in book.writers[number].gone
+        for number, seq, at in expected.veiled or ()
+        if shows_since < at and seq not in expected.writers[number].gone
     ] or None
-    for number, seq in (*left, *book.veiled_names()) if ends_excuses else ():
-        writer = book.writers[number]
+    for number, seq in (*left, *expected.veiled_names()) if ends_excuses else ():
+        writer = expected.writers[number]
         writer.excused = writer.excused.minus(Intervals([seq, seq]))
     if not is_behind:
-        for number, seq in book.unsettled_names():
-            book.writers[number].excuse(Intervals([seq, seq]))
-        book.unsettled = None
-    book.is_blind = not is_behind
-    book.overlooked = book.shown_late = None
-    book.replace_verified(left)
+        for number, seq in expected.unsettled_names():
+            expected.writers[number].excuse(Intervals([seq, seq]))
+        expected.unsettled = None
+    expected.is_blind = not is_behind
+    expected.overlooked = expected.shown_late = None
+    expected.replace_verified(left)
 
 
-def undo(book: ExpectedSession, since: int, until: int) -> None:
-    """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged."""
-    forgets, span = book.forgets, book.span
+def undo(expected: ExpectedSession, since: int, until: int, *, started: int = 0) -> None:
+    """Take in that a fault may have undone what was done then: a forget, or that a life began or was prolonged.
+
+    What a read showed before the fault `started` is as it was.
+    """
+    forgets, span = expected.forgets, expected.span
     if forgets is not None and forgets.is_certain and since <= forgets.ended <= until:
         forgets.is_undone = True
-        for writer in book.writers:
+        if started <= expected.last_returned:
+            expected.revived = None
+        for writer in expected.writers:
             writer.gone = NOTHING
     if span is not None and since <= span.first_ended <= until:
-        span = book.span = span._replace(first_ended=NEVER)
+        span = expected.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:
-        book.span = span._replace(last_sent=span.first_sent if span.first_sent < NEVER else 0)
+        expected.span = span._replace(last_sent=span.first_sent if span.first_sent < NEVER else 0)
 
 
 OUTCOME_US_MAX = 10_000_000
 """How long after the last append the outcome of an earlier one may still come."""
 
 
-def must_be_forgotten(book: ExpectedSession, at: int, rules: Rules) -> bool:
+def must_be_forgotten(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether a read at this time may no longer show what was forgotten; a stale one may, for as long as promised."""
-    forgets, staleness = book.forgets, rules.contract.staleness_us
+    forgets, staleness = expected.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None:
         return False
     return at > forgets.ended + staleness + rules.clock_epsilon_us
@@ -287,87 +300,89 @@ class Absences(NamedTuple):
     """An outcome that is on its way decides whether it is rightly gone."""
 
 
-def absences(book: ExpectedSession, read: Read, names: list[MessageId], rules: Rules, taken: int) -> Absences:
+def absences(expected: ExpectedSession, read: Read, names: list[MessageId], rules: Rules, taken: int) -> Absences:
     """Tell what is absent, and whether rightly so; `taken` is how many items take up a place of the last so many."""
     present: dict[int, Intervals] = {}
     for writer, seq in names:
         present.setdefault(writer, Intervals()).add(seq)
-    gone = _missing(book, read, present)
+    gone = _missing(expected, read, present)
     if not gone:
         return Absences({}, {})
-    if (book.forgets is not None and book.forgets.is_awaited(read.returned)) or _is_life_untold(book, read, rules):
+    if (expected.forgets is not None and expected.forgets.is_awaited(read.returned)) or _is_life_untold(
+        expected, read, rules
+    ):
         return Absences({}, {}, is_undecided=True)
-    if book.forget_in_doubt or rules.contract.eviction_allowed or may_have_expired(book, read.returned, rules):
-        return Absences(*_part_expired(book, gone, read, rules))
+    if expected.forget_in_doubt or rules.contract.eviction_allowed or may_have_expired(expected, read.returned, rules):
+        return Absences(*_part_expired(expected, gone, read, rules))
     if rules.contract.retained_messages is None:
         return Absences(gone, {})
     # Whatever stands there takes up a place, a permitted repeat as well as a message.
     if taken < rules.contract.retained_messages:
-        return Absences(*_part_superseded(book, gone, present, rules.contract.retained_messages))
-    return Absences(*_part_trimmed(book, gone, names))
+        return Absences(*_part_superseded(expected, gone, present, rules.contract.retained_messages))
+    return Absences(*_part_trimmed(expected, gone, names))
 
 
 def _part_expired(
-    book: ExpectedSession, gone: dict[int, Intervals], read: Read, rules: Rules
+    expected: ExpectedSession, gone: dict[int, Intervals], read: Read, rules: Rules
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what may be gone from what a sliding life keeps: until its own send + TTL a message is there."""
     contract = rules.contract
-    is_only_by_age = not (book.forget_in_doubt or contract.eviction_allowed or contract.retained_messages)
+    is_only_by_age = not (expected.forget_in_doubt or contract.eviction_allowed or contract.retained_messages)
     if contract.expiry is not Expiry.SLIDING or not is_only_by_age:
         return {}, gone
     young: dict[int, Intervals] = {}
-    for one in (*book.recent, *book.pending):
-        life = Span(one.sent, one.ended, one.sent, one.ended)
+    for one in (*expected.recent, *expected.pending):
+        life = Lifespan(one.sent, one.ended, one.sent, one.ended)
         if one.seq in gone.get(one.writer, ()) and read.returned < earliest_end(life, rules):
             young.setdefault(one.writer, Intervals()).add(one.seq)
     return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}
 
 
-def _is_life_untold(book: ExpectedSession, read: Read, rules: Rules) -> bool:
+def _is_life_untold(expected: ExpectedSession, read: Read, rules: Rules) -> bool:
     """Whether nobody knows yet when the life of a session began that may be over: an outcome may be on its way.
 
     Where no append was ever recorded (its worker died), what was seen may have been sent at any time.
     """
-    if rules.contract.ttl_seconds is None or has_run_out(book, read.returned, rules):
+    if rules.contract.ttl_seconds is None or has_run_out(expected, read.returned, rules):
         return False
-    if book.span is None:
+    if expected.span is None:
         return True
-    return may_have_begun_untold(book, rules) and read.returned < book.span.last_ended + OUTCOME_US_MAX
+    return may_have_begun_untold(expected, rules) and read.returned < expected.span.last_ended + OUTCOME_US_MAX
 
 
-def _missing(book: ExpectedSession, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
+def _missing(expected: ExpectedSession, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
     """Return what this read had to show and does not: acknowledged before it, or shown by the read before."""
     gone: dict[int, Intervals] = {}
     for number, acked in read.acked.items():
-        writer = book.writers[number]
+        writer = expected.writers[number]
         # What was seen in flight counted as acknowledged; it may have been refused since the read was invoked.
         missing = acked.minus(present.get(number) or Intervals()).minus(writer.excused).minus(writer.failed)
         if missing:
             gone[number] = missing
-    for number, seq in (*book.unsettled_names(), *book.veiled_names()):
-        writer = book.writers[number]
+    for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
+        writer = expected.writers[number]
         if seq not in present.get(number, ()) and seq not in writer.failed and seq not in writer.excused:
             gone.setdefault(number, Intervals()).add(seq)
     return gone
 
 
 def _part_superseded(
-    book: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
+    expected: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
-    at = {place: index for index, place in enumerate(book.names_in_order())}
-    times = {(one.writer, one.seq): one for one in (*book.recent, *book.pending)}
+    at = {place: index for index, place in enumerate(expected.names_in_order())}
+    times = {(one.writer, one.seq): one for one in (*expected.recent, *expected.pending)}
     absent: dict[int, Intervals] = {}
     superseded: dict[int, Intervals] = {}
     for number, seqs in gone.items():
         for seq in seqs:
-            newer = _count_newer(book, (number, seq), present, at, times)
+            newer = _count_newer(expected, (number, seq), present, at, times)
             (superseded if newer >= retained else absent).setdefault(number, Intervals()).add(seq)
     return absent, superseded
 
 
 def _count_newer(
-    book: ExpectedSession,
+    expected: ExpectedSession,
     place: MessageId,
     present: dict[int, Intervals],
     at: dict[MessageId, int],
@@ -375,7 +390,7 @@ def _count_newer(
 ) -> int:
     """Count the messages that may have been applied after this one: acknowledged, or shown."""
     mine, count = times.get(place), 0
-    for number, writer in enumerate(book.writers):
+    for number, writer in enumerate(expected.writers):
         applied = writer.acked.copy()
         applied.update(writer.unknown)  # which may have been applied, and lost in a crash
         applied = applied.minus(writer.excused)  # what had to go before is older
@@ -399,15 +414,15 @@ def _is_before(
 
 
 def _part_trimmed(
-    book: ExpectedSession, gone: dict[int, Intervals], names: list[MessageId]
+    expected: ExpectedSession, gone: dict[int, Intervals], names: list[MessageId]
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing from the last so many: trimmed if nothing that stands is older, suspicious otherwise.
 
     The window is one over the whole session. A late unknown write may stand anywhere in it and proves nothing.
     """
-    window = [place for place in names if book.writers[place[0]].bears_order(place[1])]
-    at = {place: index for index, place in enumerate(book.names_in_order())}
-    times = {(one.writer, one.seq): one for one in (*book.recent, *book.pending)}
+    window = [place for place in names if expected.writers[place[0]].bears_order(place[1])]
+    at = {place: index for index, place in enumerate(expected.names_in_order())}
+    times = {(one.writer, one.seq): one for one in (*expected.recent, *expected.pending)}
     first_seq: dict[int, int] = {}
     for number, seq in window:
         first_seq[number] = min(seq, first_seq.get(number, seq))
@@ -424,7 +439,7 @@ def _part_trimmed(
             has_older |= sent is not None and first_back is not None and first_back < sent
             if sent is not None and (number, seq) not in at:
                 # What an earlier read had shown is older than all that was sent since.
-                has_older |= first_at is not None and sent > book.last_returned
+                has_older |= first_at is not None and sent > expected.last_returned
                 has_older |= first_ended is not None and first_ended < sent
             (absent if has_older else trimmed).setdefault(number, Intervals()).add(seq)
     return absent, trimmed

@@ -32,7 +32,7 @@ class Resolution(NamedTuple):
     non_monotonic: Seqs
 
 
-def suspect(book: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
+def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
     """Open a suspicion for what no other one covers yet. The book is as it was before this read was taken into it."""
     new: Seqs = {}
     for number, seqs in absent.items():
@@ -43,12 +43,14 @@ def suspect(book: ExpectedSession, absent: Seqs, read: Read, known: list[Suspici
             new[number] = rest
     if not new:
         return None
-    shown = {number: book.writers[number].standing.copy() for number in new}
-    for number, seq in (*book.unsettled_names(), *book.veiled_names()):
+    shown = {number: expected.writers[number].standing.copy() for number in new}
+    for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
         if number in shown:
             shown[number].add(seq)
     seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
-    last_seen = min([book.last_read, *(at for number, seq, at in book.veiled or () if seq in new.get(number, NOTHING))])
+    last_seen = min(
+        [expected.last_read, *(at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING))]
+    )
     return Suspicion(
         invoked=read.invoked,
         returned=read.returned,
@@ -218,9 +220,9 @@ def untold(findings: list[Finding], told: Seqs) -> list[Finding]:
     ]
 
 
-def times_of(book: ExpectedSession) -> dict[MessageId, Attempt]:
+def times_of(expected: ExpectedSession) -> dict[MessageId, Attempt]:
     """Return the attempts whose times are still known."""
-    return {(attempt.writer, attempt.seq): attempt for attempt in (*book.recent, *book.pending)}
+    return {(attempt.writer, attempt.seq): attempt for attempt in (*expected.recent, *expected.pending)}
 
 
 def _drop_shown(suspicion: Suspicion) -> None:
@@ -281,16 +283,16 @@ def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attemp
 
 
 def _applied_by(
-    book: ExpectedSession, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None
+    expected: ExpectedSession, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None
 ) -> int | None:
     """Return by when a message had certainly been applied; None: longer ago than any time that is remembered."""
     if attempt is not None and attempt.outcome == Outcome.OK:
         return attempt.ended
-    if place[1] in book.writers[place[0]].unknown or attempt is not None:
+    if place[1] in expected.writers[place[0]].unknown or attempt is not None:
         # Nobody knows when it was applied, but a read has shown it.
         return suspicion.last_seen if kind is Kind.ROLLED_BACK or attempt is None else attempt.ended
     # Of what is so old, only some times are remembered.
-    later = thinned_out((*book.recent, *book.pending), place)
+    later = thinned_out((*expected.recent, *expected.pending), place)
     return None if later is None else later.ended
 
 

@@ -23,7 +23,7 @@ from soak.checker.events import (
     Suspected,
     Verified,
     Want,
-    Wanted,
+    WantedRead,
     confirm,
     heal,
     heal_after,
@@ -42,8 +42,8 @@ from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leas
 from soak.checker.partial import (
     AckedTimes,
     Again,
-    Fate,
-    Seen,
+    PartialJudgement,
+    SearchFate,
     judge_glance,
     judge_search,
     judge_seen,
@@ -137,36 +137,36 @@ class SessionChecker:
 
     __slots__ = ("book", "store")
 
-    def __init__(self, store: StoreJudging, book: ExpectedSession) -> None:
+    def __init__(self, store: StoreJudging, expected: ExpectedSession) -> None:
         self.store = store
-        self.book = book
+        self.book = expected
 
     # -- what the ledger says --
 
     def apply(self, event: LedgerEvent) -> None:
         """Take in a record of the ledger."""
-        book = self.book
+        expected = self.book
         if isinstance(event, Attempt):
             self.attempted(event)
         elif isinstance(event, Leased):
-            book.lease(event.writer, event.upto)
+            expected.lease(event.writer, event.upto)
         elif isinstance(event, ForgetBegun):
-            book.intend_forget(event.sent)
+            expected.intend_forget(event.sent)
         elif isinstance(event, ForgetEnded):
             self._end_forget(event)
             self._doubt_what_faults_undo()
         elif isinstance(event, Closed):
-            book.closed = event.is_certain
+            expected.closed = event.is_certain
 
     def _end_forget(self, event: ForgetEnded) -> None:
-        book, rules = self.book, self.store.rules_at(self.book.last_whole, self.book.last_returned)
+        expected, rules = self.book, self.store.rules_at(self.book.last_whole, self.book.last_returned)
         staleness, drops = rules.contract.staleness_us, rules.contract.drops_by_itself
         behind_us = None if staleness is None else staleness + rules.clock_epsilon_us
-        if book.veiled is not None and event.outcome is Outcome.OK:
+        if expected.veiled is not None and event.outcome is Outcome.OK:
             # What was seen in the shadow of a fault may have been of long before.
-            book.veiled = [one for one in book.veiled if not self.store.is_shadowed(one[2], one[2])] or None
+            expected.veiled = [one for one in expected.veiled if not self.store.is_shadowed(one[2], one[2])] or None
         end_forget(
-            book,
+            expected,
             event.outcome,
             event.sent,
             event.ended,
@@ -177,18 +177,18 @@ class SessionChecker:
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
-        book, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
+        expected, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
         if attempt.outcome == Outcome.OK:
             if is_expiring:
-                prolong(book, attempt, self.store.rules)
+                prolong(expected, attempt, self.store.rules)
                 self._doubt_what_faults_undo()
-            return book.acknowledge(attempt)
+            return expected.acknowledge(attempt)
         if attempt.outcome == Outcome.FAILED:
-            book.fail(attempt.writer, attempt.seq)
+            expected.fail(attempt.writer, attempt.seq)
         else:
-            book.doubt(attempt)
+            expected.doubt(attempt)
             if is_expiring:
-                begin_no_later(book, attempt)
+                begin_no_later(expected, attempt)
         return False
 
     def _doubt_what_faults_undo(self) -> None:
@@ -199,41 +199,41 @@ class SessionChecker:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
         undone = window.undoes(self.store.rules.contract)
         if undone is not None:
-            undo(self.book, *undone)
+            undo(self.book, *undone, started=window.started)
 
     # -- which read is needed next --
 
-    def wants(self, now: int) -> Wanted | None:
+    def wants(self, now: int) -> WantedRead | None:
         """Return the next read that the judgement waits for; None: nothing is open."""
-        book = self.book
+        expected = self.book
         self._sift_overlooked()
-        if book.is_in_doubt:
-            return Wanted(Want.CONFIRM, now + self.store.settle_us)
-        expiry = expiry_of(book, self.store.rules)
-        if book.pending:
-            if not book.length or book.forgets is not None:
-                return Wanted(Want.FULL, now)
-            return Wanted(Want.TAIL, now, len(book.pending) + len(book.writers) + TAIL_OVERLAP)
-        if expiry is not None and book.closed and book.last_whole <= expiry[1]:
-            return Wanted(Want.FULL, expiry[1])
+        if expected.is_in_doubt:
+            return WantedRead(Want.CONFIRM, now + self.store.settle_us)
+        expiry = expiry_of(expected, self.store.rules)
+        if expected.pending:
+            if not expected.length or expected.forgets is not None:
+                return WantedRead(Want.FULL, now)
+            return WantedRead(Want.TAIL, now, len(expected.pending) + len(expected.writers) + TAIL_OVERLAP)
+        if expiry is not None and expected.closed and expected.last_whole <= expiry[1]:
+            return WantedRead(Want.FULL, expiry[1])
         return None
 
     def _sift_overlooked(self) -> None:
         """Forget what a read overlooked where that was allowed to be so late."""
-        book = self.book
-        if book.overlooked is None:
+        expected = self.book
+        if expected.overlooked is None:
             return
-        rules = self.store.rules_at(book.last_read, book.last_returned)
+        rules = self.store.rules_at(expected.last_read, expected.last_returned)
         contract, staleness, epsilon = rules.contract, rules.contract.staleness_us, rules.clock_epsilon_us
-        if staleness is None or contract.eviction_allowed or may_have_expired(book, book.last_returned, rules):
-            book.overlooked = None
+        if staleness is None or contract.eviction_allowed or may_have_expired(expected, expected.last_returned, rules):
+            expected.overlooked = None
             return
-        late = [one for one in book.overlooked if one.ended + epsilon + staleness < book.last_read]
+        late = [one for one in expected.overlooked if one.ended + epsilon + staleness < expected.last_read]
         if contract.retained_messages is not None:
-            known = (*book.recent, *book.pending)
+            known = (*expected.recent, *expected.pending)
             late = [one for one in late if sum(o.ended >= one.sent for o in known) <= contract.retained_messages]
-        late = [one for one in late if book.was_overlooked(one)]  # and is not missed in another way since
-        book.overlooked = late or None
+        late = [one for one in late if expected.was_overlooked(one)]  # and is not missed in another way since
+        expected.overlooked = late or None
 
     # -- a read of the end --
 
@@ -274,25 +274,25 @@ class SessionChecker:
 
         `judged` is what `judge_clean` said of the same read, if nothing has been taken in since.
         """
-        book, store = self.book, self.store
+        expected, store = self.book, self.store
         rules = store.rules_at(read.invoked, read.returned)
         self._sift_overlooked()
-        if book.revived is not None and store.is_shadowed(book.last_whole, book.last_returned):
-            book.revived = None  # what showed it may have been behind
-        judgement = judge(book, read, rules, store.author) if judged is None else judged
-        if judgement.is_clean and not book.is_in_doubt and book.counted is None:
+        if expected.revived is not None and store.is_shadowed(expected.last_whole, expected.last_returned):
+            expected.revived = None  # what showed it may have been behind
+        judgement = judge(expected, read, rules, store.author) if judged is None else judged
+        if judgement.is_clean and not expected.is_in_doubt and expected.counted is None:
             return Observed([self._take_in(judgement, read, rules)], None)
         before = self._packed()
-        if book.overlooked is not None:
-            unasked = in_front_of_tail(book, judgement)
-            book.overlooked = [one for one in book.overlooked if (one.writer, one.seq) not in unasked] or None
+        if expected.overlooked is not None:
+            unasked = in_front_of_tail(expected, judgement)
+            expected.overlooked = [one for one in expected.overlooked if (one.writer, one.seq) not in unasked] or None
         known = self._known_suspicions()
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []
         findings = untold(judgement.findings, told_of(self.book, known)) if judgement.findings else []
         confirm(self.book, findings, events)
         report_late(self.book, self._shown_late(), None, events)
-        earlier = unpacked(before) if known else book
+        earlier = unpacked(before) if known else expected
         events.append(self._take_in(judgement, read, rules))
         if opened is not None:
             events.append(Suspected(opened))
@@ -301,8 +301,8 @@ class SessionChecker:
         if primary is not None:
             self._glimpse(primary)
         if known:
-            book.drop_excused()
-        book.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
+            expected.drop_excused()
+        expected.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
         heal_after(self.book, read, events)
         return Observed(events, before)
 
@@ -314,16 +314,16 @@ class SessionChecker:
 
     def _known_suspicions(self) -> list[Suspicion]:
         """Return what is suspected, with what the last read overlooked."""
-        book, known = self.book, self.book.suspicions or []
-        if book.overlooked is None:
+        expected, known = self.book, self.book.suspicions or []
+        if expected.overlooked is None:
             return known
         absent: Seqs = {}
-        for attempt in book.overlooked:
+        for attempt in expected.overlooked:
             absent.setdefault(attempt.writer, Intervals()).add(attempt.seq)
         late = Suspicion(
-            invoked=book.last_read,
-            returned=book.last_returned,
-            items=book.last_items,
+            invoked=expected.last_read,
+            returned=expected.last_returned,
+            items=expected.last_items,
             absent={number: seqs.bounds for number, seqs in absent.items()},
             seen={},
         )
@@ -343,59 +343,59 @@ class SessionChecker:
 
     def _suspect(self, read: Read, judgement: Judgement, known: list[Suspicion]) -> Suspicion | None:
         """Open a suspicion for what is missing, with the read that lacked it."""
-        book = self.book
-        opened = suspect(book, judgement.absent, read, known)
+        expected = self.book
+        opened = suspect(expected, judgement.absent, read, known)
         if opened is not None:
-            opened.shown, opened.before = save(read, book.session, self.store.author), book.order
+            opened.shown, opened.before = save(read, expected.session, self.store.author), expected.order
             opened.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
-            opened.seen_in_shadow = self.store.is_shadowed(book.last_read, book.last_returned)
+            opened.seen_in_shadow = self.store.is_shadowed(expected.last_read, expected.last_returned)
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
-        book, faults = self.book, self.store.faults
+        expected, faults = self.book, self.store.faults
         earlier = self._seen_unknown() if faults.collects_survivors(self.store.targets) else []
         verified = self._absorb(judgement, read, rules, whole=True)
-        if faults.collects_survivors(self.store.targets) or book.suspicions:
+        if faults.collects_survivors(self.store.targets) or expected.suspicions:
             staleness = self.store.rules.contract.staleness_us
             if staleness is not None and not self.store.is_shadowed(read.invoked, read.returned):
                 # Also after a sweep: an outcome that came late may show that something had survived.
                 faults.note_survivors(self.store.targets, read.invoked - staleness, self._survivors(earlier))
-        if book.failing is not None:
-            book.failing = None
+        if expected.failing is not None:
+            expected.failing = None
         return verified
 
     def _seen_unknown(self) -> list[Survivor]:
         """Return the unknown writes that a read has shown: each was applied by the time of the last one."""
-        book = self.book
+        expected = self.book
         return [
-            Survivor(one.sent, book.last_returned, (one.writer, one.seq))
-            for one in book.recent
-            if one.outcome == Outcome.UNKNOWN and book.shows(one.writer, one.seq)
+            Survivor(one.sent, expected.last_returned, (one.writer, one.seq))
+            for one in expected.recent
+            if one.outcome == Outcome.UNKNOWN and expected.shows(one.writer, one.seq)
         ]
 
     def _survivors(self, earlier: list[Survivor]) -> list[Survivor]:
         """Return what stands now, with when each was sent and by when it was applied."""
-        book = self.book
+        expected = self.book
         standing = [
             Survivor(one.sent, one.ended, (one.writer, one.seq))
-            for one in (*book.recent, *book.pending)
-            if one.outcome == Outcome.OK and book.shows(one.writer, one.seq)
+            for one in (*expected.recent, *expected.pending)
+            if one.outcome == Outcome.OK and expected.shows(one.writer, one.seq)
         ]
-        return standing + [one for one in earlier if book.shows(*one.place)]
+        return standing + [one for one in earlier if expected.shows(*one.place)]
 
     def _absorb(self, judgement: Judgement, read: Read, rules: Rules, *, whole: bool) -> Verified:
-        book = self.book
+        expected = self.book
         surfaced = [
             (number, seq)
             for number, first, last in judgement.fresh
-            if not book.writers[number].acked.covers(first, last)
+            if not expected.writers[number].acked.covers(first, last)
             for seq in range(first, last + 1)
-            if seq not in book.writers[number].acked
+            if seq not in expected.writers[number].acked
         ]
         # As long as a fault may have taken something that is not confirmed yet, its times are needed.
-        is_in_doubt = book.is_in_doubt or not self.store.is_calm()
+        is_in_doubt = expected.is_in_doubt or not self.store.is_calm()
         absorbed = absorb(
-            book,
+            expected,
             judgement,
             read,
             rules,
@@ -406,15 +406,15 @@ class SessionChecker:
         return Verified(absorbed.verified, absorbed.released, surfaced)
 
     def _look(
-        self, book: ExpectedSession, read: Read, judgement: Judgement, primary: Read | None, rules: Rules
+        self, expected: ExpectedSession, read: Read, judgement: Judgement, primary: Read | None, rules: Rules
     ) -> Look:
         store = self.store
         return Look(
-            book=book,
+            book=expected,
             read=read,
             judgement=judgement,
             primary=primary,
-            primary_judged=None if primary is None else judge(book, primary, rules, store.author),
+            primary_judged=None if primary is None else judge(expected, primary, rules, store.author),
             run=store.author.run,
             rules=rules,
             faults=store.windows(),
@@ -451,26 +451,26 @@ class SessionChecker:
 
     def _suspect_vanished(self, read: Read, vanished: list[MessageId]) -> Suspicion:
         """Suspect what a participant saw before its outcome was known, and the last full read does not show."""
-        book = self.book
+        expected = self.book
         absent: Seqs = {}
         for number, seq in vanished:
             absent.setdefault(number, Intervals()).add(seq)
-            writer = book.writers[number]
+            writer = expected.writers[number]
             writer.unknown = _with(writer.unknown, seq)
             writer.acked.add(seq)
         bounds = {number: list(seqs.bounds) for number, seqs in absent.items()}
         opened = Suspicion(
-            invoked=book.last_read,
-            returned=book.last_returned,
+            invoked=expected.last_read,
+            returned=expected.last_returned,
             last_seen=read.invoked,
-            items=book.last_items,
+            items=expected.last_items,
             absent=bounds,
             seen={number: list(one) for number, one in bounds.items()},
         )
-        book.suspicions = [*(book.suspicions or ()), opened]
+        expected.suspicions = [*(expected.suspicions or ()), opened]
         return opened
 
-    def _report_seen(self, seen: Seen, before: bytes) -> Observed:
+    def _report_seen(self, seen: PartialJudgement, before: bytes) -> Observed:
         events: list[Event] = []
         confirm(self.book, seen.findings, events)
         report_late(self.book, seen.late, None, events)
@@ -486,11 +486,13 @@ class SessionChecker:
         confirm(self.book, judge_search(self.book, read, asked, limit, rules, self.store.author), events)
         return Observed(events, before)
 
-    def observe_search_again(self, missed: Missed, search: Read, limit: int, whole: Read) -> tuple[Fate, Observed]:
+    def observe_search_again(
+        self, missed: Missed, search: Read, limit: int, whole: Read
+    ) -> tuple[SearchFate, Observed]:
         """Hold a later search, and the full read behind it, against what an earlier search missed."""
-        book, before = self.book, self._packed()
+        expected, before = self.book, self._packed()
         again = Again(
-            book=book,
+            book=expected,
             missed=missed,
             search=search,
             limit=limit,
@@ -502,8 +504,8 @@ class SessionChecker:
         )
         fate, result = search_again(again, self.store.author)
         events: list[Event] = []
-        if fate is not Fate.OPEN:
-            book.missed = [one for one in book.missed or () if one != missed] or None
+        if fate is not SearchFate.OPEN:
+            expected.missed = [one for one in expected.missed or () if one != missed] or None
         if isinstance(result, Late):
             report_late(self.book, [result], missed.suspicion(), events)
         elif result is not None:
@@ -523,16 +525,16 @@ class SessionChecker:
 
         It is unavailability, and no violation, unless others are answered all the while and no fault is active.
         """
-        book, faults = self.book, self.store.faults
-        known = book.failing
+        expected, faults = self.book, self.store.faults
+        known = expected.failing
         if faults.is_active(self.store.targets):
-            book.failing = None
+            expected.failing = None
             return Observed([], None)
         if others_answered == 0 or (known is not None and others_answered < known.last):
             return Observed([], None)  # nobody else was answered since: it is the store
         before = self._packed()
         first, count = (invoked, 0) if known is None else (known.first, known.count)
-        failing = book.failing = Failing(first=first, last=returned, count=count + 1, error=error)
+        failing = expected.failing = Failing(first=first, last=returned, count=count + 1, error=error)
         if failing.count < FAILURES_MIN or returned - first < self.store.settle_us or others_answered < first:
             return Observed([], None)
         detail = (
@@ -540,7 +542,7 @@ class SessionChecker:
             f"while other sessions were answered: {error}"
         )
         events: list[Event] = []
-        confirm(self.book, [Finding(Kind.UNDECODABLE, unreadable_name(book), None, detail, -1)], events)
+        confirm(self.book, [Finding(Kind.UNDECODABLE, unreadable_name(expected), None, detail, -1)], events)
         return Observed(events, before)
 
     @property
@@ -566,8 +568,8 @@ def _with(seqs: Intervals, seq: int) -> Intervals:
     return made
 
 
-def packed(book: ExpectedSession) -> bytes:
-    return msgspec.msgpack.encode(book)
+def packed(expected: ExpectedSession) -> bytes:
+    return msgspec.msgpack.encode(expected)
 
 
 def unpacked(blob: bytes) -> ExpectedSession:

@@ -28,7 +28,7 @@ _NAMES = {
 UNTRIED = "no fault was injected, so durability was not tested"
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
+class FaultsTried(msgspec.Struct, frozen=True, kw_only=True):
     """The faults of a run that are over."""
 
     recoveries: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 def what_was_tried(
     recoveries: Mapping[str, int], others: Mapping[str, int], unexpected_restarts: int, *, violations: int
-) -> Tried:
+) -> FaultsTried:
     """Say what a run has tried so far."""
     counted = {**recoveries, **others}
     outcome = "were tried" if violations else "survived"
@@ -52,7 +52,9 @@ def what_was_tried(
         told += f" ({unexpected_restarts} of the crashes not ours)"
     if counted and not recoveries:
         told += "; nothing was restarted, so durability was not tested"
-    return Tried(recoveries=dict(recoveries), others=dict(others), unexpected_restarts=unexpected_restarts, text=told)
+    return FaultsTried(
+        recoveries=dict(recoveries), others=dict(others), unexpected_restarts=unexpected_restarts, text=told
+    )
 
 
 def _named(kind: str, count: int) -> str:
@@ -132,7 +134,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     suspicions_open: int
     stores_without_verified: list[str]
     stores_without_search: list[str] = []
-    """Stores that can search, and have found less than a search has to (`soak.checker.search.is_blind`)."""
+    """Stores that can search, and have found less than a search has to (`soak.checker.partial.is_blind`)."""
     browsers_silent: bool = False
     """There were to be participants with a browser, and nothing that they said was acknowledged."""
     operations: list[OperationCount] = []

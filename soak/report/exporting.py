@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.checker.case import Case, Participation, Search, TailRead, reads_of
+from soak.checker.case import Case, Participation, SearchRead, TailRead, reads_of
 from soak.checker.kinds import Kind
 from soak.errors import UsageError
 from soak.report.history import NotExpressibleError, SessionHistory, of_cases, of_recording
@@ -54,7 +54,9 @@ def choose(data_dir: Path, *, run: str | None, sessions: Sequence[str] | None, s
 def _is_expressible(case: Case) -> bool:
     """Whether a list-append history can show it: not what is wrong within a message, or with a read of a few."""
     basis = case.basis
-    is_of_a_part = isinstance(basis, TailRead | Search) or (isinstance(basis, Participation) and basis.last is not None)
+    is_of_a_part = isinstance(basis, TailRead | SearchRead) or (
+        isinstance(basis, Participation) and basis.last is not None
+    )
     return not is_of_a_part and case.found.kind not in _INEXPRESSIBLE
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch, TailRead, reads_of
+from soak.checker.case import Case, FullRead, Participation, SearchRead, SecondSearch, TailRead, reads_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.outcome import Attempt, Outcome
@@ -136,7 +136,7 @@ def _whole_reads(case: Case) -> Iterable[ReadOperation]:
     elif case.book.order:
         # The book of a part is the one that a later read of all has filled.
         yield _verified(case.book, basis.read.invoked if isinstance(basis, FullRead) else END)
-    if isinstance(basis, TailRead | Search) or (isinstance(basis, Participation) and basis.last is not None):
+    if isinstance(basis, TailRead | SearchRead) or (isinstance(basis, Participation) and basis.last is not None):
         return  # it asked for a few only
     for _, read in [("", basis.read)] if isinstance(basis, SecondSearch) else reads_of(case):
         if not read.cut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch
+from soak.checker.case import Case, FullRead, Participation, SearchRead, SecondSearch
 from soak.checker.clues import when_seen
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
@@ -86,7 +86,7 @@ def _reads(case: Case, place: MessageId | None) -> list[Moment]:
             moments.append(Moment(read.invoked, told, _tone(read, case.session, place)))
         return moments
     who = "a participant read" if isinstance(basis, Participation) else "the verifier read"
-    if isinstance(basis, Search):
+    if isinstance(basis, SearchRead):
         writer, seq = basis.asked
         who = f"the words of {writer}/{seq} were searched for"
     found = f"{_shows(who, basis.read, case.session, place)}: {case.found.detail}"

@@ -19,7 +19,7 @@ from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.tracked_session import TrackedSession
 
-VERSION = 5
+VERSION = 6
 FILE_NAME = "checkpoint.mpk"
 _SEAL = struct.Struct(">8sHI")
 _MARK = b"soak-chk"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from soak.checker.case import FullRead, Participation, Search, TailRead
+from soak.checker.case import FullRead, Participation, SearchRead, TailRead
 from soak.checker.events import Observed, Want
 from soak.checker.message import Garbled, Message, Stored, shown
 from soak.checker.read import MessageId, Read, Rules, SavedRead, save
@@ -279,7 +279,7 @@ class Examiner:
         def basis() -> Basis:
             kept = self.saved(tracked, seen)
             if asked is not None:
-                return Search(read=kept, asked=asked, limit=last or 0)
+                return SearchRead(read=kept, asked=asked, limit=last or 0)
             return Participation(read=kept, last=last, acked=observation.acked)
 
         if asked is not None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from soak.checker.verdict import OperationCount, Tried
+from soak.checker.verdict import FaultsTried, OperationCount
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.store_errors import ErrorNature
@@ -196,7 +196,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     contracts: dict[str, str] = {}
     """By store, how its contract was obtained."""
     recoveries: list[RecoveryResult] = []
-    tried: Tried | None = None
+    tried: FaultsTried | None = None
     """Which faults the memory went through; None: the run is of an older soak."""
     notes: list[str] = []
     """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
@@ -318,7 +318,7 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     recalls: dict[str, dict[str, int]]
     recovering: list[UnfinishedRecovery]
     fault_failures: list[str]
-    tried: Tried
+    tried: FaultsTried
     operations: list[OperationCount]
     recoveries: list[RecoveryResult]
     contracts: dict[str, ContractStatus]

@@ -13,12 +13,21 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from soak.checker.case import Search, SecondSearch
+from soak.checker.case import SearchRead, SecondSearch
 from soak.checker.expected_session import ExpectedSession, WriterBook
 from soak.checker.incidents import Missed
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.partial import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
+from soak.checker.partial import (
+    NEAREST,
+    SearchFate,
+    is_due,
+    is_missed,
+    is_promised,
+    judge_search,
+    places_in,
+    wide_limit,
+)
 from soak.checker.read import MessageId, Read
 from soak.checker.text import MessageGenerator
 from soak.stores.protocol import Search as SearchMethod
@@ -189,7 +198,7 @@ class Searcher:
     def _report(self, tracked: TrackedSession, read: Read, asked: MessageId, limit: int) -> None:
         observed = self._examiner.checker(tracked).observe_search(read, asked, limit)
         kept = functools.partial(self._examiner.saved, tracked, read)
-        self._examiner.report(tracked, read, observed, lambda: Search(read=kept(), asked=asked, limit=limit))
+        self._examiner.report(tracked, read, observed, lambda: SearchRead(read=kept(), asked=asked, limit=limit))
 
     def _apply_repeated(self, tracked: TrackedSession, answer: RepeatedSearch, whole: Read) -> None:
         """Hold a later search against what an earlier one missed."""
@@ -202,7 +211,11 @@ class Searcher:
             return SecondSearch(missed=missed, search=saved(answer.read), limit=answer.limit, read=saved(whole))
 
         self._examiner.report(tracked, whole, observed, basis)
-        result = {Fate.OVER: "not_expected", Fate.FOUND: "found_later", Fate.UNFINDABLE: "not_found"}.get(fate)
+        result = {
+            SearchFate.OVER: "not_expected",
+            SearchFate.FOUND: "found_later",
+            SearchFate.UNFINDABLE: "not_found",
+        }.get(fate)
         if result is not None:
             self._tally.searches[result] += 1
 

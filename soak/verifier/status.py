@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from prometheus_client.core import Exemplar
 
-from soak.checker.verdict import Facts, OperationCount, Tried, Verdict, reach_verdict, what_was_tried
+from soak.checker.verdict import Facts, FaultsTried, OperationCount, Verdict, reach_verdict, what_was_tried
 from soak.clock import clock_offset_us, now_us
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
@@ -436,7 +436,7 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
 
 
-def tried_by(state: State) -> Tried:
+def tried_by(state: State) -> FaultsTried:
     tally = state.tally
     unexpected = sum(tally.unexpected_restarts.values())
     return what_was_tried(tally.recoveries_tried, tally.faults_tried, unexpected, violations=tally.violations)

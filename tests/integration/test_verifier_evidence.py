@@ -225,7 +225,7 @@ async def test_evidence_that_cannot_be_read_gets_one_line_and_exit_code_2(
         (good[: len(good) // 2], "is damaged, or no evidence"),
         (b"[1, 2]", "is damaged, or no evidence"),
         (b'{"some": "file"}', "is no evidence of a violation"),
-        (good.replace(b'"format": 4', b'"format": 3'), "is of format 3; this soak reads format 4"),
+        (good.replace(b'"format": 5', b'"format": 4'), "is of format 4; this soak reads format 5"),
         (good.replace(b'"basis":', b'"bases":'), "its case makes no sense"),
         (good[: good.index(b'"case": {')] + b'"case": null}', "cannot be replayed"),
     ):

@@ -438,6 +438,9 @@ def _may_begin_life_of(known: Knowledge, other: Attempt, attempt: Attempt) -> bo
 def _is_over(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
     """Whether an absolute life in which the earlier one stood was certainly over when the later one was sent."""
     applied = known.applied_by[earlier.id]
+    if not known.is_acknowledged(earlier):  # of which no read of a participant tells when it was applied
+        full = (view.returned for view in known.shown.get(earlier.id, ()) if view.is_full)
+        applied = min(full, default=NEVER)
     if applied + (known.contract.ttl or 0) < later.sent:
         return True
     return not known.lossy_faults and any(  # a fault that takes the forget brings the old life back

@@ -669,7 +669,8 @@ def _is_surely_before(known: Knowledge, attempt: Attempt, forget: Forget) -> boo
 def _may_be_undone(known: Knowledge, forget: Forget, forgotten: int, view: View) -> bool:
     """Whether a fault may have taken the forget itself, as part of the tail, by the time the read is judged."""
     later = [full.returned for full in known.full[view.session] if full.invoked >= view.returned]
-    judged = view.returned if view.is_full else min(later, default=NEVER)
+    told = [at for at in later if at <= (forget.delivered_at or NEVER)]
+    judged = max([view.returned, *told]) if view.is_full else min(later, default=NEVER)
     for fault in known.lossy_faults:
         loss = known.contract.loss(fault.excuse)
         in_tail = loss is None or forgotten >= fault.started - loss

@@ -39,6 +39,8 @@ ONCE_JUDGED_OTHERWISE = {
     700_003_880: "an unknown append may have begun the life later than its caller gave up",
     700_005_976: "a participant saw what was forgotten, and a fault may have undone the forget before that was judged",
     700_006_015: "seen without an outcome, forgotten, and shown again",
+    800_005_166: "only a participant saw the unknown write that may have begun its life",
+    800_000_421: "shown behind a forget, and its outcome came after a fault that may have undone it",
     800_000_651: "only a participant saw it, in a store that keeps the last messages",
     710_004_095: "only the primary had shown it before it was gone",
     700_008_878: "what prolonged a life came after a fault that may have taken it",

@@ -313,6 +313,18 @@ def test_what_a_read_showed_behind_a_forget_is_resurrected_though_another_forget
     assert session.shows(1.0) == {(Kind.RESURRECTED, 1)}
 
 
+def test_a_fault_undoes_no_forget_for_a_read_that_was_before_it() -> None:
+    for crashed, reported in ((0.6, {(Kind.RESURRECTED, 1)}), (0.4, set())):
+        session = CheckedSession(TAIL)
+        session.told(1, 0.0, 0.1)
+        session.intends_forget(0.2)
+        assert session.shows(0.5, 1) == set()
+        session.crash(crashed, 0.9)
+        session.forgot(0.2, 0.3)
+        session.sweep()
+        assert session.shows(1.0) == reported
+
+
 def test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again() -> None:
     for contract, reported in (
         (Contract(), {(Kind.RESURRECTED, 1)}),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from soak.checker.case import CannotDeriveError, Case, Derived, Search, SecondSearch, derive, found_of, replay
+from soak.checker.case import CannotDeriveError, Case, Derived, SearchRead, SecondSearch, derive, found_of, replay
 from soak.checker.contract import Contract, Reads
 from soak.checker.incidents import Missed
 from soak.checker.kinds import Kind
@@ -20,7 +20,7 @@ from soak.checker.partial import (
     WIDE_MAX,
     WIDE_ROOM,
     Again,
-    Fate,
+    SearchFate,
     is_blind,
     is_due,
     is_missed,
@@ -80,7 +80,7 @@ def test_a_search_that_was_kept_is_judged_as_it_was(plan: Plan, writers: int, da
     limit = data.draw(st.integers(0, 5))
     observed = checker_of(store).observe_search(read, (0, 1), limit)
     assert observed.before is not None
-    basis = Search(read=save(read, SESSION, AUTHOR), asked=(0, 1), limit=limit)
+    basis = SearchRead(read=save(read, SESSION, AUTHOR), asked=(0, 1), limit=limit)
     assert derive(kept(case_of(unpacked(observed.before), basis))) == confirmed(observed)
 
 
@@ -101,7 +101,7 @@ def test_a_second_search_that_was_kept_comes_to_the_same(
         assert [one.kind for one in derived] == [Kind.STALE]
     else:
         assert derived == [Derived(Kind.UNFINDABLE, f"{SESSION}/{place[0]}/{place[1]}", told.detail)]
-    assert search_again(again._replace(is_calm=False), AUTHOR)[0] is not Fate.UNFINDABLE
+    assert search_again(again._replace(is_calm=False), AUTHOR)[0] is not SearchFate.UNFINDABLE
 
 
 def again_of(
@@ -213,7 +213,7 @@ def test_a_late_answer_breaks_a_promise_of_fresh_reads_and_no_other() -> None:
     ):
         again = again_of(store, (0, 2), lacking, showing, store.read(), rules=Rules(contract=contract))
         fate, late = search_again(again, AUTHOR)
-        assert fate is Fate.FOUND
+        assert fate is SearchFate.FOUND
         assert isinstance(late, Late)
         assert late.is_broken_promise == is_broken
 

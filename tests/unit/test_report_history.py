@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.absorb import absorb
-from soak.checker.case import Basis, Case, FullRead, Search, SecondSearch, TailRead, found_of
+from soak.checker.case import Basis, Case, FullRead, SearchRead, SecondSearch, TailRead, found_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.incidents import Missed, Suspicion
@@ -279,7 +279,7 @@ def test_a_search_is_no_read_of_the_whole_session_and_the_story_tells_each() -> 
     missed = Missed(place=(0, 2), invoked=lacking.invoked, returned=lacking.returned, limit=9, answer=lacking)
     again, whole = save(store.read([]), SESSION, AUTHOR), save(store.read(), SESSION, AUTHOR)
     searches = [
-        case_of(store.book, Search(read=lacking, asked=(0, 2), limit=9)),
+        case_of(store.book, SearchRead(read=lacking, asked=(0, 2), limit=9)),
         case_of(store.book, SecondSearch(missed=missed, search=again, limit=9, read=whole)),
     ]
     history = of_cases(SESSION, searches)
