@@ -17,9 +17,10 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
+from soak.api.http import error, json_response
+from soak.api.permission import Permission
 from soak.checker.faults import Excuse
 from soak.clock import now_us
-from soak.daemon.permission import Permission, error
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
@@ -187,14 +188,14 @@ class AnnouncedPage:
         ]
 
     async def _list(self, _request: web.Request) -> web.Response:
-        return _json(self._windows.windows)
+        return json_response(self._windows.windows)
 
     async def _begin(self, request: web.Request) -> web.Response:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         try:
             announcement = msgspec.json.decode(await request.read(), type=Announcement)
-            return _json(await self._windows.begin(announcement), status=201)
+            return json_response(await self._windows.begin(announcement), status=201)
         except msgspec.MsgspecError as problem:
             return error(400, f"this announces no fault: {problem}")
         except UsageError as problem:
@@ -206,14 +207,10 @@ class AnnouncedPage:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         try:
-            return _json(await self._windows.end(request.match_info["id"]))
+            return json_response(await self._windows.end(request.match_info["id"]))
         except UnknownWindowError as problem:
             return error(404, str(problem))
         except UsageError as problem:
             return error(409, str(problem))
         except SoakError as problem:
             return error(503, str(problem), ExitCode.UNREACHABLE)
-
-
-def _json(value: object, *, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", status=status)

@@ -7,8 +7,9 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
-from soak.daemon.connections import read_body
-from soak.daemon.permission import Permission, error
+from soak.api.connections import read_body
+from soak.api.http import error, json_response
+from soak.api.permission import Permission
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.presets import Possible
@@ -58,14 +59,14 @@ class FaultsPage:
         return [web.get(PATH, self._list), web.post(PATH, self._inject)]
 
     async def _list(self, _request: web.Request) -> web.Response:
-        return _json(listing(self.possible))
+        return json_response(listing(self.possible))
 
     async def _inject(self, request: web.Request) -> web.Response:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         try:
             order = decode_json(await read_body(request), type=Order)
-            return _json(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
+            return json_response(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"this is no fault to inject: {problem}")
         except UsageError as problem:
@@ -95,7 +96,3 @@ def listing(possible: Possible) -> list[FaultListing]:
         )
         for name, fault in ALL.items()
     ]
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from soak.daemon.permission import TOKEN_HEADER
+from soak.api.permission import TOKEN_HEADER
 from soak.daemon.whole_body import whole
 from soak.errors import ServerUnreachableError
 from soak.join import JoinInfo

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-import msgspec
 from aiohttp import web
 
-from soak.daemon.connections import Connections
+from soak.api.connections import Connections
+from soak.api.http import SHUTDOWN_SECONDS_MAX, address_of, cannot_listen, error, is_literal, is_loopback, json_response
 from soak.daemon.consumption import Use
 from soak.daemon.metrics import DaemonMetrics
-from soak.daemon.permission import error, is_literal
 from soak.daemon.scrapes import Scrapes
 from soak.daemon.snapshot import Snapshot
-from soak.errors import UsageError
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
-
-SHUTDOWN_SECONDS_MAX = 2.0
 
 
 class Source(Protocol):
@@ -59,9 +53,7 @@ class HttpServer:
         except OSError as problem:
             await self.close()
             raise cannot_listen(host, port, problem) from None
-        bound = self._server.sockets[0].getsockname()
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self.address = f"http://{shown}:{bound[1]}"
+        self.address = address_of(self._server.sockets[0].getsockname())
 
     async def close(self) -> None:
         if self._server is not None:
@@ -92,10 +84,10 @@ class HttpServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = (await self._source.snapshot()).not_ready
-        return _json({"ready": not missing, "reasons": missing}, status=503 if missing else 200)
+        return json_response({"ready": not missing, "reasons": missing}, status=503 if missing else 200)
 
     async def _status(self, _request: web.Request) -> web.Response:
-        return _json(await self._source.snapshot())
+        return json_response(await self._source.snapshot())
 
 
 @web.middleware
@@ -104,28 +96,9 @@ async def refuse_names(
 ) -> web.StreamResponse:
     """Answer only under an address: a name that a stranger has pointed at this machine would let his page read us."""
     if not is_literal(request.host):
-        return error(403, "ask under the address 127.0.0.1, or localhost")
+        return error(403, "use the address 127.0.0.1, or localhost")
     return await handler(request)
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 async def _healthz(_request: web.Request) -> web.Response:
-    return _json({"alive": True})
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
-def cannot_listen(host: str, port: int, problem: OSError) -> UsageError:
-    """Say in one line why nobody can be answered there, and what to choose instead."""
-    if problem.errno == errno.EADDRINUSE:
-        return UsageError(f"port {port} on {host} is taken; choose another with --port (0: any free one)")
-    reason = problem.strerror or str(problem)
-    return UsageError(f"cannot listen on {host} port {port} ({reason}); choose others with --host and --port")
+    return json_response({"alive": True})

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from soak import join, log
+from soak.api.permission import Permission
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
@@ -27,7 +28,6 @@ from soak.daemon.notify import Notifier, keep_notified
 from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.opening import open_run
 from soak.daemon.outcome_builder import OutcomeBuilder
-from soak.daemon.permission import Permission
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.recorder import Recorder

@@ -12,16 +12,17 @@ from aiohttp import web
 
 import soak
 from soak import log
+from soak.api.connections import read_body
+from soak.api.http import error, is_cross_site, json_response
+from soak.api.permission import Permission, stranger
 from soak.daemon.audience import Audience, frame_of
 from soak.daemon.charted import Measurements, charted
-from soak.daemon.connections import read_body
 from soak.daemon.folder import DataFolder
 from soak.daemon.found import Found, Wanted
-from soak.daemon.permission import SAME_SITE, Permission, error, stranger
 from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
 from soak.json_input import decode_json
-from soak.page.assets import HEADERS, INDEX, read_assets
+from soak.page.assets import INDEX, answer_file, read_assets
 from soak.page.standing import Measure, stands
 from soak.report.chapters import Story, story_of
 from soak.report.findings import resolve
@@ -140,7 +141,7 @@ class StatusPage:
         )
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Sec-Fetch-Site", "none") not in SAME_SITE:
+        if is_cross_site(request):
             # It could not read a word, and would take the place of somebody who can.
             return error(403, "this is not told to another site")
         if self._audience.is_full or self._snapshot is None:
@@ -168,10 +169,7 @@ class StatusPage:
         asset = self._assets.get(name)
         if asset is None:
             return error(404, "the page has no such file")
-        headers = {**HEADERS, "Content-Type": asset.content_type, "ETag": asset.tag}
-        if request.headers.get("If-None-Match") == asset.tag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=asset.body, headers=headers)
+        return answer_file(request, asset)
 
     # Violations ---------------------------------------------------------------------------------------------
 
@@ -261,5 +259,4 @@ def _listed(record: Recorded) -> dict[str, object]:
 
 
 def _json(value: object) -> web.Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", headers=headers)
+    return json_response(value, headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})

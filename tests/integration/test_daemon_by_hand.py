@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from test_daemon_pieces import Source, a_snapshot
 
+from soak.api.permission import TOKEN_HEADER, Permission
 from soak.daemon.by_hand import PATH, FaultsPage
 from soak.daemon.http import HttpServer
-from soak.daemon.permission import TOKEN_HEADER, Permission
 from soak.errors import ServerUnreachableError
 from soak.faults.window import Injected
 from soak.settings import HttpSettings

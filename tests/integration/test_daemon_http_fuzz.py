@@ -18,7 +18,7 @@ from test_daemon_page import TOKEN, Served
 from test_daemon_pieces import a_snapshot
 
 from soak import log
-from soak.daemon import connections
+from soak.api import connections
 from soak.daemon.by_hand import FaultsPage
 from soak.daemon.http import HttpServer
 from soak.masking import mask

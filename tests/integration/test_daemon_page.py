@@ -15,10 +15,12 @@ import aiohttp
 import pytest
 from test_daemon_pieces import Source, a_snapshot
 
-from soak.daemon import audience, permission
+from soak.api.http import is_literal
+from soak.api.permission import TOKEN_HEADER, Permission
+from soak.api import permission
+from soak.daemon import audience
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
-from soak.daemon.permission import TOKEN_HEADER, Permission, is_literal
 from soak.daemon.recorder import Recorder
 from soak.daemon.status_page import StatusPage
 from soak.page.assets import read_assets

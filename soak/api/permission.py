@@ -11,20 +11,17 @@ prints another. The code stands behind the # of the link, which no browser sends
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import secrets
 import time
 
-import msgspec
 from aiohttp import web
 
-from soak.errors import ExitCode
+from soak.api.http import error, is_cross_site, is_literal, is_loopback
 
 TOKEN_HEADER = "X-Soak-Token"  # noqa: S105  the name of a header
 CODE_BYTES = 16
 CODE_SECONDS_MAX = 600.0
 CODES_MAX = 16
-SAME_SITE = frozenset({"same-origin", "none"})
 
 
 class Permission:
@@ -62,34 +59,12 @@ class Permission:
 
 def stranger(request: web.Request) -> web.Response | None:
     """Refuse whoever is not on this machine, or speaks for another site."""
-    if request.remote is None or not ipaddress.ip_address(request.remote).is_loopback:
-        return error(403, "this is done from the machine that soak runs on only")
+    if request.remote is None or not is_loopback(request.remote):
+        return error(403, "refused: only allowed from the machine that soak runs on")
     if not is_literal(request.host):
-        return error(403, "this is not done under a name; write the address 127.0.0.1, or localhost")
-    origin = request.headers.get("Origin")
-    if origin is not None and origin.partition("://")[2] != request.host:
-        return error(403, "this is not done for another site")
-    if request.headers.get("Sec-Fetch-Site", "none") not in SAME_SITE:
-        return error(403, "this is not done for another site")
+        return error(403, "refused: use the address 127.0.0.1, or localhost, not a name")
+    if is_cross_site(request):
+        return error(403, "refused: the request comes from another site")
     if request.method == "POST" and request.content_type != "application/json":
         return error(415, "send it as application/json")
     return None
-
-
-def is_literal(host: str) -> bool:
-    """Whether a Host header names this machine in a way that nobody can point elsewhere: an address, or localhost."""
-    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() == "localhost":
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def error(status: int, text: str, code: ExitCode = ExitCode.USAGE) -> web.Response:
-    # It may quote what was sent, which need not be text.
-    told = text.encode("utf-8", "backslashreplace").decode()
-    body = msgspec.json.encode({"error": told, "exit_code": int(code)})
-    return web.Response(body=body, status=status, content_type="application/json")
