@@ -11,9 +11,9 @@ import msgspec
 from soak.addresses import addresses
 from soak.commands.flags import SERVERS, Flag, add_flags, read_configuration
 from soak.conformance.examination import Finding, examine
-from soak.conformance.openapi import document
 from soak.errors import ExitCode, UsageError
 from soak.report.table import plain, print_json
+from soak.stores import http_contract
 
 DESCRIPTION = (
     "Visit a memory behind HTTP and check everything that the contract of the http store asks of it, in sessions of\n"
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.openapi:
-        print_json(msgspec.json.encode(document()))
+        print_json(http_contract.OPENAPI_FILE.read_bytes())
         return ExitCode.PASS
     settings = read_configuration(arguments).settings
     address = addresses(settings).get("http")

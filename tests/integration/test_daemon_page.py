@@ -15,9 +15,9 @@ import aiohttp
 import pytest
 from test_daemon_pieces import Source, a_snapshot
 
+from soak.api import permission
 from soak.api.http import is_literal
 from soak.api.permission import TOKEN_HEADER, Permission
-from soak.api import permission
 from soak.daemon import audience
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
