@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+import msgspec
 
 from soak.report.series import Point, Series
 
@@ -22,15 +24,22 @@ class Measurements(Protocol):
     def recent(self) -> Mapping[str, Sequence[Point]]: ...
 
 
-def charted(measurements: Measurements, since_wall_seconds: float = 0.0) -> dict[str, Any]:
+class ChartPoints(msgspec.Struct, frozen=True, kw_only=True):
+    """The points of each store, the oldest first, as rows of the named fields."""
+
+    fields: tuple[str, ...]
+    stores: dict[str, list[list[float | None]]]
+
+
+def charted(measurements: Measurements, since_wall_seconds: float = 0.0) -> ChartPoints:
     """Return the points of each store since a moment, the oldest first, as rows of the named fields."""
-    return {
-        "fields": FIELDS,
-        "stores": {
+    return ChartPoints(
+        fields=FIELDS,
+        stores={
             store: [_row(point) for point in _points(measurements, store) if point.at_wall_seconds > since_wall_seconds]
             for store in measurements.whole
         },
-    }
+    )
 
 
 def _points(measurements: Measurements, store: str) -> list[Point]:

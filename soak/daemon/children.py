@@ -10,24 +10,13 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
+from soak.api.status import ChildStatus
 from soak.daemon.child_log import ChildLog
 from soak.daemon.processes import ChildrenFile, Started, end_group, identify, spawn
 from soak.settings import SupervisionSettings
 
 OUTPUT_SECONDS_MAX = 5.0
 """How long output is still read after a child has ended."""
-
-
-class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is, for people and for metrics."""
-
-    name: str
-    state: str
-    pid: int | None
-    restarts: int
-    last_exit: int | None
 
 
 class Child:

@@ -10,10 +10,10 @@ from aiohttp import web
 
 from soak.api.connections import Connections
 from soak.api.http import SHUTDOWN_SECONDS_MAX, address_of, cannot_listen, error, is_literal, is_loopback, json_response
+from soak.api.status import SoakStatus
 from soak.daemon.consumption import Use
 from soak.daemon.metrics import DaemonMetrics
 from soak.daemon.scrapes import Scrapes
-from soak.daemon.snapshot import Snapshot
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 
@@ -21,7 +21,7 @@ from soak.settings import HttpSettings
 class Source(Protocol):
     """Whoever knows how the soak is."""
 
-    async def snapshot(self) -> Snapshot: ...
+    async def snapshot(self) -> SoakStatus: ...
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None: ...
 

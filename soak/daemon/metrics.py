@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 import soak
+from soak.api.status import SoakStatus
 from soak.daemon.consumption import ProcessUse, Use
-from soak.daemon.snapshot import Snapshot
 from soak.exposition import OPENMETRICS_END, Exposition
 from soak.metrics import PHASES, one_of
 
@@ -23,14 +23,14 @@ class DaemonMetrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: SoakStatus | None = None
         self._use = Use()
         build = Gauge("soak_build_info", "The soak that runs.", ["version", "python"], registry=self.registry)
         build.labels(soak.__version__, platform.python_version()).set(1)
         self.registry.register(self)
 
     def text(
-        self, snapshot: Snapshot, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
+        self, snapshot: SoakStatus, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
     ) -> str:
         """Return the exposition: ours, then the verifier's, each metric once."""
         self._snapshot = snapshot
@@ -62,7 +62,7 @@ class DaemonMetrics(Collector):
         yield from _room(self._use)
 
 
-def _children(snapshot: Snapshot) -> Iterable[Metric]:
+def _children(snapshot: SoakStatus) -> Iterable[Metric]:
     restarts = CounterMetricFamily("soak_child_restarts", "Restarts of a child that died.", labels=["child"])
     up = GaugeMetricFamily("soak_child_up", "Whether a child runs.", labels=["child"])
     for child in snapshot.children:
@@ -72,7 +72,7 @@ def _children(snapshot: Snapshot) -> Iterable[Metric]:
     yield up
 
 
-def _servers(snapshot: Snapshot) -> Iterable[Metric]:
+def _servers(snapshot: SoakStatus) -> Iterable[Metric]:
     restarts = CounterMetricFamily("soak_server_restarts", "Restarts of an embedded server.", labels=["server"])
     up = GaugeMetricFamily("soak_server_up", "Whether an embedded server runs.", labels=["server"])
     for server in snapshot.servers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus
 
 WINDOW_SNAPSHOTS = 6
 
@@ -15,10 +15,10 @@ class Rates:
     def __init__(self) -> None:
         self._points: deque[tuple[float, float, float]] = deque(maxlen=WINDOW_SNAPSHOTS)
 
-    def note(self, snapshot: Snapshot) -> None:
+    def note(self, snapshot: SoakStatus) -> None:
         if snapshot.verifier is not None:
-            totals = (snapshot.total("acknowledged"), snapshot.total("reads"))
-            self._points.append((snapshot.uptime_seconds, *totals))
+            totals = snapshot.totals
+            self._points.append((snapshot.uptime_seconds, totals.acknowledged, totals.reads))
 
     @property
     def appended(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 from soak import join, log
 from soak.api.permission import Permission
+from soak.api.status import SoakStatus
 from soak.configuration import Configuration
 from soak.daemon import drain, heartbeat
 from soak.daemon.abort import reason_to_abort
@@ -32,7 +33,6 @@ from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.recorder import Recorder
 from soak.daemon.run_identity import RunIdentity, begin, remember
-from soak.daemon.snapshot import Snapshot
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.telling import Teller
@@ -393,7 +393,7 @@ class Daemon:
                 self._stop.ask(abort.reason)
             await asyncio.sleep(REFRESH_SECONDS)
 
-    def _say_new_errors(self, snapshot: Snapshot) -> None:
+    def _say_new_errors(self, snapshot: SoakStatus) -> None:
         for line in snapshot.store_errors():
             if line not in self._errors_said and len(self._errors_said) < ERRORS_SAID_MAX:
                 self._errors_said.add(line)
@@ -406,9 +406,9 @@ class Daemon:
                     await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
         self._talking.set()
 
-    def _has_begun(self, snapshot: Snapshot) -> bool:
+    def _has_begun(self, snapshot: SoakStatus) -> bool:
         # A load that is somebody else's may come at any time; the verifier has to be there before anything is broken.
-        return snapshot.total("acknowledged") > 0 if "load" in self._children else snapshot.verifier is not None
+        return snapshot.totals.acknowledged > 0 if "load" in self._children else snapshot.verifier is not None
 
     async def _end_in_time(self) -> None:
         """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""

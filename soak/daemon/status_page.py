@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -15,21 +14,22 @@ from soak import log
 from soak.api.connections import read_body
 from soak.api.http import error, is_cross_site, json_response
 from soak.api.permission import Permission, stranger
+from soak.api.status import SoakStatus
 from soak.daemon.audience import Audience, frame_of
-from soak.daemon.charted import Measurements, charted
+from soak.daemon.charted import ChartPoints, Measurements, charted
 from soak.daemon.folder import DataFolder
 from soak.daemon.found import Found, Wanted
-from soak.daemon.snapshot import Snapshot
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.page.assets import INDEX, answer_file, read_assets
-from soak.page.standing import Measure, stands
+from soak.page.standing import Measure, Standing, assess
 from soak.report.chapters import Story, story_of
 from soak.report.findings import resolve
 from soak.report.outcome import Outcome
 from soak.report.recorded import Recorded
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import UnreadableEvidenceError
+from soak.verifier.result import Totals
 
 ASSETS_PATH = "/page/"
 EVENTS_PATH = "/events"
@@ -52,6 +52,33 @@ class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a page that was opened by a link asks with."""
 
     code: str
+
+
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
+    """The event `state`: all that the page shows."""
+
+    now_wall_seconds: float
+    version: str
+    standing: Standing
+    found_version: int
+    """Grows with every violation, so that the page knows when to list them again."""
+    why_no_faults: str
+    points: ChartPoints
+    soak: SoakStatus
+
+
+class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The event `end`: how the run ended."""
+
+    run: str
+    verdict: str
+    exit_code: int
+    reasons: list[str]
+    notes: list[str]
+    tried: str
+    finished: bool
+    data_dir: str
+    totals: Totals | None
 
 
 class StatusPage:
@@ -78,7 +105,7 @@ class StatusPage:
         self._found = Found(folder.verifier)
         self._taking_in = asyncio.Lock()
         self._stories = asyncio.Semaphore(STORIES_AT_ONCE_MAX)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: SoakStatus | None = None
         self._violations_known = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -98,10 +125,10 @@ class StatusPage:
 
     # What it tells ------------------------------------------------------------------------------------------
 
-    async def show(self, snapshot: Snapshot) -> None:
+    async def show(self, snapshot: SoakStatus) -> None:
         """Tell everybody who watches how it is; called about every second."""
         self._snapshot = snapshot
-        self._violations_known = max(self._violations_known, int(snapshot.total("violations")))
+        self._violations_known = max(self._violations_known, snapshot.totals.violations)
         if not self._audience.size:
             return
         try:
@@ -112,32 +139,30 @@ class StatusPage:
 
     def end(self, outcome: Outcome) -> None:
         """Tell everybody how it ended, and let them go."""
-        told = {
-            "run": outcome.run,
-            "verdict": outcome.verdict,
-            "exit_code": outcome.exit_code,
-            "reasons": outcome.reasons,
-            "notes": outcome.notes,
-            "tried": "" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
-            "finished": outcome.finished,
-            "data_dir": outcome.data_dir,
-            "totals": None if outcome.result is None else outcome.result.totals,
-        }
-        self._audience.end(frame_of("end", msgspec.json.encode(told)))
+        end = PageEnd(
+            run=outcome.run,
+            verdict=outcome.verdict,
+            exit_code=outcome.exit_code,
+            reasons=outcome.reasons,
+            notes=outcome.notes,
+            tried="" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
+            finished=outcome.finished,
+            data_dir=outcome.data_dir,
+            totals=None if outcome.result is None else outcome.result.totals,
+        )
+        self._audience.end(frame_of("end", msgspec.json.encode(end)))
 
-    def _state(self, snapshot: Snapshot) -> bytes:
-        status = snapshot.verifier
-        standing = stands(snapshot.phase, status, snapshot.problems, self._measure, self._violations_known)
+    def _state(self, snapshot: SoakStatus) -> bytes:
         return msgspec.json.encode(
-            {
-                "now_wall_seconds": time.time(),
-                "version": soak.__version__,
-                "standing": standing,
-                "found_version": self._found.version,
-                "why_no_faults": self._why_no_faults(),
-                "points": charted(self._measurements, time.time() - FRESH_SECONDS),
-                "soak": msgspec.structs.replace(snapshot, verifier=_shown(status)),
-            }
+            PageState(
+                now_wall_seconds=time.time(),
+                version=soak.__version__,
+                standing=assess(snapshot, self._measure, self._violations_known),
+                found_version=self._found.version,
+                why_no_faults=self._why_no_faults(),
+                points=charted(self._measurements, time.time() - FRESH_SECONDS),
+                soak=_shown(snapshot),
+            )
         )
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -243,13 +268,12 @@ class StatusPage:
         return _json({"stopping": True})
 
 
-def _shown(status: dict[str, Any] | None) -> dict[str, Any] | None:
+def _shown(snapshot: SoakStatus) -> SoakStatus:
     """Leave out what the page does not show in full."""
-    if status is None:
-        return None
-    kept = dict(status)
-    kept["recoveries"] = list(kept.get("recoveries") or [])[-RECOVERIES_SHOWN_MAX:]
-    return kept
+    if snapshot.verifier is None:
+        return snapshot
+    recoveries = snapshot.verifier.recoveries[-RECOVERIES_SHOWN_MAX:]
+    return msgspec.structs.replace(snapshot, verifier=msgspec.structs.replace(snapshot.verifier, recoveries=recoveries))
 
 
 def _listed(record: Recorded) -> dict[str, object]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
 
+from soak.api.status import VerifierStatus
 from soak.daemon.whole_body import whole
 from soak.exposition import Exposition
 from soak.json_input import decode_json
@@ -26,13 +26,13 @@ class VerifierClient:
     async def close(self) -> None:
         await self._http.close()
 
-    async def status(self, pid: int | None) -> dict[str, Any] | None:
+    async def status(self, pid: int | None) -> VerifierStatus | None:
         """Return the status of the verifier with this pid, if it answers."""
         body = await self._get("/status", pid)
         if body is None:
             return None
         try:
-            return decode_json(body, type=dict[str, Any])
+            return decode_json(body, type=VerifierStatus)
         except msgspec.MsgspecError:
             return None
 

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from soak.api.status import SoakStatus
 from soak.daemon.rates import Rates
-from soak.daemon.snapshot import Snapshot
 from soak.duration import format_seconds
 from soak.masking import mask
 
@@ -32,7 +32,7 @@ class View(Protocol):
     def offer(self, text: str) -> None:
         """Tell the person at the terminal what nobody else may read; where there is none, tell nobody."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         """Tell how it is; called about every second."""
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class PlainView:
     def offer(self, text: str) -> None:
         """Say nothing: lines are kept in files and shown in logs."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
         now = time.monotonic()
         if snapshot.phase in {"running", "draining"} and now - self._shown_at >= PLAIN_INTERVAL_SECONDS:
@@ -83,7 +83,7 @@ class LiveView:
     def offer(self, text: str) -> None:
         self.say(text)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
         with contextlib.suppress(OSError):
             self._live.update(panel(snapshot, self._rates))
@@ -93,16 +93,17 @@ class LiveView:
             self._live.stop()
 
 
-def status_line(snapshot: Snapshot, rates: Rates) -> str:
-    """Tell the whole state in one line."""
+def status_line(snapshot: SoakStatus, rates: Rates) -> str:
+    """Return the whole status in one line."""
+    totals = snapshot.totals
     if snapshot.verifier is None:
         told = f"{snapshot.phase}, the verifier does not answer"
     else:
         told = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
-            f"verified {snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f}  "
-            f"violations {_violations(snapshot)}  tolerated {snapshot.total('tolerated'):,.0f}  "
-            f"lag {_seconds(snapshot.gauge('ledger_lag_seconds'))}"
+            f"verified {totals.verified:,} of {totals.acknowledged:,}  "
+            f"violations {_violations(snapshot)}  tolerated {totals.tolerated:,}  "
+            f"lag {_seconds(snapshot.verifier.ledger_lag_seconds)}"
         )
     if snapshot.faults_active:
         told += f"  faults: {', '.join(snapshot.faults_active)}"
@@ -111,7 +112,7 @@ def status_line(snapshot: Snapshot, rates: Rates) -> str:
     return told
 
 
-def panel(snapshot: Snapshot, rates: Rates) -> Group:
+def panel(snapshot: SoakStatus, rates: Rates) -> Group:
     """Draw the state as a table, with what needs attention below it."""
     is_bounded = snapshot.remaining_seconds is not None and snapshot.phase == "running"
     left = f", ends in {format_seconds(snapshot.remaining_seconds or 0.0)}" if is_bounded else ""
@@ -125,20 +126,21 @@ def panel(snapshot: Snapshot, rates: Rates) -> Group:
     return Group(table, *below)
 
 
-def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
-    found = snapshot.total("violations")
-    colour = "bold red" if found else "green"
-    attempts = "  ".join(f"{word} {snapshot.total('attempts', word):,.0f}" for word in ("ok", "failed", "unknown"))
-    oldest = _seconds(snapshot.gauge("oldest_unverified_seconds"))
+def _rows(snapshot: SoakStatus, rates: Rates) -> list[tuple[str, str]]:
+    totals, verifier = snapshot.totals, snapshot.verifier
+    colour = "bold red" if totals.violations else "green"
+    attempts = "  ".join(f"{word} {totals.attempts.get(word, 0):,}" for word in ("ok", "failed", "unknown"))
+    oldest = _seconds(None if verifier is None else verifier.oldest_unverified_seconds)
+    lag = _seconds(None if verifier is None else verifier.ledger_lag_seconds)
     children = [_mark(child.name, child.state == "running", child.restarts) for child in snapshot.children]
     servers = [_mark(server.kind, server.is_up, server.restarts) for server in snapshot.servers]
     return [
         ("stores", escape(", ".join(snapshot.stores))),
         ("appends", f"{rates.appended:,.0f}/s  {attempts}"),
         ("reads", f"{rates.read:,.0f}/s"),
-        ("verified", f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} acknowledged"),
-        ("violations", f"[{colour}]{_violations(snapshot)}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
-        ("lag", f"ledger {_seconds(snapshot.gauge('ledger_lag_seconds'))}  oldest unverified {oldest}"),
+        ("verified", f"{totals.verified:,} of {totals.acknowledged:,} acknowledged"),
+        ("violations", f"[{colour}]{_violations(snapshot)}[/]  tolerated {totals.tolerated:,}"),
+        ("lag", f"ledger {lag}  oldest unverified {oldest}"),
         ("faults", _faults(snapshot)),
         ("children", "  ".join(children)),
         ("servers", "  ".join(servers)),
@@ -146,7 +148,7 @@ def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
     ]
 
 
-def _faults(snapshot: Snapshot) -> str:
+def _faults(snapshot: SoakStatus) -> str:
     told = ", ".join(snapshot.faults_active) or "none"
     planned = snapshot.fault_next
     if planned is None:
@@ -160,21 +162,23 @@ def _mark(name: str, up: bool, restarts: int) -> str:  # noqa: FBT001  a row of 
     return f"[{'green' if up else 'red'}]{escape(name)}[/]{again}"
 
 
-def _trouble(snapshot: Snapshot) -> list[str]:
+def _trouble(snapshot: SoakStatus) -> list[str]:
     restarts = [f"{child.name} restarted {child.restarts}x" for child in snapshot.children if child.restarts]
     down = snapshot.not_ready if snapshot.phase == "running" and snapshot.verifier is not None else []
     return [*restarts, *down, *snapshot.warnings]
 
 
-def _violations(snapshot: Snapshot) -> str:
-    found, findings = snapshot.total("violations"), len((snapshot.verifier or {}).get("findings", []))
-    return f"{found:,.0f}" + (f" in {findings} finding{'' if findings == 1 else 's'}" if findings else "")
+def _violations(snapshot: SoakStatus) -> str:
+    findings = 0 if snapshot.verifier is None else len(snapshot.verifier.findings)
+    return f"{snapshot.totals.violations:,}" + (
+        f" in {findings} finding{'' if findings == 1 else 's'}" if findings else ""
+    )
 
 
-def _findings(snapshot: Snapshot) -> list[str]:
-    found = (snapshot.verifier or {}).get("findings", [])
-    told = [str(one.get("headline")) for one in found[:FINDINGS_SHOWN]]
-    return told + ([f"and {len(found) - FINDINGS_SHOWN} more findings"] if len(found) > FINDINGS_SHOWN else [])
+def _findings(snapshot: SoakStatus) -> list[str]:
+    found = [] if snapshot.verifier is None else snapshot.verifier.findings
+    shown = [one.headline for one in found[:FINDINGS_SHOWN]]
+    return shown + ([f"and {len(found) - FINDINGS_SHOWN} more findings"] if len(found) > FINDINGS_SHOWN else [])
 
 
 def _seconds(value: float | None) -> str:

@@ -11,12 +11,13 @@ import aiohttp
 import msgspec
 import pytest
 from rich.console import Console
+from statuses import soak_status
 
 from soak import join
+from soak.api.status import ChildStatus, ServerStatus, SoakStatus
 from soak.checker.contract import Order, Reads
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
-from soak.daemon.children import ChildStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
 from soak.daemon.faults import FaultLog
@@ -29,7 +30,6 @@ from soak.daemon.plan import make_plan
 from soak.daemon.promises import Promises
 from soak.daemon.rates import Rates
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
-from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
@@ -46,36 +46,20 @@ from soak.verifier.journal import Violation, encode_lines, violation_id
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
 
 
-def a_snapshot(**changes: Any) -> Snapshot:
-    snapshot = Snapshot(
-        run="r1",
-        phase="running",
-        verdict="undecided",
-        stores=["redis-list"],
-        seed=7,
-        namespace="soak_r1",
-        data_dir="/data",
-        http_address="http://127.0.0.1:1",
-        uptime_seconds=10.0,
-        remaining_seconds=None,
-        children=[ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)],
-        servers=[ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")],
-        faults_active=[],
-        not_ready=[],
-        warnings=[],
-        verifier=None,
-    )
-    return msgspec.structs.replace(snapshot, **changes)
+def a_snapshot(verifier: dict[str, Any] | None = None, **changes: Any) -> SoakStatus:
+    child = ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)
+    server = ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")
+    return soak_status(verifier, **{"seed": 7, "children": [child], "servers": [server], **changes})
 
 
 class Source:
     """What the page asks, in place of a whole daemon."""
 
-    def __init__(self, snapshot: Snapshot, verifier_text: str | None) -> None:
+    def __init__(self, snapshot: SoakStatus, verifier_text: str | None) -> None:
         self._snapshot = snapshot
         self._verifier_text = verifier_text
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SoakStatus:
         return self._snapshot
 
     async def verifier_metrics(self, _exposition: Exposition) -> str | None:
@@ -157,7 +141,7 @@ async def test_it_is_healthy_also_while_it_is_not_ready() -> None:
 async def test_the_status_is_the_whole_snapshot() -> None:
     snapshot = a_snapshot(verifier={"totals": {"violations": 3}})
     _, text = await fetch(Source(snapshot, None), "/status")
-    assert msgspec.json.decode(text, type=Snapshot) == snapshot
+    assert msgspec.json.decode(text, type=SoakStatus) == snapshot
 
 
 async def test_a_port_that_is_taken_is_one_line_that_names_it() -> None:

@@ -10,11 +10,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from test_daemon_pieces import a_snapshot
 
+from soak.api.status import SoakStatus
 from soak.daemon import scrapes
 from soak.daemon.consumption import Use
 from soak.daemon.http import HttpServer
 from soak.daemon.scrapes import SCRAPER_HEADER, Scrapes
-from soak.daemon.snapshot import Snapshot
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 
@@ -29,10 +29,10 @@ FROM_VERIFIER = {
 
 
 class Source:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: SoakStatus) -> None:
         self._snapshot = snapshot
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SoakStatus:
         return self._snapshot
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None:
@@ -42,7 +42,7 @@ class Source:
         return Use()
 
 
-async def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
+async def scrape(snapshot: SoakStatus, accept: str) -> tuple[str, str]:
     server = HttpServer(HttpSettings(port=0), Source(snapshot))
     await server.start()
     try:

@@ -497,17 +497,19 @@ def test_steps_of_an_axis_are_round(rough: float, step: float) -> None:
 
 
 def test_the_schema_that_is_committed_is_the_one_of_this_version() -> None:
-    assert schema.PATH.read_bytes() == schema.encoded(), "python -m soak.report.schema writes it anew"
+    for path, (title, kind) in schema.DOCUMENTS.items():
+        assert path.read_bytes() == schema.encode_schema(title, kind), "python -m soak.report.schema writes it anew"
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(schema.PATH.read_bytes()))
+    for path in schema.DOCUMENTS:
+        jsonschema.Draft202012Validator.check_schema(json.loads(path.read_bytes()))
 
 
 @pytest.mark.parametrize("found", [None, result(), result(violations=3), result(finished=False)])
 def test_what_is_written_is_valid_by_the_schema(found: Result | None) -> None:
     document = json.loads(FORMATS["json"](report(found)))
-    validator = jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes()))
+    validator = jsonschema.Draft202012Validator(json.loads(next(iter(schema.DOCUMENTS)).read_bytes()))
     validator.validate(document)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**document, "verdict": 5})
