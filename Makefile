@@ -43,7 +43,7 @@ dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 
 # One after the other: two that measure at the same time would measure each other.
 bench: $(DEVELOPMENT) ## measure, and print the tables
-	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python "$$file"; done
+	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python -m "tests.benchmarks.$$(basename "$$file" .py)"; done
 
 lock: ## resolve the dependencies anew (needs uv)
 	echo 'setuptools>=77' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -5,20 +5,17 @@ import io
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
 from rich.console import Console
-from statuses import soak_status
 
 from soak import join
-from soak.api.status import ChildStatus, ServerStatus, SoakStatus
+from soak.api.status import SoakStatus
 from soak.checker.contract import Order, Reads
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
-from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
@@ -33,7 +30,6 @@ from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
-from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.report.outcome import conclude
 from soak.sealed_file import copy_of, read_sealed, remove_sealed, write_sealed
@@ -42,36 +38,9 @@ from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.verifier.journal import Violation, encode_lines, violation_id
+from tests.support.daemon_page import Source, a_snapshot
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
-
-
-def a_snapshot(verifier: dict[str, Any] | None = None, **changes: Any) -> SoakStatus:
-    child = ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)
-    server = ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")
-    return soak_status(verifier, **{"seed": 7, "children": [child], "servers": [server], **changes})
-
-
-class Source:
-    """What the page asks, in place of a whole daemon."""
-
-    def __init__(self, snapshot: SoakStatus, verifier_text: str | None) -> None:
-        self._snapshot = snapshot
-        self._verifier_text = verifier_text
-
-    async def snapshot(self) -> SoakStatus:
-        return self._snapshot
-
-    async def verifier_metrics(self, _exposition: Exposition) -> str | None:
-        return self._verifier_text
-
-    def use(self) -> Use:
-        return Use(
-            processes={"load": ProcessUse(resident_bytes=4096, open_files=7, threads=3, cpu_seconds=1.5, processes=2)},
-            folder_bytes={"logs": 512},
-            disk_free_bytes=1024,
-            loop_delay_seconds=0.25,
-        )
 
 
 async def fetch(source: Source, path: str) -> tuple[int, str]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 import redis
-from breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 from soak.faults import ALL
 from soak.faults.slow_fsync import SlowFsync
 from soak.servers import LocalTestbed, ServerEvent, power_cut
 from soak.servers.power_cut import DiskTrouble, FsyncShim
+from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

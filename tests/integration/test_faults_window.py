@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import journalled, running, until
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
 from soak.servers import LocalTestbed, ServerState
+from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ import pytest
 import redis.asyncio
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers import LocalTestbed, ServerEvent, ServerState, binaries, process_vessel, server, state
+from soak.servers import LocalTestbed, ServerEvent, ServerState, binaries, process_backend, server, state
 from soak.servers.ports import free_port
 
 if TYPE_CHECKING:
@@ -360,7 +360,7 @@ async def test_a_data_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Pat
 
 
 async def test_a_log_that_grows_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_vessel, "LOG_BYTES_MAX", 100)
+    monkeypatch.setattr(process_backend, "LOG_BYTES_MAX", 100)
     async with running(tmp_path, "redis") as testbed:
         log = testbed.servers["redis"].log_path
         await until(lambda: log.with_suffix(".log.1").exists() and log.stat().st_size <= 100)

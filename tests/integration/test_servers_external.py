@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import client_of, until
 
 from soak import configuration, faults
 from soak.daemon.bed import make_testbed
@@ -18,6 +17,7 @@ from soak.servers.combined import CombinedTestbed
 from soak.servers.external import ExternalTestbed, OperatorCommand
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
+from tests.support.servers.breaking import client_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

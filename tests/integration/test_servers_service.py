@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from http_services import Service, serving
 
 from soak.daemon.folder import DataFolder
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
 from soak.servers.external import ExternalTestbed, OperatorCommand
+from tests.support.http_services import Service, serving
 
 RESTARTED = OperatorCommand("true {server}")
 

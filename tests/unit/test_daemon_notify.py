@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import msgspec
-from statuses import soak_status
 
 from soak.api.status import SoakStatus
 from soak.daemon.notify import Progress, status_line
+from tests.support.statuses import soak_status
 
 RUNNING = soak_status()
 

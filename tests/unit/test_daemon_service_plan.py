@@ -14,8 +14,7 @@ from soak.errors import UsageError
 from soak.servers import LocalTestbed
 from soak.servers.combined import CombinedTestbed
 from soak.servers.docker import DockerTestbed
-
-SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
+from tests.support.paths import SUBJECTS
 
 
 def plan(*assignments: str) -> Plan:

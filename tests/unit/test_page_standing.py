@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from statuses import soak_status
 
 from soak.page.standing import CLEAN, UNSAID, VIOLATION, Measure, Standing, assess
+from tests.support.statuses import soak_status
 
 MEASURE = Measure(minimum_verified=10, unverified_seconds_max=60.0, tests_alarm=True)
 
