@@ -7,7 +7,7 @@ from html import escape
 
 from soak.analysis.result import Cell, Verdict
 from soak.analysis.table import short, summary
-from soak.report.table import plain
+from soak.report.text import plain
 
 _STYLE = """
 :root { color-scheme: light dark; font: 14px/1.4 system-ui, sans-serif }

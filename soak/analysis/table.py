@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from soak.analysis.result import Cell, Verdict
-from soak.report.table import plain, table_lines
+from soak.report.text import plain, table_lines
 
 REASON_CHARACTERS_MAX = 220
 

@@ -17,7 +17,7 @@ from soak.analysis.plan import plan_stages, trials_for
 from soak.analysis.result import Cell, exit_code_of
 from soak.analysis.trial import Trial
 from soak.errors import ExitCode, UsageError
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.scenarios.command import completed, print_results
 from soak.scenarios.progress import Progress
 from soak.subjects import catalogue, environment

@@ -12,7 +12,7 @@ from soak.addresses import addresses
 from soak.commands.flags import SERVERS, Flag, add_flags, read_configuration
 from soak.conformance.examination import Finding, examine
 from soak.errors import ExitCode, UsageError
-from soak.report.table import plain, print_json
+from soak.report.text import plain, print_json
 from soak.stores import http_contract
 
 DESCRIPTION = (

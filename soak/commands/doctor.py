@@ -9,7 +9,7 @@ import msgspec
 from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, read_configuration
 from soak.doctor import Finding, examine, lacks_something_needed
 from soak.errors import ExitCode
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 
 DESCRIPTION = "Look for everything soak can use here. Exit code 3 if something that 'soak run' needs is not there."
 EPILOG = "example: soak doctor --json"

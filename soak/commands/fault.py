@@ -17,7 +17,7 @@ from soak.daemon.daemon_client import Answer, ask
 from soak.duration import format_seconds
 from soak.errors import ExitCode, ServerUnreachableError, SoakError, UsageError
 from soak.join import JoinInfo
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 
 DESCRIPTION = (
     "Tell the soak that runs in the data folder of a fault that it does not cause itself: a chaos tool outside, an\n"

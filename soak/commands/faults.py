@@ -19,7 +19,7 @@ from soak.daemon.plan import Plan
 from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.servers.bed import LEDGER
 from soak.servers.local import LocalTestbed
 from soak.servers.power_cut import PowerCutWay

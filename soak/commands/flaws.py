@@ -14,7 +14,7 @@ from soak.errors import ExitCode
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, Setup
 from soak.flaws.served import SERVICES
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.stores import registry
 
 DESCRIPTION = (

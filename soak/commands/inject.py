@@ -18,7 +18,7 @@ from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.window import Injected
 from soak.join import JoinInfo
 from soak.json_input import decode_json
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.verifier.result import RecoveryResult
 
 DESCRIPTION = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
 from soak.report.formats import FILE_NAMES, FORMATS, check_writable, write_reports
-from soak.report.gathered import find_folder, gather
+from soak.report.run_report import find_folder, gather
 from soak.report.summary import print_summary, summary_console
 
 DESCRIPTION = (

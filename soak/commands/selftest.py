@@ -11,7 +11,7 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
-from soak.report.table import table_lines
+from soak.report.text import table_lines
 from soak.scenarios.command import completed, print_results
 from soak.scenarios.progress import Progress
 from soak.selftest.pace import Pace

@@ -19,8 +19,8 @@ from soak.daemon.view import LiveView, PlainView, View
 from soak.errors import ExitCode, SoakError
 from soak.report import markdown
 from soak.report.formats import FORMATS, check_writable, parse_targets, write_reports
-from soak.report.gathered import gather
 from soak.report.outcome import Outcome
+from soak.report.run_report import gather
 from soak.report.summary import print_outcome_json, print_summary, summary_console
 
 

@@ -15,7 +15,7 @@ from soak.daemon.contracts import Settled, settle_contracts
 from soak.daemon.plan import LEDGER, addresses
 from soak.daemon.promises import ask_servers, given_by
 from soak.errors import ExitCode
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 

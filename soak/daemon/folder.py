@@ -9,8 +9,8 @@ from pathlib import Path
 from soak import join
 from soak.daemon import announced
 from soak.errors import SoakError, UsageError
-from soak.report import outcome, series_file
-from soak.report.recorded import of_folder
+from soak.report import outcome, series
+from soak.report.violation_records import read_folder
 from soak.sealed_file import remove_sealed
 from soak.servers.bed import FOLDER_NAME as SERVERS_NAME
 from soak.servers.bed import BedKind
@@ -36,7 +36,7 @@ class DataFolder:
         self.endpoint_file = self.verifier / endpoint.FILE_NAME
         self.evidence = self.verifier / "evidence"
         self.outcome_file = self.path / outcome.FILE_NAME
-        self.series_file = self.path / series_file.FILE_NAME
+        self.series_file = self.path / series.FILE_NAME
         self.announced_file = self.path / announced.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
@@ -74,7 +74,7 @@ class DataFolder:
             if so_far is not None and run in (None, so_far.run):
                 counted = so_far.totals.violations
         try:
-            records, _, unlisted = of_folder(self.verifier)
+            records, _, unlisted = read_folder(self.verifier)
         except SoakError:
             return counted
         listed = sum(1 for record in records if run in (None, record.violation.run))

@@ -11,8 +11,7 @@ import structlog
 
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
-from soak.report.series import Point, Series, quantile
-from soak.report.series_file import SeriesFile
+from soak.report.series import Point, Series, SeriesFile, quantile
 from soak.verifier.measured import Measured
 
 INTERVAL_SECONDS = 1.0

@@ -18,15 +18,14 @@ from soak.api.status import SoakStatus
 from soak.daemon.audience import Audience, frame_of
 from soak.daemon.charted import ChartPoints, Measurements, charted
 from soak.daemon.folder import DataFolder
-from soak.daemon.found import Found, Wanted
+from soak.daemon.violation_index import ViolationFilter, ViolationIndex
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.page.assets import INDEX, answer_file, read_assets
 from soak.page.standing import Measure, Standing, assess
-from soak.report.chapters import Story, story_of
-from soak.report.findings import resolve
 from soak.report.outcome import Outcome
-from soak.report.recorded import Recorded
+from soak.report.story import Story, story_of
+from soak.report.violation_records import ViolationRecord, resolve
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import UnreadableEvidenceError
 from soak.verifier.result import Totals
@@ -102,7 +101,7 @@ class StatusPage:
         self._why_no_faults = why_no_faults
         self._assets = read_assets()
         self._audience = Audience()
-        self._found = Found(folder.verifier)
+        self._found = ViolationIndex(folder.verifier)
         self._taking_in = asyncio.Lock()
         self._stories = asyncio.Semaphore(STORIES_AT_ONCE_MAX)
         self._snapshot: SoakStatus | None = None
@@ -200,7 +199,7 @@ class StatusPage:
 
     async def _violations(self, request: web.Request) -> web.Response:
         try:
-            wanted = msgspec.convert(dict(request.query), Wanted)
+            wanted = msgspec.convert(dict(request.query), ViolationFilter)
         except msgspec.ValidationError as problem:
             return error(400, str(problem))
         await self._take_in()
@@ -233,9 +232,9 @@ class StatusPage:
     def _tell(self, identity: str) -> Story:
         record = self._record(identity)
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
-        return story_of(record, file, self._found.newest(Wanted(store=record.violation.store)))
+        return story_of(record, file, self._found.newest(ViolationFilter(store=record.violation.store)))
 
-    def _record(self, identity: str) -> Recorded:
+    def _record(self, identity: str) -> ViolationRecord:
         return self._found.get(identity) or resolve(self._folder.path, identity)[0]
 
     # What may be done ---------------------------------------------------------------------------------------
@@ -276,7 +275,7 @@ def _shown(snapshot: SoakStatus) -> SoakStatus:
     return msgspec.structs.replace(snapshot, verifier=msgspec.structs.replace(snapshot.verifier, recoveries=recoveries))
 
 
-def _listed(record: Recorded) -> dict[str, object]:
+def _listed(record: ViolationRecord) -> dict[str, object]:
     told = record.as_dict()
     del told["evidence"]  # a path on this machine; the page has an address for it
     return told

@@ -9,7 +9,7 @@ import msgspec
 
 from soak.matrix.measured import Measured
 from soak.matrix.result import CellResult, Verdict
-from soak.report.table import table_lines
+from soak.report.text import table_lines
 
 HEADS = ("configuration", "fault", "acknowledged", "unknown", "lost", "RPO", "RTO", "promised", "contract")
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from soak.report.escaping import one_line
+from soak.report.text import one_line
 
 WIDTH, HEIGHT = 960, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 18, 30

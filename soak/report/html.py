@@ -13,11 +13,10 @@ from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.masking import mask
 from soak.report.chart import Band, Frame, Line, Mark, draw
-from soak.report.escaping import visible
-from soak.report.gathered import Report
-from soak.report.moment import clock
+from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
 from soak.report.summary import alarm_line, store_error_lines, tried_lines
+from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
 
 CHART_POINTS_MAX = 480

@@ -10,9 +10,9 @@ import time
 from xml.etree import ElementTree as ET
 
 from soak.checker.kinds import Kind
-from soak.report.escaping import one_line, visible
-from soak.report.gathered import FindingStory, Report
+from soak.report.run_report import FindingStory, Report
 from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
+from soak.report.text import one_line, visible
 from soak.verifier.result import Result, StoreResult
 
 MESSAGE_CHARACTERS_MAX = 500

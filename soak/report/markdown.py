@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from soak.checker.kinds import Kind
 from soak.duration import format_seconds
-from soak.report.escaping import markdown, one_line, preformatted
-from soak.report.gathered import FindingStory, Report
-from soak.report.moment import clock
+from soak.report.run_report import FindingStory, Report
 from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
+from soak.report.text import clock, markdown, one_line, preformatted
 from soak.verifier.result import RecoveryResult, Result
 
 BYTES_MAX = 1_000_000

@@ -15,8 +15,7 @@ from soak.checker.verdict import Verdict
 from soak.duration import format_seconds
 from soak.masking import mask
 from soak.report.outcome import Outcome
-from soak.report.page import Page
-from soak.report.table import print_json
+from soak.report.text import OutputConsole, print_json
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
 from soak.verifier.result import KindCount, RecoveryResult, Result, StoreResult, Totals
@@ -31,8 +30,8 @@ _COLOURS = {"pass": "bold green", "violation": "bold red", "inconclusive": "bold
 
 def summary_console() -> Console:
     """Return a console wide enough for the tables where no terminal sets the width."""
-    page = Page()
-    return page if page.is_terminal else Page(width=PLAIN_WIDTH)
+    page = OutputConsole()
+    return page if page.is_terminal else OutputConsole(width=PLAIN_WIDTH)
 
 
 def print_summary(outcome: Outcome, console: Console) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from soak.report.table import print_json
+from soak.report.text import print_json
 from soak.scenarios.progress import Progress
 
 T = TypeVar("T")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.report.recorded import Recorded
+from soak.report.violation_records import ViolationRecord
 from soak.verifier.journal import Violation, violation_id
 
 
@@ -24,5 +24,5 @@ def violation(seq: int = 1, *, session: str = "s1-chat", store: str = "redis-lis
     )
 
 
-def recorded(folder: Path, found: Violation) -> Recorded:
-    return Recorded(violation=found, folder=folder / "verifier", state="open")
+def recorded(folder: Path, found: Violation) -> ViolationRecord:
+    return ViolationRecord(violation=found, folder=folder / "verifier", state="open")

@@ -10,7 +10,7 @@ import pytest
 from soak.api.status import VerifierStatus
 from soak.daemon.recorder import Recorder
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
-from soak.report.series_file import read_series
+from soak.report.series import read_series
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.daemon.status_page import PageEnd, PageState
 from soak.page.assets import FOLDER
-from soak.report.chapters import Story
 from soak.report.series import Point
+from soak.report.story import Story
 from soak.verifier.journal import Violation
 from soak.verifier.result import Totals
 

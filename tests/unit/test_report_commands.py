@@ -16,9 +16,10 @@ from rich.console import Console
 
 from soak import cli
 from soak.errors import ExitCode
-from soak.report.page import Page
-from soak.report.recorded import verifier_folders
-from soak.report.telling import next_steps, tell
+from soak.report.story import next_steps
+from soak.report.story_text import print_story
+from soak.report.text import OutputConsole
+from soak.report.violation_records import verifier_folders
 from soak.verifier import result as results
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
@@ -143,7 +144,7 @@ def test_a_reader_who_leaves_is_no_violation(tmp_path: Path) -> None:
 
 def test_a_page_leaves_a_reader_who_is_gone_to_the_command() -> None:
     with pytest.raises(BrokenPipeError):
-        Page().on_broken_pipe()
+        OutputConsole().on_broken_pipe()
 
 
 def test_the_latest_of_the_runs_put_aside_comes_first(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_nothing_in_a_story_can_speak_to_the_terminal(tmp_path: Path) -> None:
     }
     page = io.StringIO()
     file = EvidenceFile(tmp_path, story, None, is_sealed=True)
-    tell(recorded(tmp_path, violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
+    print_story(recorded(tmp_path, violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
     assert "\x1b" not in page.getvalue()
 
 

@@ -16,13 +16,13 @@ import pytest
 from soak import cli
 from soak.checker.kinds import Kind
 from soak.errors import ExitCode
-from soak.report import gathered, markdown, outcome, schema
+from soak.report import markdown, outcome, run_report, schema
 from soak.report.chart import Band, Frame, Line, Mark, draw, nice_step
-from soak.report.escaping import markdown as escaped
 from soak.report.formats import FORMATS
-from soak.report.gathered import FindingStory, Report, gather
 from soak.report.outcome import Outcome, Setting, Setup
+from soak.report.run_report import FindingStory, Report, gather
 from soak.report.series import Point, series_of
+from soak.report.text import markdown as escaped
 from soak.store_errors import ErrorNature
 from soak.verifier import result as results
 from soak.verifier.findings import Example, FindingResult, ViolationGroups
@@ -441,12 +441,12 @@ def test_markdown_stays_within_what_github_takes() -> None:
 
 def test_many_losses_of_one_bug_are_told_once_in_every_format() -> None:
     """The longest story that is kept, and still a summary that people read."""
-    bug = story(*(violation(seq) for seq in range(161)), text="x" * gathered.STORY_CHARACTERS_MAX, acknowledged=4142)
+    bug = story(*(violation(seq) for seq in range(161)), text="x" * run_report.STORY_CHARACTERS_MAX, acknowledged=4142)
     made = report(result(violations=161), findings=[bug])
     for name in ("junit", "markdown", "html"):
         text = FORMATS[name](made)
         assert text.count("161 of 4,142 messages (3.9 %) lost on redis-list in 1 session, cause unknown") >= 1, name
-        assert text.count("x" * gathered.STORY_CHARACTERS_MAX) == 1, name
+        assert text.count("x" * run_report.STORY_CHARACTERS_MAX) == 1, name
     assert len(FORMATS["markdown"](made).encode()) < 12_000
 
 
@@ -563,7 +563,7 @@ def test_a_verifier_alone_can_be_reported(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_run_that_was_put_aside_is_found_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder_of(tmp_path / gathered.RUNS_NAME / "r1", result())
+    folder_of(tmp_path / run_report.RUNS_NAME / "r1", result())
     assert cli.main(["report", "r1", "--data-dir", str(tmp_path), "--format", "json"]) == ExitCode.PASS
     assert json.loads(capsys.readouterr().out)["verdict"] == "pass"
 

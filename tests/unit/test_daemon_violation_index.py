@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.daemon.found import KEPT_OF_A_FINDING_MAX, LISTED_MAX, Found, Wanted
+from soak.daemon.violation_index import KEPT_OF_A_FINDING_MAX, LISTED_MAX, ViolationFilter, ViolationIndex
 from soak.verifier.evidence import JOURNAL_NAME
 from soak.verifier.findings import finding_id
 from soak.verifier.journal import Change, Line, Violation, encode_lines, violation_id
@@ -49,16 +49,16 @@ def write(folder: Path, *lines: Line, mode: str = "ab") -> None:
         file.write(encode_lines(list(lines)))
 
 
-def listed(found: Found, **wanted: str) -> list[int | None]:
-    return [record.violation.seq for record in found.newest(Wanted(**wanted))]
+def listed(found: ViolationIndex, **wanted: str) -> list[int | None]:
+    return [record.violation.seq for record in found.newest(ViolationFilter(**wanted))]
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Found:
-    return Found(tmp_path)
+def found(tmp_path: Path) -> ViolationIndex:
+    return ViolationIndex(tmp_path)
 
 
-def test_what_is_written_is_found_the_newest_first_and_a_half_line_waits(found: Found, tmp_path: Path) -> None:
+def test_what_is_written_is_found_the_newest_first_and_a_half_line_waits(found: ViolationIndex, tmp_path: Path) -> None:
     found.take_in()
     assert (listed(found), found.version) == ([], 0)
     write(tmp_path, violation(1), violation(2))
@@ -75,7 +75,7 @@ def test_what_is_written_is_found_the_newest_first_and_a_half_line_waits(found: 
     assert found.version > version
 
 
-def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: Found, tmp_path: Path) -> None:
+def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: ViolationIndex, tmp_path: Path) -> None:
     write(tmp_path, violation(1), violation(2, "stale"), healed(violation(1)))
     found.take_in()
     assert listed(found, state="healed") == [1]
@@ -87,7 +87,7 @@ def test_one_that_is_over_says_so_and_can_be_filtered_by_it(found: Found, tmp_pa
     assert record.changed_wall_seconds == 99.0
 
 
-def test_a_flood_of_one_kind_leaves_the_others_and_stays_bounded(found: Found, tmp_path: Path) -> None:
+def test_a_flood_of_one_kind_leaves_the_others_and_stays_bounded(found: ViolationIndex, tmp_path: Path) -> None:
     write(tmp_path, violation(0, "leaked"), *(violation(seq) for seq in range(1, KEPT_OF_A_FINDING_MAX + 51)))
     found.take_in()
     assert listed(found, kind="leaked") == [0]
@@ -98,7 +98,7 @@ def test_a_flood_of_one_kind_leaves_the_others_and_stays_bounded(found: Found, t
 
 
 def test_the_violations_of_one_finding_are_listed_alone_and_survive_a_flood_of_another(
-    found: Found, tmp_path: Path
+    found: ViolationIndex, tmp_path: Path
 ) -> None:
     flood = [violation(seq, cause="eviction") for seq in range(10, KEPT_OF_A_FINDING_MAX + 20)]
     write(tmp_path, violation(1, cause="retry"), violation(2, cause="retry"), *flood, healed(violation(1)))
@@ -110,16 +110,16 @@ def test_the_violations_of_one_finding_are_listed_alone_and_survive_a_flood_of_a
 
 
 def test_a_journal_that_is_taken_in_by_pieces_is_whole_in_the_end(
-    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: ViolationIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soak.daemon.found.READ_BYTES_MAX", 1_000)
+    monkeypatch.setattr("soak.daemon.violation_index.READ_BYTES_MAX", 1_000)
     write(tmp_path, *(violation(seq) for seq in range(20)))
     for _ in range(20):
         found.take_in()
     assert listed(found) == list(reversed(range(20)))
 
 
-def test_a_damaged_line_hides_no_other_and_a_new_journal_is_read_anew(found: Found, tmp_path: Path) -> None:
+def test_a_damaged_line_hides_no_other_and_a_new_journal_is_read_anew(found: ViolationIndex, tmp_path: Path) -> None:
     write(tmp_path, violation(1))
     with (tmp_path / JOURNAL_NAME).open("ab") as file:
         file.write(b'{"nonsense": 1}\n')

@@ -14,10 +14,10 @@ from soak.checker.causes import Diagnosis
 from soak.checker.clues import Clues
 from soak.checker.kinds import Kind
 from soak.checker.patterns import Traits
-from soak.report.chapters import story_of
-from soak.report.diagnosed import in_common, said, told_elsewhere
-from soak.report.recorded import Recorded
-from soak.report.telling import as_dict, tell
+from soak.report.diagnosis import elsewhere, in_common, sentences_of
+from soak.report.story import as_dict, story_of
+from soak.report.story_text import print_story
+from soak.report.violation_records import ViolationRecord
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.journal import Violation, decode_line, encode_lines, violation_id
 from tests.support.recorded_run import recorded, violation
@@ -48,7 +48,7 @@ def told(**facts_of: list[Any]) -> dict[str, Any]:
     }
 
 
-def leak(record: Recorded, into: str) -> Recorded:
+def leak(record: ViolationRecord, into: str) -> ViolationRecord:
     """Return that the same message stands in another session."""
     lost = record.violation
     message = f"{lost.run}:{lost.message}"
@@ -59,9 +59,9 @@ def leak(record: Recorded, into: str) -> Recorded:
     return msgspec.structs.replace(record, violation=found)
 
 
-def terminal(record: Recorded, story: dict[str, Any], others: list[Recorded]) -> str:
+def terminal(record: ViolationRecord, story: dict[str, Any], others: list[ViolationRecord]) -> str:
     page = io.StringIO()
-    tell(record, EvidenceFile(Path(), story, None, is_sealed=True), Console(file=page, width=200), others)
+    print_story(record, EvidenceFile(Path(), story, None, is_sealed=True), Console(file=page, width=200), others)
     return page.getvalue()
 
 
@@ -71,7 +71,7 @@ def test_a_fact_that_does_not_hold_by_its_own_evidence_is_not_shown() -> None:
         against=[facts.SeenBefore(first_missed=5_000_000)],
         observed=[facts.NeverSeen()],
     )
-    assert said(story) == (
+    assert sentences_of(story) == (
         ["it stands in session other-chat"],
         [],
         ["no read of its session by the verifier showed it"],
@@ -80,19 +80,17 @@ def test_a_fact_that_does_not_hold_by_its_own_evidence_is_not_shown() -> None:
 
 def test_a_story_without_typed_facts_shows_its_texts() -> None:
     story = {**told(), "diagnosis": {"facts": [{"fact": "unheard_of"}]}}
-    assert said(story).facts == ["an old text"]
-    assert said({}) == ([], [], [])
+    assert sentences_of(story).facts == ["an old text"]
+    assert sentences_of({}) == ([], [], [])
 
 
 def test_what_is_lost_here_and_leaked_there_is_told_as_one(tmp_path: Path) -> None:
     lost = recorded(tmp_path, violation())
     leaked = leak(lost, "S1-chat")
     others = [lost, leaked, recorded(tmp_path, violation(2))]
-    assert told_elsewhere(lost, others) == [f"it stands in session S1-chat (violation {leaked.violation.id})"]
-    assert told_elsewhere(leaked, others) == [
-        f"it is missing from its own session s1-chat (violation {lost.violation.id})"
-    ]
-    assert told_elsewhere(others[2], others) == []
+    assert elsewhere(lost, others) == [f"it stands in session S1-chat (violation {leaked.violation.id})"]
+    assert elsewhere(leaked, others) == [f"it is missing from its own session s1-chat (violation {lost.violation.id})"]
+    assert elsewhere(others[2], others) == []
     assert "it stands in session S1-chat" in terminal(lost, told(), others)
     assert "it stands in session S1-chat" in str(msgspec.to_builtins(story_of(lost, None, others)))
     assert "it stands in session S1-chat" in str(as_dict(lost, None, others)["known"])

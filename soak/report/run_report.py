@@ -14,13 +14,12 @@ from rich.console import Console
 from soak import join
 from soak.errors import UsageError
 from soak.report import outcome as outcomes
-from soak.report import series_file
-from soak.report.escaping import cut
-from soak.report.findings import group
+from soak.report import series
 from soak.report.outcome import Outcome, conclude, so_far
-from soak.report.recorded import Recorded, of_folder
 from soak.report.series import Series
-from soak.report.telling import tell
+from soak.report.story_text import print_story
+from soak.report.text import cut
+from soak.report.violation_records import ViolationRecord, group_findings, read_folder
 from soak.verifier import evidence_file
 from soak.verifier.endpoint import FILE_NAME as ENDPOINT_NAME
 from soak.verifier.endpoint import read_endpoint
@@ -105,7 +104,7 @@ def gather(folder: Path, outcome: Outcome | None = None) -> Report:
         outcome=known,
         state="finished" if known.finished else ("running" if _is_running(folder, known.run) else "cut off"),
         findings=findings,
-        series=series_file.read_series(folder / series_file.FILE_NAME, known.run),
+        series=series.read_series(folder / series.FILE_NAME, known.run),
         written_wall_seconds=time.time(),
     )
 
@@ -159,8 +158,8 @@ def _is_running(folder: Path, run: str) -> bool:
 
 
 def _findings(folder: Path, run: str, result: Result | None) -> list[FindingStory]:
-    records = [record for record in of_folder(folder / VERIFIER_NAME)[0] if record.violation.run == run]
-    found = group(records, is_everything=True)
+    records = [record for record in read_folder(folder / VERIFIER_NAME)[0] if record.violation.run == run]
+    found = group_findings(records, is_everything=True)
     counted = result.findings if result is not None else []
     if sum(one.count for one in counted) > sum(one.count for one in found):
         found = counted  # the journal was thinned out, or is gone
@@ -172,12 +171,12 @@ def _findings(folder: Path, run: str, result: Result | None) -> list[FindingStor
     ]
 
 
-def _told(record: Recorded, others: Sequence[Recorded]) -> str:
+def _told(record: ViolationRecord, others: Sequence[ViolationRecord]) -> str:
     page = io.StringIO()
     file: EvidenceFile | None = None
     try:
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
-        tell(record, file, Console(file=page, highlight=False, width=STORY_WIDTH), others)
+        print_story(record, file, Console(file=page, highlight=False, width=STORY_WIDTH), others)
     except UnreadableEvidenceError as error:
         return f"{record.violation.detail}\n{error}"
     except Exception:  # a file that somebody altered may say anything

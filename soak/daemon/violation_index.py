@@ -11,10 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from soak.report.findings import finding_of
-from soak.report.recorded import Recorded
+from soak.report.violation_records import ViolationRecord, finding_of, take_line
 from soak.verifier.evidence import JOURNAL_NAME
-from soak.verifier.journal import Change, Violation, decode_line
 
 KEPT_OF_A_FINDING_MAX = 200
 READ_BYTES_MAX = 2**20
@@ -22,7 +20,7 @@ READ_BYTES_MAX = 2**20
 LISTED_MAX = 200
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ViolationFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which violations to list; an empty word stands for all."""
 
     store: str = ""
@@ -30,7 +28,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     finding: str = ""
 
-    def fits(self, record: Recorded) -> bool:
+    def fits(self, record: ViolationRecord) -> bool:
         violation = record.violation
         return (
             self.store in {"", violation.store}
@@ -40,7 +38,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Found:
+class ViolationIndex:
     """Follows the journal of one run."""
 
     def __init__(self, verifier_folder: Path) -> None:
@@ -48,7 +46,7 @@ class Found:
         """Grows with every change, so that whoever lists knows when to list again."""
         self._folder = verifier_folder
         self._offset = 0
-        self._records: dict[str, Recorded] = {}
+        self._records: dict[str, ViolationRecord] = {}
         self._of_finding: dict[str, deque[str]] = {}
 
     def take_in(self) -> None:
@@ -66,31 +64,26 @@ class Found:
             self._take(line)
         self._offset += whole
 
-    def newest(self, wanted: Wanted) -> list[Recorded]:
+    def newest(self, wanted: ViolationFilter) -> list[ViolationRecord]:
         """List what is wanted, the newest first."""
         fitting = [record for record in reversed(self._records.values()) if wanted.fits(record)]
         return fitting[:LISTED_MAX]
 
-    def get(self, identity: str) -> Recorded | None:
+    def get(self, identity: str) -> ViolationRecord | None:
         return self._records.get(identity)
 
     def _take(self, text: bytes) -> None:
-        line = decode_line(text)
-        if isinstance(line, Violation) and line.id not in self._records:
-            self._keep(Recorded(violation=line, folder=self._folder, state="healed" if line.healed else "open"))
-        elif isinstance(line, Change) and (record := self._records.get(line.id)) is not None:
-            record.state = "healed" if line.event == "healed" else "open"
-            record.changed_wall_seconds = line.at_wall_seconds
-            self.version += 1
-
-    def _keep(self, record: Recorded) -> None:
-        identity = record.violation.id
-        kept = self._of_finding.setdefault(finding_of(record), deque())
-        if len(kept) == KEPT_OF_A_FINDING_MAX:
-            del self._records[kept.popleft()]
-        kept.append(identity)
-        self._records[identity] = record
+        known = len(self._records)
+        if not take_line(self._records, text, self._folder):
+            return
         self.version += 1
+        if len(self._records) == known:
+            return
+        identity, record = next(reversed(self._records.items()))
+        kept = self._of_finding.setdefault(finding_of(record), deque())
+        kept.append(identity)
+        if len(kept) > KEPT_OF_A_FINDING_MAX:
+            del self._records[kept.popleft()]
 
     def _begin_again(self) -> None:
         self._offset = 0

@@ -9,13 +9,13 @@ import msgspec
 
 from soak.checker.causes import Diagnosis
 from soak.checker.patterns import Sign, patterns
-from soak.report.moment import clock_ms
-from soak.report.recorded import Recorded
+from soak.report.text import clock_ms
+from soak.report.violation_records import ViolationRecord
 
 _ABSENT = frozenset({"lost", "rolled_back"})
 
 
-class Said(NamedTuple):
+class Sentences(NamedTuple):
     """The sentences of a story."""
 
     facts: list[str]
@@ -23,24 +23,24 @@ class Said(NamedTuple):
     known: list[str]
 
 
-def said(story: dict[str, Any]) -> Said:
+def sentences_of(story: dict[str, Any]) -> Sentences:
     """Return the sentences that hold; of a story without typed facts, those that were written down."""
     try:
         diagnosis = msgspec.convert(story.get("diagnosis"), Diagnosis)
     except msgspec.ValidationError:
         cause = story.get("probable_cause") or {}
         texts = (cause.get("facts"), cause.get("against"), story.get("known"))
-        return Said(*([str(text) for text in group or []] for group in texts))
+        return Sentences(*([str(text) for text in group or []] for group in texts))
     offset_us = story.get("clock_offset_us", 0)
 
     def when(at_us: int) -> str:
         return clock_ms((at_us + offset_us) / 1e6)
 
     groups = (diagnosis.facts, diagnosis.against, diagnosis.observed)
-    return Said(*([fact.sentence(when) for fact in group if fact.holds(diagnosis.clues)] for group in groups))
+    return Sentences(*([fact.sentence(when) for fact in group if fact.holds(diagnosis.clues)] for group in groups))
 
 
-def in_common(record: Recorded, others: Iterable[Recorded]) -> list[str]:
+def in_common(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
     """Say what all violations of the same finding have in common, and where else the message is told of."""
     mine = record.violation
     finding = [
@@ -56,7 +56,7 @@ def in_common(record: Recorded, others: Iterable[Recorded]) -> list[str]:
     return [pattern.sentence() for pattern in patterns(signs)]
 
 
-def told_elsewhere(record: Recorded, others: Iterable[Recorded]) -> list[str]:
+def elsewhere(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
     """Join what is lost in one session and leaked into another: it is one message."""
     mine = record.violation
     if mine.kind in _ABSENT:
