@@ -15,7 +15,7 @@ from soak.masking import mask
 from soak.report.chart import Band, Frame, Line, Mark, draw
 from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
-from soak.report.summary import alarm_line, store_error_lines, tried_lines
+from soak.report.summary import self_check_line, store_error_lines, tried_lines, worst_recoveries
 from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
 
@@ -49,11 +49,11 @@ def render(report: Report) -> str:
         setup=report.outcome.setup,
         sentence=_SENTENCES.get(report.outcome.verdict, ""),
         errors=store_error_lines(result) if result is not None else [],
-        alarm=alarm_line(result) if result is not None else "",
+        self_check=self_check_line(result) if result is not None else "",
         tried=tried_lines(result) if result is not None else [],
         charts=_charts(report, result) if result is not None else [],
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
-        recoveries=_worst(result) if result is not None else [],
+        recoveries=worst_recoveries(result.recoveries, RECOVERIES_SHOWN_MAX) if result is not None else [],
         sentences={kind.value: kind.sentence for kind in Kind},
     )
 
@@ -81,11 +81,6 @@ def _template() -> Template:
 def _finalize(value: Any) -> Any:
     # Whatever a store or a setting says: nothing of it is invisible, and no password is shown.
     return visible(mask(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _worst(result: Result) -> list[Any]:
-    worst = sorted(result.recoveries, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN_MAX]
-    return sorted(worst, key=lambda row: row.at_wall_seconds)
 
 
 def _charts(report: Report, result: Result) -> list[StoreCharts]:
@@ -122,10 +117,10 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
     latencies = draw(
         Frame("time to answer", since, until, _duration, is_log=True),
         [
-            Line("append, worst of a hundred", "a thick", _stretches(series, "append_p99_seconds")),
-            Line("append, median", "a dashed", _stretches(series, "append_p50_seconds")),
-            Line("read, worst of a hundred", "b thick", _stretches(series, "read_p99_seconds")),
-            Line("read, median", "b dashed", _stretches(series, "read_p50_seconds")),
+            Line("append p99", "a thick", _stretches(series, "append_p99_seconds")),
+            Line("append p50", "a dashed", _stretches(series, "append_p50_seconds")),
+            Line("read p99", "b thick", _stretches(series, "read_p99_seconds")),
+            Line("read p50", "b dashed", _stretches(series, "read_p50_seconds")),
         ],
         bands,
         marks,
