@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from soak.commands.flags import NAMESPACE, SERVERS, STORE, Flag, add_flags, read_configuration
-from soak.daemon.clean_up import clean_up
+from soak.daemon.outcome_builder import clean_up
 from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.servers.power_cut import release_abandoned

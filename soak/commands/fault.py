@@ -13,7 +13,7 @@ from soak import join
 from soak.checker.faults import Excuse
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.announced import PATH, AnnouncedWindow, Announcement
-from soak.daemon.daemon_client import Answer, ask
+from soak.daemon.http_clients import DaemonAnswer, ask
 from soak.duration import format_seconds
 from soak.errors import ExitCode, ServerUnreachableError, SoakError, UsageError
 from soak.join import JoinInfo
@@ -82,7 +82,7 @@ async def _open_windows(info: JoinInfo) -> list[AnnouncedWindow]:
     return msgspec.json.decode(answer.body, type=list[AnnouncedWindow])
 
 
-def _window(answer: Answer) -> AnnouncedWindow:
+def _window(answer: DaemonAnswer) -> AnnouncedWindow:
     if answer.status not in (200, 201):
         raise _refusal(answer.body)
     return msgspec.json.decode(answer.body, type=AnnouncedWindow)

@@ -13,9 +13,9 @@ import msgspec
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.by_hand import PATH, FaultListing, listing
-from soak.daemon.daemon_client import ask
-from soak.daemon.fault_plan import what_is_possible
-from soak.daemon.plan import Plan
+from soak.daemon.fault_controller import what_is_possible
+from soak.daemon.http_clients import ask
+from soak.daemon.plan import RunPlan
 from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
@@ -72,7 +72,7 @@ async def _try_out(folder: Path, power_cut_by: PowerCutWay) -> Possible:
     bed = LocalTestbed(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
     try:
         await bed.start(TRIED)
-        return what_is_possible(bed, Plan(specs=(), given={}, embedded=(LEDGER, *TRIED)))
+        return what_is_possible(bed, RunPlan(specs=(), given={}, embedded=(LEDGER, *TRIED)))
     finally:
         await bed.stop()
 

@@ -11,8 +11,8 @@ import msgspec
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.by_hand import PATH, Order
-from soak.daemon.daemon_client import ask
+from soak.daemon.by_hand import PATH, FaultOrder
+from soak.daemon.http_clients import ask
 from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.window import Injected
@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     except ValueError as error:
         raise UsageError(f"--hold: {error}") from None
     info = join.running(data_dir)
-    order = Order(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
+    order = FaultOrder(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
     injected, measured = asyncio.run(_inject(info, order))
     if arguments.json:
         print_json(msgspec.json.encode({"injected": injected, "recoveries": measured}))
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS if all(one.kept for one in measured) else ExitCode.VIOLATION
 
 
-async def _inject(info: JoinInfo, order: Order) -> tuple[Injected, list[RecoveryResult]]:
+async def _inject(info: JoinInfo, order: FaultOrder) -> tuple[Injected, list[RecoveryResult]]:
     answer = await ask(info, "POST", PATH, order)
     if answer.status != 200:
         raise _refusal(answer.body)

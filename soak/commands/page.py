@@ -8,7 +8,7 @@ import sys
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.daemon_client import ask
+from soak.daemon.http_clients import ask
 from soak.daemon.status_page import CODES_PATH, Code
 from soak.errors import ExitCode, ServerUnreachableError
 from soak.json_input import decode_json

@@ -19,7 +19,7 @@ from soak.daemon.view import LiveView, PlainView, View
 from soak.errors import ExitCode, SoakError
 from soak.report import markdown
 from soak.report.formats import FORMATS, check_writable, parse_targets, write_reports
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.run_report import gather
 from soak.report.summary import print_outcome_json, print_summary, summary_console
 
@@ -39,7 +39,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True) -> Outcome:
+def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True) -> RunOutcome:
     """Run a soak, tell how it ended, and write what reports were asked for."""
     targets = parse_targets(arguments.report, arguments.report_dir)
     check_writable(targets)
@@ -63,7 +63,7 @@ def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_lo
     return _reported(outcome, targets)
 
 
-def append_step_summary(outcome: Outcome, path: str) -> None:
+def append_step_summary(outcome: RunOutcome, path: str) -> None:
     """Add the report to the summary of a step in GitHub Actions; that it could not be is no reason to fail."""
     text = markdown.render(gather(Path(outcome.data_dir), outcome))
     try:
@@ -73,7 +73,7 @@ def append_step_summary(outcome: Outcome, path: str) -> None:
         sys.stderr.write(f"soak: the summary cannot be written to {path} ({error.strerror})\n")
 
 
-def _reported(outcome: Outcome, targets: Mapping[Path, str]) -> Outcome:
+def _reported(outcome: RunOutcome, targets: Mapping[Path, str]) -> RunOutcome:
     if not targets:
         return outcome
     try:

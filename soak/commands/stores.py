@@ -11,9 +11,8 @@ import msgspec
 from soak.commands.flags import SERVERS, STORE, Flag, add_flags, read_configuration
 from soak.contracts.given import Given, Loss
 from soak.contracts.presets import PRESETS, Preset
-from soak.daemon.contracts import Settled, settle_contracts
+from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contracts
 from soak.daemon.plan import LEDGER, addresses
-from soak.daemon.promises import ask_servers, given_by
 from soak.errors import ExitCode
 from soak.report.text import print_json, print_table
 from soak.stores import registry

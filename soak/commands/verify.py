@@ -13,14 +13,14 @@ import uvloop
 
 from soak import join, log
 from soak.commands.flags import ALLOW_WEAKER, DATA_DIR, HTTP, SERVERS, Flag, add_flags, read_configuration
+from soak.daemon.contracts import check_promises
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import addresses, setting_of
-from soak.daemon.promises import check_promises
 from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
 from soak.ledger.apart import check_ledger_is_apart
 from soak.ledger.run import read_header
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
 from soak.servers.lock import DataFolderLock
 from soak.settings import SoakSettings
@@ -137,7 +137,7 @@ def _tell(run: str, code: ExitCode, folder: DataFolder, *, as_json: bool) -> Non
     result = folder.result(run)
     if result is None:
         return  # it was asked to stop and goes on at its next start
-    outcome = Outcome(
+    outcome = RunOutcome(
         run=run,
         verdict=result.verdict,
         exit_code=int(code),

@@ -11,11 +11,11 @@ from soak.daemon.announced import AnnouncedWindows
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
 from soak.daemon.consumption import Consumption, Use
-from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
+from soak.daemon.http_clients import VerifierClient
 from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.run_identity import RunIdentity
-from soak.daemon.verifier_client import VerifierClient
+from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.exposition import Exposition
 from soak.servers.bed import Testbed
 from soak.verifier import last_metrics
@@ -33,7 +33,7 @@ class StatusBoard:
         duration_seconds: float | None,
         testbed: Testbed,
         children: Mapping[str, Child],
-        faults: FaultLog,
+        faults: UnplannedFaults,
         announced: AnnouncedWindows,
     ) -> None:
         self.phase = "starting"

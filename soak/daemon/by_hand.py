@@ -20,7 +20,7 @@ PATH = "/faults"
 HOLD_SECONDS_MAX = 3_600.0
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault, asked for by hand."""
 
     fault: str
@@ -65,7 +65,7 @@ class FaultsPage:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         try:
-            order = decode_json(await read_body(request), type=Order)
+            order = decode_json(await read_body(request), type=FaultOrder)
             return json_response(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"this is no fault to inject: {problem}")
@@ -74,7 +74,7 @@ class FaultsPage:
         except SoakError as problem:
             return error(500, str(problem), ExitCode.INCONCLUSIVE)
 
-    def _checked(self, order: Order) -> Hand:
+    def _checked(self, order: FaultOrder) -> Hand:
         if self.hand is None:
             raise UsageError(self.refusal)
         if order.fault not in ALL:

@@ -1,14 +1,15 @@
-"""The data folder: what lies where, and what is put aside when a new run begins."""
+"""The data folder: paths, what is put aside when a new run begins, and the violations on record."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from soak import join
 from soak.daemon import announced
-from soak.errors import SoakError, UsageError
+from soak.errors import SoakError, UsageError, ViolationsOnRecordError
 from soak.report import outcome, series
 from soak.report.violation_records import read_folder
 from soak.sealed_file import remove_sealed
@@ -124,3 +125,18 @@ def _unused(path: Path) -> Path:
         number += 1
         found = path.with_name(f"{path.name}-{number}")
     return found
+
+
+@contextlib.contextmanager
+def violations_not_hidden(folder: DataFolder, run: str | None = None) -> Iterator[None]:
+    """Let what stops a run end it as a violation where some are on record; `run` None: whatever run is there."""
+    try:
+        yield
+    except ViolationsOnRecordError:
+        raise
+    except SoakError as error:
+        if not (found := folder.violations_on_record(run)):
+            raise
+        raise ViolationsOnRecordError(
+            f"{error}; {found} violations are on record, as 'soak report {folder.path}' tells"
+        ) from error

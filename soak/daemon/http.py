@@ -1,9 +1,11 @@
-"""What the daemon answers over HTTP: /metrics, /healthz, /readyz, /status, and the pages it is given."""
+"""The HTTP server of the daemon: /metrics, /healthz, /readyz, /status, and the pages it is given."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from aiohttp import web
@@ -13,12 +15,60 @@ from soak.api.http import SHUTDOWN_SECONDS_MAX, address_of, cannot_listen, error
 from soak.api.status import SoakStatus
 from soak.daemon.consumption import Use
 from soak.daemon.metrics import DaemonMetrics
-from soak.daemon.scrapes import Scrapes
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 
+SCRAPER_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
+"""Prometheus and its kin send it; a browser or curl does not, and is not waited for."""
+INTERVAL_SECONDS_FIRST = 15.0
+"""How often somebody may come who has come once."""
+INTERVAL_SECONDS_MAX = 60.0
+MISSED_MAX = 3
+"""Who has not come for so many intervals does not come any more."""
+MARGIN_SECONDS = 2.0
 
-class Source(Protocol):
+
+class Scrapes:
+    """Remembers the last two scrapes, and lets one wait for the next."""
+
+    def __init__(self) -> None:
+        self._last_seconds: float | None = None
+        self._interval_seconds = INTERVAL_SECONDS_FIRST
+        self._is_listening = False
+        self._heard = asyncio.Event()
+
+    @contextlib.contextmanager
+    def one(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Answer somebody; one who asked before the end was near does not count as told of it."""
+        asked_in_time = self._is_listening
+        yield
+        if SCRAPER_HEADER not in headers:
+            return
+        now = time.monotonic()
+        if self._last_seconds is not None:
+            self._interval_seconds = min(now - self._last_seconds, INTERVAL_SECONDS_MAX)
+        self._last_seconds = now
+        if asked_in_time:
+            self._heard.set()
+
+    def expected_seconds(self) -> float:
+        """Return how long the next scrape may take to come; 0 if none is to be expected."""
+        if self._last_seconds is None:
+            return 0.0
+        since = time.monotonic() - self._last_seconds
+        if since > MISSED_MAX * self._interval_seconds + MARGIN_SECONDS:
+            return 0.0
+        return 2 * self._interval_seconds + MARGIN_SECONDS
+
+    async def until_next(self) -> bool:
+        """Wait until somebody has been answered who asks from now on; returns whether that happened."""
+        self._is_listening = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._heard.wait(), self.expected_seconds())
+        return self._heard.is_set()
+
+
+class StatusSource(Protocol):
     """Whoever knows how the soak is."""
 
     async def snapshot(self) -> SoakStatus: ...
@@ -31,7 +81,7 @@ class Source(Protocol):
 class HttpServer:
     """Listens until it is closed; it answers from the first moment, also while the servers still start."""
 
-    def __init__(self, settings: HttpSettings, source: Source, routes: Sequence[web.RouteDef] = ()) -> None:
+    def __init__(self, settings: HttpSettings, source: StatusSource, routes: Sequence[web.RouteDef] = ()) -> None:
         self._settings = settings
         self._source = source
         self._metrics = DaemonMetrics()

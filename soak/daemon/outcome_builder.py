@@ -1,22 +1,58 @@
-"""What a run comes to: its outcome, also when it was left early, and what is removed after it."""
+"""The outcome of a run: built at its end and while it runs, kept in the data folder, and the clean-up after it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
 
 from soak import log
 from soak.daemon.board import StatusBoard
 from soak.daemon.children import Child
-from soak.daemon.clean_up import clean_up, outlives_us
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import LEDGER
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.masking import mask
-from soak.report.outcome import Outcome, Setup, conclude, so_far
+from soak.report import outcome as outcomes
+from soak.report.outcome import RunOutcome, RunSetup, conclude, so_far
 from soak.servers.bed import Testbed
+from soak.stores import registry
+from soak.stores.protocol import StoreContext, StoreSpec
 from soak.verifier.result import Result
+
+CLEAN_UP_SECONDS_MAX = 120.0
+
+
+def outlives_us(spec: StoreSpec, given: Iterable[str]) -> bool:
+    """Tell whether what this store wrote stays when the embedded servers are gone."""
+    return not spec.needs or any(kind in given for kind in spec.needs)
+
+
+async def clean_up(name: str, context: StoreContext) -> str | None:
+    """Remove a store's namespace; returns what went wrong, if something did."""
+    try:
+        async with asyncio.timeout(CLEAN_UP_SECONDS_MAX):
+            store = await registry.open_store(name, context)
+            try:
+                remove = getattr(store, "clean_up", None)
+                if remove is None:
+                    return f"{name} has no clean_up; what it wrote under {context.namespace} stays"
+                await remove()
+            finally:
+                await store.close()
+    except SoakError as error:
+        return f"{name}: {context.namespace} is not removed: {error}"
+    except TimeoutError:
+        return f"{name}: {context.namespace} is not removed: it took longer than {CLEAN_UP_SECONDS_MAX:g}s"
+    except Exception as error:  # noqa: BLE001  a user's store may raise anything; the verdict is not changed by it
+        return f"{name}: {context.namespace} is not removed: {type(error).__name__}: {error}"
+    return None
+
 
 _log = log.get_logger("soak.daemon")
 
@@ -36,14 +72,14 @@ class OutcomeBuilder:
         """What it is if there is no verdict."""
         self.notes: list[str] = []
         """What a person should read beside the verdict."""
-        self.setup: Setup | None = None
+        self.setup: RunSetup | None = None
         self._beginning = beginning
         self._folder = folder
         self._testbed = testbed
         self._children = children
         self._board = board
 
-    def outcome(self, result: Result | None) -> Outcome:
+    def outcome(self, result: Result | None) -> RunOutcome:
         known = result if result is not None else self._folder.result_so_far(self._beginning.run)
         # What was found stays found, also where nobody could look at the rest.
         is_certain = result is not None or (known is not None and known.verdict == "violation")
@@ -54,11 +90,11 @@ class OutcomeBuilder:
             reasons = [f"{found} violations of the contract are on record", *reasons]
         return self._outcome_of(known, verdict, code, reasons)
 
-    def so_far(self, result: Result | None) -> Outcome:
+    def so_far(self, result: Result | None) -> RunOutcome:
         verdict, code, reasons = so_far(result, self._board.problems)
         return self._outcome_of(result, verdict, code, reasons)
 
-    def left(self, reason: str) -> Outcome:
+    def left(self, reason: str) -> RunOutcome:
         """Return what it is when somebody would not wait for the end."""
         if (result := self._folder.result(self._beginning.run)) is not None:
             return self.outcome(result)  # the verdict was there already; only what comes after it was cut short
@@ -68,8 +104,8 @@ class OutcomeBuilder:
             self.notes.append(f"resume it with: soak run --data-dir {self._folder.path}")
         return self.outcome(None)
 
-    def _outcome_of(self, result: Result | None, verdict: str, code: ExitCode, reasons: list[str]) -> Outcome:
-        return Outcome(
+    def _outcome_of(self, result: Result | None, verdict: str, code: ExitCode, reasons: list[str]) -> RunOutcome:
+        return RunOutcome(
             run=self._beginning.run,
             verdict=verdict,
             exit_code=int(code),
@@ -102,7 +138,7 @@ class OutcomeBuilder:
             if problem := await clean_up(name, info.store_context()):
                 self.notes.append(problem)
 
-    async def settle(self, outcome: Outcome) -> None:
+    async def settle(self, outcome: RunOutcome) -> None:
         """Let go of what a run that is over does not need."""
         _log.info("over", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
         if outcome.finished:
@@ -116,3 +152,45 @@ class OutcomeBuilder:
         except (OSError, SoakError) as error:
             _log.warning("the data of servers is not removed", error=error)
         self._folder.remove_servers()
+
+
+INTERVAL_SECONDS = 5.0
+LOOK_SECONDS = 0.5
+"""How often it is looked whether a violation was found since."""
+
+_log = structlog.get_logger("soak.daemon")
+
+
+class OutcomeWriter:
+    """Keeps the outcome in the data folder up to date; the last word is the last."""
+
+    def __init__(self, folder: DataFolder, run: str) -> None:
+        self._folder = folder
+        self._run = run
+        self._writing = threading.Lock()
+        self._is_over = False
+
+    async def write_forever(self, make: Callable[[Result | None], RunOutcome]) -> None:
+        """Write how it stands every few seconds, and as soon as the verifier has told of another violation."""
+        written_at, told = float("-inf"), None
+        while True:
+            so_far = await asyncio.to_thread(self._folder.result_so_far, self._run)
+            found = so_far.totals.violations if so_far is not None else None
+            if found != told or time.monotonic() - written_at >= INTERVAL_SECONDS:
+                written_at, told = time.monotonic(), found
+                await asyncio.to_thread(self._write, make(so_far))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def write_last(self, outcome: RunOutcome) -> None:
+        """Write how it ended. A thread that is late with how it stood before writes nothing any more."""
+        self._write(outcome, is_last=True)
+
+    def _write(self, outcome: RunOutcome, *, is_last: bool = False) -> None:
+        with self._writing:
+            if self._is_over:
+                return
+            self._is_over = is_last
+            try:
+                outcomes.write(self._folder.path, outcome)
+            except OSError as error:
+                _log.warning("how it stands cannot be written", error=str(error))

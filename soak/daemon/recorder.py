@@ -1,12 +1,14 @@
-"""Keeps a record of how it went: each second what the verifier has counted, as rates and latencies of each store."""
+"""Records rates and latencies of each store every second, for the charts of page and reports."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
+import msgspec
 import structlog
 
 from soak.api.status import SoakStatus, VerifierStatus
@@ -23,7 +25,7 @@ UNANSWERED_SECONDS_MAX = 10.0
 _log = structlog.get_logger("soak.daemon")
 
 
-class Recorder:
+class SeriesRecorder:
     """Remembers the whole run in few points, and the last minutes in full."""
 
     def __init__(self, path: Path, run: str, stores: list[str]) -> None:
@@ -123,3 +125,53 @@ def _point(before: Measured, after: Measured, at_wall_seconds: float, seconds: f
         unverified_seconds=after.unverified_seconds,
         seconds=seconds,
     )
+
+
+FIELDS = Point.__struct_fields__
+DIGITS = 5
+"""More than these nobody sees in a chart; moments keep theirs."""
+
+
+class Measurements(Protocol):
+    """Whoever measures as it goes."""
+
+    @property
+    def whole(self) -> Mapping[str, Series]: ...
+
+    @property
+    def recent(self) -> Mapping[str, Sequence[Point]]: ...
+
+
+class ChartPoints(msgspec.Struct, frozen=True, kw_only=True):
+    """The points of each store, the oldest first, as rows of the named fields."""
+
+    fields: tuple[str, ...]
+    stores: dict[str, list[list[float | None]]]
+
+
+def chart_points(measurements: Measurements, since_wall_seconds: float = 0.0) -> ChartPoints:
+    """Return the points of each store since a moment, the oldest first, as rows of the named fields."""
+    return ChartPoints(
+        fields=FIELDS,
+        stores={
+            store: [_row(point) for point in _points(measurements, store) if point.at_wall_seconds > since_wall_seconds]
+            for store in measurements.whole
+        },
+    )
+
+
+def _points(measurements: Measurements, store: str) -> list[Point]:
+    recent = list(measurements.recent[store])
+    earlier = measurements.whole[store].points
+    if recent:
+        earlier = [point for point in earlier if point.at_wall_seconds < recent[0].at_wall_seconds]
+    return [*earlier, *recent]
+
+
+def _row(point: Point) -> list[float | None]:
+    values = (getattr(point, field) for field in FIELDS)
+    return [_short(value) if field != "at_wall_seconds" else value for field, value in zip(FIELDS, values, strict=True)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")

@@ -12,30 +12,24 @@ from soak import join, log
 from soak.api.permission import Permission
 from soak.api.status import SoakStatus
 from soak.configuration import Configuration
-from soak.daemon import drain, heartbeat
-from soak.daemon.abort import reason_to_abort
 from soak.daemon.announced import AnnouncedPage, AnnouncedWindows
 from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.board import StatusBoard
 from soak.daemon.by_hand import FaultsPage
-from soak.daemon.child_commands import child_environment, load_command, verifier_command
-from soak.daemon.children import Child
-from soak.daemon.fault_controller import FaultController
-from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies
-from soak.daemon.faults import FaultLog
-from soak.daemon.folder import DataFolder
+from soak.daemon.children import Child, child_environment, load_command, verifier_command
+from soak.daemon.fault_controller import FaultController, check_named, needs_power_cuts, needs_proxies
+from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
 from soak.daemon.notify import Notifier, keep_notified
-from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.opening import open_run
-from soak.daemon.outcome_builder import OutcomeBuilder
+from soak.daemon.outcome_builder import OutcomeBuilder, OutcomeWriter
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
-from soak.daemon.recorder import Recorder
-from soak.daemon.run_identity import RunIdentity, begin, remember
+from soak.daemon.recorder import SeriesRecorder
+from soak.daemon.run_identity import RunIdentity, begin, remember, write_heartbeats
 from soak.daemon.status_page import StatusPage
-from soak.daemon.stop import LeftError, StopRequest
-from soak.daemon.telling import Teller
+from soak.daemon.stop import LeftError, StopRequest, await_verdict, end_load, reason_to_abort, write_end_of_load
+from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.daemon.view import View
 from soak.errors import DamagedRecordError, ExitCode, SoakError
 from soak.faults.catalogue import ALL
@@ -44,7 +38,7 @@ from soak.join import JoinInfo
 from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
 from soak.report import outcome as outcomes
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.servers.lock import DataFolderLock
 from soak.servers.server import ServerEvent
 from soak.tasks import end_tasks
@@ -60,7 +54,7 @@ ERRORS_SAID_MAX = 32
 _log = log.get_logger("soak.daemon")
 
 
-async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> Outcome:
+async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> RunOutcome:
     """Run one soak in its data folder; raises `SoakError` where it cannot begin."""
     settings = configuration.settings
     folder = DataFolder(settings.data_dir)
@@ -110,7 +104,7 @@ class Daemon:
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._errors_said: set[str] = set()
-        self._faults = FaultLog(self._say)
+        self._faults = UnplannedFaults(self._say)
         self._talking = asyncio.Event()
         """The first message was acknowledged, or none is to be expected."""
         self._testbed = make_testbed(
@@ -129,8 +123,8 @@ class Daemon:
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults, self._announced
         )
         self._ending = OutcomeBuilder(beginning, folder, self._testbed, self._children, self._board)
-        self._teller = Teller(folder, beginning.run)
-        self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
+        self._outcomes = OutcomeWriter(folder, beginning.run)
+        self._recorder = SeriesRecorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._permission = Permission(self._token)
         self._faults_page = FaultsPage(self._permission)
@@ -144,7 +138,7 @@ class Daemon:
 
     # The course of a run ------------------------------------------------------------------------------------
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RunOutcome:
         """Start, soak, drain; whatever happens, nothing of it is left running."""
         try:
             await self._http.start()
@@ -164,12 +158,12 @@ class Daemon:
             await self._close()
         await self._ending.settle(outcome)
         if self._info is not None or self._beginning.resumed is not None:
-            self._teller.tell_last(outcome)
+            self._outcomes.write_last(outcome)
         self._notifier.send(STATUS=f"run {outcome.run} is over: {outcome.verdict}")
         self._notifier.close()
         return outcome
 
-    async def conclude(self) -> Outcome:
+    async def conclude(self) -> RunOutcome:
         """Tell how a run ended whose daemon was killed between the verdict and its own last word."""
         self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it could tell")
         if self._beginning.plan.given:
@@ -182,7 +176,7 @@ class Daemon:
         outcome = self._ending.outcome(self._folder.result(self._beginning.run))
         await self._board.close()
         await self._ending.settle(outcome)
-        self._teller.tell_last(outcome)
+        self._outcomes.write_last(outcome)
         self._view.close()
         return outcome
 
@@ -229,14 +223,14 @@ class Daemon:
         remember(self._folder, beginning, opened.info.header, beginning.ending)
         join.publish(self._folder.path, opened.info)
         self._info = opened.info
-        beating = heartbeat.beat(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
+        beating = write_heartbeats(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
         self._spawn(beating, "heartbeat")
 
     def _launch(self) -> None:
         """Begin in earnest: from here on acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
-        self._spawn(self._teller.tell_forever(self._ending.so_far), "telling")
+        self._spawn(self._outcomes.write_forever(self._ending.so_far), "telling")
         for child in self._children.values():
             if child.name == "load" and self._beginning.ending is not None:
                 continue
@@ -265,27 +259,27 @@ class Daemon:
         await self._talking.wait()
         await self._conducting.follow()
 
-    async def _drain(self) -> Outcome:
+    async def _drain(self) -> RunOutcome:
         self._board.phase = "draining"
         self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
         await self._conducting.finish()
         self._board.problems += await self._announced.end_all()
         if (load := self._children.get("load")) is not None:
-            await drain.end_load(load, self._settings)
+            await end_load(load, self._settings)
         verifier = self._children["verifier"]
         if self._journal is not None and not verifier.gave_up and self._ending.failure is not ExitCode.UNREACHABLE:
             if self._info is not None:
                 ending = self._beginning.ending or self._stop.reason
                 remember(self._folder, self._beginning, self._info.header, ending)
-            self._note_problem(await drain.write_end_of_load(self._journal, self._faults, self._stop.reason))
-            self._note_problem(await drain.await_verdict(verifier, self._settings, self._say))
+            self._note_problem(await write_end_of_load(self._journal, self._faults, self._stop.reason))
+            self._note_problem(await await_verdict(verifier, self._settings, self._say))
         result = self._folder.result(self._beginning.run)
         if result is not None:
             await self._ending.clean_up(self._info, is_violation=result.verdict == "violation")
         return self._ending.outcome(result)
 
-    async def _let_scrapers_know(self, outcome: Outcome) -> None:
+    async def _let_scrapers_know(self, outcome: RunOutcome) -> None:
         """Stay until Prometheus, if one has come, has seen the end; otherwise it would look as if we had died."""
         self._board.ended(outcome.verdict)
         if longest := self._http.scrapes.expected_seconds():

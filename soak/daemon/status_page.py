@@ -16,14 +16,14 @@ from soak.api.http import error, is_cross_site, json_response
 from soak.api.permission import Permission, stranger
 from soak.api.status import SoakStatus
 from soak.daemon.audience import Audience, frame_of
-from soak.daemon.charted import ChartPoints, Measurements, charted
 from soak.daemon.folder import DataFolder
+from soak.daemon.recorder import ChartPoints, Measurements, chart_points
 from soak.daemon.violation_index import ViolationFilter, ViolationIndex
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.page.assets import INDEX, answer_file, read_assets
 from soak.page.standing import Measure, Standing, assess
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.story import Story, story_of
 from soak.report.violation_records import ViolationRecord, resolve
 from soak.verifier import evidence_file
@@ -136,7 +136,7 @@ class StatusPage:
         except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
             _log.exception("the page could not be told how it is")
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: RunOutcome) -> None:
         """Tell everybody how it ended, and let them go."""
         end = PageEnd(
             run=outcome.run,
@@ -159,7 +159,7 @@ class StatusPage:
                 standing=assess(snapshot, self._measure, self._violations_known),
                 found_version=self._found.version,
                 why_no_faults=self._why_no_faults(),
-                points=charted(self._measurements, time.time() - FRESH_SECONDS),
+                points=chart_points(self._measurements, time.time() - FRESH_SECONDS),
                 soak=_shown(snapshot),
             )
         )
@@ -175,7 +175,7 @@ class StatusPage:
         return await self._audience.attend(request, frame_of("state", self._state(self._snapshot)))
 
     async def _series(self, _request: web.Request) -> web.Response:
-        return _json(charted(self._measurements))
+        return _json(chart_points(self._measurements))
 
     async def _take_in(self) -> None:
         async with self._taking_in:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.masking import mask
-from soak.report.chart import Band, Frame, Line, Mark, draw
+from soak.report.chart import Band, ChartLine, Frame, Mark, draw
 from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
 from soak.report.summary import self_check_line, store_error_lines, tried_lines, worst_recoveries
@@ -106,10 +106,10 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
     rates = draw(
         Frame("operations per second", since, until, lambda value: f"{value:g}/s"),
         [
-            Line("appends acknowledged", "a", _stretches(series, "acknowledged_rate"), fills=True),
-            Line("reads", "b", _stretches(series, "read_rate")),
-            Line("messages verified", "c", _stretches(series, "verified_rate")),
-            Line("errors", "e", _stretches(series, "error_rate")),
+            ChartLine("appends acknowledged", "a", _stretches(series, "acknowledged_rate"), fills=True),
+            ChartLine("reads", "b", _stretches(series, "read_rate")),
+            ChartLine("messages verified", "c", _stretches(series, "verified_rate")),
+            ChartLine("errors", "e", _stretches(series, "error_rate")),
         ],
         bands,
         marks,
@@ -117,10 +117,10 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
     latencies = draw(
         Frame("time to answer", since, until, _duration, is_log=True),
         [
-            Line("append p99", "a thick", _stretches(series, "append_p99_seconds")),
-            Line("append p50", "a dashed", _stretches(series, "append_p50_seconds")),
-            Line("read p99", "b thick", _stretches(series, "read_p99_seconds")),
-            Line("read p50", "b dashed", _stretches(series, "read_p50_seconds")),
+            ChartLine("append p99", "a thick", _stretches(series, "append_p99_seconds")),
+            ChartLine("append p50", "a dashed", _stretches(series, "append_p50_seconds")),
+            ChartLine("read p99", "b thick", _stretches(series, "read_p99_seconds")),
+            ChartLine("read p50", "b dashed", _stretches(series, "read_p50_seconds")),
         ],
         bands,
         marks,
@@ -132,7 +132,7 @@ def _violations(series: Series, since: float, until: float, bands: list[Band]) -
     if not series.points[-1].violations:
         return None
     frame = Frame("violations so far", since, until, lambda value: f"{value:g}")
-    return draw(frame, [Line("violations", "e", _stretches(series, "violations"), fills=True)], bands)
+    return draw(frame, [ChartLine("violations", "e", _stretches(series, "violations"), fills=True)], bands)
 
 
 def _end_of(fault: FaultResult, until: float) -> float:

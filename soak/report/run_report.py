@@ -15,7 +15,7 @@ from soak import join
 from soak.errors import UsageError
 from soak.report import outcome as outcomes
 from soak.report import series
-from soak.report.outcome import Outcome, conclude, so_far
+from soak.report.outcome import RunOutcome, conclude, so_far
 from soak.report.series import Series
 from soak.report.story_text import print_story
 from soak.report.text import cut
@@ -45,7 +45,7 @@ class FindingStory(msgspec.Struct, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One run, as reports show it."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     state: str
     """`finished`, `running`, or `cut off`: killed, or left before its verdict."""
     findings: list[FindingStory]
@@ -88,7 +88,7 @@ def find_folder(data_dir: Path, wanted: str | None) -> Path:
     raise UsageError(f"{wanted} is neither a folder nor a run in {data_dir}; name a data folder, or --data-dir")
 
 
-def gather(folder: Path, outcome: Outcome | None = None) -> Report:
+def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
     """Put together what is known of the run in this folder; the outcome is read from there unless it is given."""
     known = outcome if outcome is not None else _outcome_in(folder)
     if known is None:
@@ -109,7 +109,7 @@ def gather(folder: Path, outcome: Outcome | None = None) -> Report:
     )
 
 
-def _outcome_in(folder: Path) -> Outcome | None:
+def _outcome_in(folder: Path) -> RunOutcome | None:
     told, result = outcomes.read(folder), read_so_far(folder / VERIFIER_NAME)
     if told is None or (result is not None and result.run != told.run):
         return _of_verifier_alone(folder, result) if result is not None else told
@@ -130,9 +130,9 @@ def _is_newer(result: Result, other: Result | None) -> bool:
     return (result.finished, result.ended_wall_seconds) > (other.finished, other.ended_wall_seconds)
 
 
-def _of_verifier_alone(folder: Path, result: Result) -> Outcome:
+def _of_verifier_alone(folder: Path, result: Result) -> RunOutcome:
     verdict, code, reasons = (conclude if result.finished else so_far)(result, [])
-    return Outcome(
+    return RunOutcome(
         run=result.run,
         verdict=verdict,
         exit_code=int(code),

@@ -14,7 +14,7 @@ from rich.table import Table
 from soak.checker.verdict import Verdict
 from soak.duration import format_seconds
 from soak.masking import mask
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.text import OutputConsole, print_json
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
@@ -36,7 +36,7 @@ def summary_console() -> Console:
     return page if page.is_terminal else OutputConsole(width=PLAIN_WIDTH)
 
 
-def print_summary(outcome: Outcome, console: Console) -> None:
+def print_summary(outcome: RunOutcome, console: Console) -> None:
     """Print how the run ended."""
     result = outcome.result
     colour = _COLOURS.get(outcome.verdict, "bold")
@@ -64,7 +64,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     _print_lines(console, outcome.notes)
 
 
-def print_outcome_json(outcome: Outcome) -> None:
+def print_outcome_json(outcome: RunOutcome) -> None:
     """Print the same as JSON."""
     print_json(msgspec.json.encode(outcome))
 

@@ -19,10 +19,10 @@ from soak.api.http import is_literal
 from soak.api.permission import TOKEN_HEADER, Permission
 from soak.daemon import audience
 from soak.page.assets import read_assets
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from tests.support.daemon_page import SECONDS_MAX, TOKEN, Served, a_snapshot
 
-OUTCOME = Outcome(
+OUTCOME = RunOutcome(
     run="r1",
     verdict="pass",
     exit_code=0,

@@ -13,7 +13,7 @@ from soak.api.status import ChildStatus, ServerStatus, SoakStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
-from soak.daemon.recorder import Recorder
+from soak.daemon.recorder import SeriesRecorder
 from soak.daemon.status_page import StatusPage
 from soak.exposition import Exposition
 from soak.page.standing import Measure
@@ -63,7 +63,7 @@ class Served:
             DataFolder(folder),
             self.permission,
             Measure(minimum_verified=1, unverified_seconds_max=60.0, tests_alarm=True),
-            Recorder(folder / "series.jsonl", "r1", ["redis-list"]),
+            SeriesRecorder(folder / "series.jsonl", "r1", ["redis-list"]),
             stop=self.stops.append,
             why_no_faults=lambda: "",
         )

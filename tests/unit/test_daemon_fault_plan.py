@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from soak.api.status import SoakStatus
-from soak.daemon.abort import reason_to_abort
-from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies, plan_faults
-from soak.daemon.plan import Plan
+from soak.daemon.fault_controller import check_named, needs_power_cuts, needs_proxies, plan_faults
+from soak.daemon.plan import RunPlan
+from soak.daemon.stop import reason_to_abort
 from soak.errors import UsageError
 from soak.settings import FaultRule, FaultSettings
 from tests.support.statuses import soak_status
 
-PLAN = Plan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
+PLAN = RunPlan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
 POSSIBLE = {"redis": {"crash": None, "pause": None, "outage": "there is no proxy"}}
 
 

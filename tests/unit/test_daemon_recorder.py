@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from soak.api.status import VerifierStatus
-from soak.daemon.recorder import Recorder
+from soak.daemon.recorder import SeriesRecorder
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import read_series
 
@@ -38,8 +38,8 @@ def status(second: float, acknowledged: int, *, slow: int = 0, store: str = "a",
     return msgspec.convert(sample, VerifierStatus)
 
 
-async def recorded(path: Path, *statuses: VerifierStatus | None) -> Recorder:
-    recorder = Recorder(path / "series.jsonl", "r1", ["a"])
+async def recorded(path: Path, *statuses: VerifierStatus | None) -> SeriesRecorder:
+    recorder = SeriesRecorder(path / "series.jsonl", "r1", ["a"])
     await recorder._open()
     for one in statuses:
         await recorder.note(one)
@@ -86,7 +86,7 @@ async def test_a_status_without_counts_is_passed_over(tmp_path: Path) -> None:
 
 
 async def test_a_disk_that_takes_nothing_does_not_stop_the_recorder(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "missing" / "series.jsonl", "r1", ["a"])
+    recorder = SeriesRecorder(tmp_path / "missing" / "series.jsonl", "r1", ["a"])
     await recorder._open()
     for one in (status(1, 10), status(2, 20), status(3, 30)):
         await recorder.note(one)

@@ -17,9 +17,9 @@ from soak import cli
 from soak.checker.kinds import Kind
 from soak.errors import ExitCode
 from soak.report import markdown, outcome, run_report, schema
-from soak.report.chart import Band, Frame, Line, Mark, draw, nice_step
+from soak.report.chart import Band, ChartLine, Frame, Mark, draw, nice_step
 from soak.report.formats import FORMATS
-from soak.report.outcome import Outcome, Setting, Setup
+from soak.report.outcome import RunOutcome, RunSetup, Setting
 from soak.report.run_report import FindingStory, Report, gather
 from soak.report.series import Point, series_of
 from soak.report.text import markdown as escaped
@@ -141,7 +141,7 @@ def result(*, violations: int = 0, finished: bool = True, store: str = "redis-li
 def report(
     found: Result | None, *, state: str = "finished", findings: list[FindingStory] | None = None, **values: Any
 ) -> Report:
-    told = Outcome(
+    told = RunOutcome(
         run="r1",
         verdict=found.verdict if found is not None else "inconclusive",
         exit_code=0,
@@ -149,7 +149,7 @@ def report(
         data_dir="/data",
         finished=found is not None and found.finished,
         result=found,
-        setup=Setup(
+        setup=RunSetup(
             version="9.9.9",
             python="3.11",
             platform="Linux",
@@ -467,7 +467,7 @@ def test_an_exception_of_a_store_is_in_every_format() -> None:
 
 
 def test_a_chart_says_in_words_what_it_shows_and_draws_nothing_across_a_gap() -> None:
-    line = Line("appends", "a", [[(0.0, 1.0), (1.0, 2.0)], [(8.0, 3.0), (9.0, 40.0)]])
+    line = ChartLine("appends", "a", [[(0.0, 1.0), (1.0, 2.0)], [(8.0, 3.0), (9.0, 40.0)]])
     svg = str(
         draw(Frame("per second", 0, 10, lambda value: f"{value:g}/s"), [line], [Band(2, 4, "crash")], [Mark(5, "m")])
     )
@@ -482,7 +482,7 @@ def test_a_chart_says_in_words_what_it_shows_and_draws_nothing_across_a_gap() ->
 @pytest.mark.parametrize("value", [0.0, 1e-9, 1e9])
 @pytest.mark.parametrize("is_log", [False, True])
 def test_a_chart_of_extremes_stays_within_its_frame(value: float, is_log: bool) -> None:
-    line = Line("a", "a", [[(0.0, value), (1e9, value)]])
+    line = ChartLine("a", "a", [[(0.0, value), (1e9, value)]])
     svg = str(draw(Frame("t", 0.0, 1e9, str, is_log), [line], [Band(-5, 2e9, "f")], [Mark(5e9, "m")]))
     dots = re.findall(r'polyline class="a" points="([^"]+)"', svg)[0]
     assert all(0 <= float(x) <= 960 and 0 <= float(y) <= 230 for x, y in (dot.split(",") for dot in dots.split()))
@@ -532,7 +532,7 @@ def test_a_folder_without_a_run_is_one_clear_line(tmp_path: Path, capsys: pytest
     assert "neither a folder nor a run" in capsys.readouterr().err
 
 
-def folder_of(path: Path, found: Result, told: Outcome | None = None) -> Path:
+def folder_of(path: Path, found: Result, told: RunOutcome | None = None) -> Path:
     (path / "verifier").mkdir(parents=True)
     results.write(path / "verifier", found)
     if told is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from soak.configuration import read
-from soak.daemon.child_commands import child_environment, load_command
+from soak.daemon.children import child_environment, load_command
 from soak.duration import parse_seconds
 from soak.join import JoinInfo
 from soak.ledger.records import RunHeader

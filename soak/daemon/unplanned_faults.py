@@ -17,7 +17,7 @@ QUEUE_MAX = 1_000
 _RETRY_SECONDS = 0.5
 
 
-class FaultLog:
+class UnplannedFaults:
     """Writes the windows into the ledger, in order, and keeps trying while the ledger is away."""
 
     def __init__(self, on_event: Callable[[str], None]) -> None:
