@@ -23,6 +23,7 @@ from soak.masking import mask
 GROUPS = {
     "soak": {
         "run": "soak until Ctrl-C or --duration",
+        "demo": "sixty seconds that end in a found bug",
         "check": "a bounded soak, for a pull request",
         "verify": "the verifier alone, as a sidecar",
         "chat": "a chat with a page over any store: does it still know you?",
