@@ -134,11 +134,11 @@ def _by_store(stores: dict[str, StoreTally], latest: Latest) -> Iterator[Metric]
         latest,
     )
     yield _labelled(
-        "soak_healed_violations", "Violations that were over later.", "kind", {s: t.healed for s, t in stores.items()}
+        "soak_healed_violations", "Violations that healed later.", "kind", {s: t.healed for s, t in stores.items()}
     )
     yield _labelled(
         "soak_canaries",
-        "Sessions spoiled on purpose, by whether the alarm rang (early: before they were spoiled).",
+        "Self-check: planted errors by result (early: reported before they were planted).",
         "result",
         {s: t.canaries for s, t in stores.items()},
     )
@@ -189,7 +189,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
     ("soak_tolerated_late_reads", "Messages a replica showed late because of a fault.", lambda t: t.shadowed_reads),
     (
         "soak_unverifiable_messages",
-        "Messages nothing can be said about: the ledger has gaps.",
+        "Messages that cannot be verified: the ledger has gaps.",
         lambda t: t.unverifiable,
     ),
     ("soak_observations", "Reads of participants that did not look right.", lambda t: t.observations),
@@ -284,7 +284,7 @@ def _gauges(gauges: Gauges) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "soak_load_held_back",
-        "Whether writers wait because too many acknowledged messages are not read yet.",
+        "Whether the load is held back because too many acknowledged messages wait to be read.",
         int(gauges.load_held_back),
     )
     yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
@@ -324,17 +324,17 @@ def _of_stores_now(gauges: Gauges, stores: dict[str, StoreTally]) -> Iterator[Me
     for name, text, values in (
         (
             "soak_coverage_age_seconds",
-            "Time since the live session that waits longest was read whole.",
+            "Age of the oldest full read among live sessions.",
             gauges.coverage_age_seconds,
         ),
         (
             "soak_recovering_seconds",
-            "Time since a planned fault was healed after which the store fails still; 0: it serves.",
+            "Time since a planned fault was healed while the store still fails; 0: it serves.",
             gauges.recovering_seconds,
         ),
         (
             "soak_store_planned_faults_active",
-            "Faults under way that soak itself brought about on servers of this store.",
+            "Active faults that soak injected on servers of this store.",
             gauges.planned_faults_by_store,
         ),
         (
@@ -352,12 +352,12 @@ def _of_stores_now(gauges: Gauges, stores: dict[str, StoreTally]) -> Iterator[Me
 def _contracts(gauges: Gauges) -> Iterator[Metric]:
     info = GaugeMetricFamily(
         "soak_contract_info",
-        "What each store is held to, and how that was obtained.",
+        "The contract of each store, and its origin.",
         labels=["store", "obtained", "durability", "order", "reads", "duplicates", "retention"],
     )
     allowed = GaugeMetricFamily(
         "soak_contract_loss_seconds",
-        "Acknowledged tail that the contract lets a fault take; +Inf: anything.",
+        "Data loss (RPO) that the contract allows after a fault; +Inf: anything.",
         labels=["store", "after"],
     )
     unmet = GaugeMetricFamily(
@@ -410,7 +410,7 @@ def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
 def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     points = HistogramMetricFamily(
         "soak_recovery_point_seconds",
-        "Age of the oldest acknowledged message that was gone after a fault; 0: nothing was.",
+        "Data lost (RPO): age of the oldest acknowledged message missing after a fault; 0: none.",
         labels=["server", "kind"],
     )
     beyond = CounterMetricFamily(
@@ -437,7 +437,7 @@ def _kinds_on(server: str) -> list[str]:
 def _recovery_times(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     times = HistogramMetricFamily(
         "soak_recovery_time_seconds",
-        "Time from the beginning of a fault until the operation was answered again.",
+        "Recovery time (RTO): from the beginning of a fault until the operation succeeded again.",
         labels=["server", "kind", "operation"],
     )
     bounds = RECOVERY_TIME_BUCKETS_SECONDS

@@ -15,8 +15,8 @@ from soak.configuration import Configuration
 from soak.errors import ExitCode, SoakError
 
 DESCRIPTION = (
-    "Soak for a short time (60s unless told otherwise) and answer with the exit code. The data folder is a temporary\n"
-    "one: it is removed after a pass, and kept and named after anything else."
+    "Soak for a short time (default: 60s) and answer with the exit code. The data folder is temporary: it is removed\n"
+    "after a pass, and kept and named otherwise."
 )
 EPILOG = """\
 examples:

@@ -16,8 +16,8 @@ from soak.stores.protocol import StoreContext
 
 DESCRIPTION = (
     "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
-    "one that found a violation leaves its data for you to look at. With --leftovers: end and remove what soaks that\n"
-    "were killed left on this machine (containers, mounts, loop devices). Data folders stay, so they can be resumed."
+    "after a violation the data is kept for inspection. With --leftovers: end and remove what killed soaks left on\n"
+    "this machine (containers, mounts, loop devices). Data folders stay, so that runs can be resumed."
 )
 EPILOG = """\
 examples:

@@ -22,9 +22,8 @@ from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError
 from soak.verifier.findings import FindingResult
 
 DESCRIPTION = (
-    "Tell the story of one violation, or of a finding's clearest example: what happened when, what stands around it,\n"
-    "its bytes, the faults, what the servers said of themselves, the promise it breaks, and the probable cause with\n"
-    "the facts for and against it."
+    "Explain one violation, or a finding's clearest example: probable cause with the facts for and against it,\n"
+    "timeline, neighbours, stored bytes, faults, server telemetry, and the broken clause of the contract."
 )
 EPILOG = """\
 examples:

@@ -25,8 +25,8 @@ from soak.servers.local import LocalTestbed
 from soak.servers.power_cut import PowerCutWay
 
 DESCRIPTION = (
-    "List every fault with what it does and the servers it can happen to. Whether it can happen is asked of the soak\n"
-    "that runs in the data folder; where none runs, servers are started for a moment to find out."
+    "List every fault, what it does, and the servers it applies to. The soak running in the data folder says which\n"
+    "are possible; without one, servers are started briefly to find out."
 )
 EPILOG = """\
 examples:

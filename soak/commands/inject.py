@@ -22,8 +22,8 @@ from soak.report.text import print_json, print_table
 from soak.verifier.result import RecoveryResult
 
 DESCRIPTION = (
-    "Break one server of the soak that runs in the data folder, heal it, wait until it serves again and everything on\n"
-    "it was read, and tell what was measured. Exit code 0: nothing was lost that is promised to be kept."
+    "Inject one fault into a server of the soak running in the data folder, heal it, wait until the server serves\n"
+    "again and everything on it was read, and print what was measured. Exit code 0: the contract was kept."
 )
 EPILOG = """\
 examples:
@@ -104,10 +104,10 @@ def _tell(injected: Injected, measured: list[RecoveryResult]) -> None:
     lasted = format_seconds((injected.ended - injected.started) / 1e6)
     print_table((f"{injected.name} of {injected.target}: healed after {lasted}",), [])
     if not measured:
-        print_table((f"what it took was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
+        print_table((f"its effect was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
         return
     print_table(
-        ("store", "reads after", "writes after", "recovery point", "promised", "tolerated", "lost", "unknown", "seen"),
+        ("store", "reads back", "writes back", "data lost", "promised", "tolerated", "lost", "unknown", "seen"),
         [
             (
                 one.store,

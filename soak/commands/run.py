@@ -9,9 +9,9 @@ from soak.commands.soaking import add_output_arguments, soak
 from soak.errors import ExitCode
 
 DESCRIPTION = (
-    "Start what is needed, load it, verify it, and supervise all of that. Ctrl-C drains and gives the verdict,\n"
-    "a second one leaves at once. A run whose daemon was killed is resumed by the next 'soak run' in its folder.\n"
-    "Servers that soak started are restarted and killed on a schedule (--faults none: never); yours are not touched."
+    "Start servers, load and verifier, and supervise them. Ctrl-C drains and gives the verdict; a second Ctrl-C quits\n"
+    "immediately. A run whose daemon was killed is resumed by the next 'soak run' in its folder. Servers that soak\n"
+    "started are restarted and killed on a schedule (--faults none: never); yours are not touched."
 )
 EPILOG = """\
 examples:

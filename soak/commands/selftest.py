@@ -19,9 +19,9 @@ from soak.selftest.result import Trial
 from soak.selftest.trials import SIDE_BY_SIDE, make_trials
 
 DESCRIPTION = (
-    "Plant each flaw on real servers, soak it, and see whether it is found: as the kind it is, with the cause it has.\n"
-    "Its correct twin is soaked under the same load and the same fault, and must be left alone. Time to detect counts\n"
-    "from the first moment the wrong state could be read: an upper bound."
+    "Run each planted flaw on real servers and check that it is found, with the right kind and cause. Its correct\n"
+    "twin runs under the same load and fault, and must have no violation. Time to detect counts from the first\n"
+    "moment the wrong state could be read: an upper bound."
 )
 EPILOG = """\
 examples:

@@ -19,8 +19,8 @@ from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 
 DESCRIPTION = (
-    "List the stores with the servers they need and the contract they are held to. Where the address of a server is\n"
-    "given, what it can promise is read from its effective configuration."
+    "List the stores with the servers they need and their contracts. Where the address of a server is given, its\n"
+    "guarantees are read from its effective configuration."
 )
 EPILOG = """\
 examples:

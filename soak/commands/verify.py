@@ -30,8 +30,8 @@ from soak.verifier.endpoint import read_endpoint
 from soak.verifier.process import run
 
 DESCRIPTION = (
-    "Follow the ledger of a run and verify its stores. The run is the one in --data-dir, or the one whose ledger\n"
-    "and servers are given. It goes on after a restart where it stopped."
+    "Follow the ledger of a run and verify its stores. The run is the one in --data-dir, or the one whose ledger and\n"
+    "servers are given. After a restart it continues where it stopped."
 )
 EPILOG = """\
 examples:

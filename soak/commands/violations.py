@@ -20,7 +20,7 @@ from soak.verifier.findings import FindingResult
 DESCRIPTION = (
     "List the findings of the run in the data folder, running or ended, and of the runs put aside there. Violations\n"
     "of the same store, kind and probable cause are one finding; --each lists them one by one.\n"
-    "An open violation still stands; a healed one is over: what had been missing is there again."
+    "An open violation still holds; in a healed one the missing messages are back."
 )
 EPILOG = """\
 examples:
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--since", metavar="WHEN", help="found since: 2h (ago), or a time like 2026-01-31T12:00")
     parser.add_argument("--until", metavar="WHEN", help="found until")
     state = parser.add_mutually_exclusive_group()
-    state.add_argument("--open", action="store_true", help="only those that still stand")
-    state.add_argument("--healed", action="store_true", help="only those that are over")
+    state.add_argument("--open", action="store_true", help="only open ones")
+    state.add_argument("--healed", action="store_true", help="only healed ones")
     parser.add_argument(
         "--limit",
         metavar="N",
@@ -104,7 +104,7 @@ def _list_findings(found: list[ViolationRecord], arguments: argparse.Namespace, 
 
 
 def _nothing(on_record: int) -> str:
-    return f"none of the {on_record:,} violations on record fits" if on_record else "no violations on record"
+    return f"none of the {on_record:,} violations on record matches" if on_record else "no violations on record"
 
 
 def _is_wanted(

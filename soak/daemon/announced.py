@@ -197,7 +197,7 @@ class AnnouncedPage:
             announcement = msgspec.json.decode(await request.read(), type=Announcement)
             return json_response(await self._windows.begin(announcement), status=201)
         except msgspec.MsgspecError as problem:
-            return error(400, f"this announces no fault: {problem}")
+            return error(400, f"invalid request: {problem}")
         except UsageError as problem:
             return error(409, str(problem))
         except SoakError as problem:

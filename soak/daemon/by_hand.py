@@ -68,7 +68,7 @@ class FaultsPage:
             order = decode_json(await read_body(request), type=FaultOrder)
             return json_response(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
-            return error(400, f"this is no fault to inject: {problem}")
+            return error(400, f"invalid request: {problem}")
         except UsageError as problem:
             return error(409, str(problem))
         except SoakError as problem:

@@ -135,11 +135,11 @@ class Conductor:
         if fault is None:
             raise UsageError(f"there is no fault {name!r}; 'soak faults' lists them")
         if self._finishing.is_set():
-            raise UsageError("the soak is draining; nothing is broken any more")
+            raise UsageError("the soak is draining; no more faults are injected")
         if (reason := fault.unavailable(self._bed, target)) is not None:
             raise FaultUnavailableError(f"{name} cannot be injected: {reason}")
         if (under_way := next((one for one in self._active if _meets(one.target, target)), None)) is not None:
-            raise UsageError(f"{under_way.name} of {under_way.target} is under way; wait until it is over")
+            raise UsageError(f"{under_way.name} of {under_way.target} is active; wait until it has ended")
         # Whoever asks may leave; the fault goes on to its end.
         return await asyncio.shield(self._begin(fault, target, hold_seconds, "hand"))
 
@@ -201,7 +201,7 @@ class Conductor:
             else f"{fault.name} of {story.target} could not be injected: {told}"
         )
         story.reason = what
-        _log.error("a fault failed", fault=fault.name, target=story.target, exc_info=error)
+        _log.error("fault_failed", fault=fault.name, target=story.target, exc_info=error)
         self._say(what)
         await self._remember(fault, story, what)
         if isinstance(error, HealFailedError):

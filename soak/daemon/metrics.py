@@ -48,11 +48,9 @@ class DaemonMetrics(Collector):
         run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
         run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
         yield run
-        phases = "Where the run is, from starting to done."
+        phases = "Phase of the run."
         yield one_of("soak_phase", phases, "phase", snapshot.run, PHASES, snapshot.phase)
-        yield one_of(
-            "soak_verdict", "What is to be said of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict
-        )
+        yield one_of("soak_verdict", "Verdict of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict)
         yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
@@ -110,11 +108,11 @@ def _room(use: Use) -> Iterable[Metric]:
     yield sizes
     if use.disk_free_bytes is not None:
         yield GaugeMetricFamily(
-            "soak_data_folder_free_bytes", "Room left on the data folder's disk.", use.disk_free_bytes
+            "soak_data_folder_free_bytes", "Free space on the data folder's disk.", use.disk_free_bytes
         )
     yield GaugeMetricFamily(
         "soak_daemon_loop_delay_seconds",
-        "How late the daemon's event loop ran, the worst of the last fifteen seconds.",
+        "Worst delay of the daemon's event loop in the last 15 seconds.",
         use.loop_delay_seconds,
     )
 

@@ -119,7 +119,7 @@ def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict
     )
 
 
-async def servers_told(beginning: RunIdentity, addresses: dict[str, str]) -> dict[str, str]:
+async def describe_servers(beginning: RunIdentity, addresses: dict[str, str]) -> dict[str, str]:
     """Say of each server under test whose it is, and which version it says it is."""
     plan = beginning.plan
     told = {}
@@ -181,7 +181,7 @@ async def open_run(
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
             await store.close()
-        setup = setup_of(configuration, beginning, await servers_told(beginning, info.servers))
+        setup = setup_of(configuration, beginning, await describe_servers(beginning, info.servers))
     except BaseException:
         await journal.close()
         raise

@@ -58,7 +58,7 @@ _log = log.get_logger("soak.daemon")
 
 
 class OutcomeBuilder:
-    """Gathers what an outcome is made of while the run goes on."""
+    """Collects what the outcome is made of while the run goes on."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class OutcomeBuilder:
         board: StatusBoard,
     ) -> None:
         self.failure = ExitCode.INCONCLUSIVE
-        """What it is if there is no verdict."""
+        """The exit code if there is no verdict."""
         self.notes: list[str] = []
-        """What a person should read beside the verdict."""
+        """Shown beside the verdict."""
         self.setup: RunSetup | None = None
         self._beginning = beginning
         self._folder = folder
@@ -81,11 +81,11 @@ class OutcomeBuilder:
 
     def outcome(self, result: Result | None) -> RunOutcome:
         known = result if result is not None else self._folder.result_so_far(self._beginning.run)
-        # What was found stays found, also where nobody could look at the rest.
+        # A violation stays a violation, even if the rest could not be verified.
         is_certain = result is not None or (known is not None and known.verdict == "violation")
         verdict, code, reasons = conclude(known if is_certain else None, self._board.problems, self.failure)
         if verdict != "violation" and (found := self._folder.violations_on_record(self._beginning.run)):
-            # The verifier never came to count them, or what it counted cannot be read.
+            # The verifier did not count them, or its count cannot be read.
             verdict, code = "violation", ExitCode.VIOLATION
             reasons = [f"{found} violations of the contract are on record", *reasons]
         return self._outcome_of(known, verdict, code, reasons)
@@ -95,11 +95,11 @@ class OutcomeBuilder:
         return self._outcome_of(result, verdict, code, reasons)
 
     def left(self, reason: str) -> RunOutcome:
-        """Return what it is when somebody would not wait for the end."""
+        """Return the outcome of a run that was quit before its end."""
         if (result := self._folder.result(self._beginning.run)) is not None:
             return self.outcome(result)  # the verdict was there already; only what comes after it was cut short
         where = "before everything was verified" if self._board.has_run else "before it began"
-        self._board.problems.insert(0, f"left {where}, as asked by {reason}")
+        self._board.problems.insert(0, f"quit {where} ({reason})")
         if self._board.has_run:
             self.notes.append(f"resume it with: soak run --data-dir {self._folder.path}")
         return self.outcome(None)
@@ -130,7 +130,7 @@ class OutcomeBuilder:
             flags = {kind: "url" if kind == "http" else kind for kind in given if kind != LEDGER}
             servers = " ".join(f"--{flag} {mask(given[kind])}" for kind, flag in flags.items())
             self.notes.append(
-                "what the run wrote is kept for you to look at; remove it with: "
+                "the data of the run is kept on the server for inspection; remove it with: "
                 f"soak clean --namespace {self._beginning.namespace} {stores} {servers}".rstrip()
             )
             return
@@ -139,8 +139,8 @@ class OutcomeBuilder:
                 self.notes.append(problem)
 
     async def settle(self, outcome: RunOutcome) -> None:
-        """Let go of what a run that is over does not need."""
-        _log.info("over", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
+        """Remove what a finished run does not need."""
+        _log.info("run_finished", run=outcome.run, verdict=outcome.verdict, reasons=outcome.reasons)
         if outcome.finished:
             self._folder.forget_run()
             if outcome.verdict == "pass":
@@ -150,7 +150,7 @@ class OutcomeBuilder:
         try:
             await self._testbed.discard()
         except (OSError, SoakError) as error:
-            _log.warning("the data of servers is not removed", error=error)
+            _log.warning("server_data_not_removed", error=error)
         self._folder.remove_servers()
 
 
@@ -162,7 +162,7 @@ _log = structlog.get_logger("soak.daemon")
 
 
 class OutcomeWriter:
-    """Keeps the outcome in the data folder up to date; the last word is the last."""
+    """Keeps the outcome in the data folder up to date; nothing is written after the last one."""
 
     def __init__(self, folder: DataFolder, run: str) -> None:
         self._folder = folder
@@ -171,7 +171,7 @@ class OutcomeWriter:
         self._is_over = False
 
     async def write_forever(self, make: Callable[[Result | None], RunOutcome]) -> None:
-        """Write how it stands every few seconds, and as soon as the verifier has told of another violation."""
+        """Write the outcome so far every few seconds, and as soon as another violation is found."""
         written_at, told = float("-inf"), None
         while True:
             so_far = await asyncio.to_thread(self._folder.result_so_far, self._run)
@@ -182,7 +182,7 @@ class OutcomeWriter:
             await asyncio.sleep(LOOK_SECONDS)
 
     def write_last(self, outcome: RunOutcome) -> None:
-        """Write how it ended. A thread that is late with how it stood before writes nothing any more."""
+        """Write the final outcome. A late thread with an earlier one writes nothing after it."""
         self._write(outcome, is_last=True)
 
     def _write(self, outcome: RunOutcome, *, is_last: bool = False) -> None:
@@ -193,4 +193,4 @@ class OutcomeWriter:
             try:
                 outcomes.write(self._folder.path, outcome)
             except OSError as error:
-                _log.warning("how it stands cannot be written", error=str(error))
+                _log.warning("outcome_not_written", error=str(error))

@@ -26,7 +26,7 @@ _log = structlog.get_logger("soak.daemon")
 
 
 class SeriesRecorder:
-    """Remembers the whole run in few points, and the last minutes in full."""
+    """Keeps the whole run in few points, and the last minutes in full."""
 
     def __init__(self, path: Path, run: str, stores: list[str]) -> None:
         self._file = SeriesFile(path, run, stores)
@@ -80,7 +80,7 @@ class SeriesRecorder:
 
     def _complain(self, error: OSError) -> None:
         if self._is_writable:
-            _log.warning("how it goes cannot be recorded; the charts of a report will have gaps", error=error)
+            _log.warning("series_not_written", error=error)
         self._is_writable = False
 
 

@@ -63,7 +63,7 @@ async def run_soak(configuration: Configuration, view: View, *, with_load: bool 
         log.configure(settings.log, file=folder.logs / "daemon.log", to_stderr=settings.log.format != "auto")
         register = ChildrenFile(folder.children_file)
         if killed := register.end_leftovers():
-            view.say(f"ended {killed} processes that an earlier daemon left behind")
+            view.say(f"killed {killed} processes that an earlier daemon left behind")
         beginning = _begin(configuration, folder)
         stop = StopRequest(view.say)
         with stop.listening(), violations_not_hidden(folder, beginning.run):
@@ -80,7 +80,7 @@ def _begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
 
 
 class Daemon:
-    """Holds the rooms together while a soak runs."""
+    """Runs one soak: starts and stops its parts, and passes on what happens."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Daemon:
     # The course of a run ------------------------------------------------------------------------------------
 
     async def run(self) -> RunOutcome:
-        """Start, soak, drain; whatever happens, nothing of it is left running."""
+        """Start, soak, drain; whatever happens, nothing is left running."""
         try:
             await self._http.start()
             self._board.http_address = self._http.address
@@ -164,8 +164,8 @@ class Daemon:
         return outcome
 
     async def conclude(self) -> RunOutcome:
-        """Tell how a run ended whose daemon was killed between the verdict and its own last word."""
-        self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it could tell")
+        """Report a run whose daemon was killed after the verdict and before its own report."""
+        self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it reported it")
         if self._beginning.plan.given:
             self._ending.notes.append(
                 f"what the run wrote may still be on its servers, under the namespace {self._beginning.namespace}; "
@@ -188,7 +188,9 @@ class Daemon:
         stores = ", ".join(beginning.plan.names)
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
         self._say(f"page {self._http.address}/, metrics at {self._http.address}/metrics")
-        self._view.offer(f"with buttons that act, once: {self._http.address}/#code={self._permission.new_code()}")
+        self._view.offer(
+            f"Control link (single use, 10 minutes): {self._http.address}/#code={self._permission.new_code()}"
+        )
         self._spawn(self._refresh(), "refresh")
         self._spawn(self._board.consumption.measure(), "consumption")
         self._spawn(keep_notified(self._notifier, self._board.snapshot), "service manager")
@@ -227,7 +229,7 @@ class Daemon:
         self._spawn(beating, "heartbeat")
 
     def _launch(self) -> None:
-        """Begin in earnest: from here on acknowledged messages count."""
+        """Start load and verifier: from here on acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
         self._spawn(self._outcomes.write_forever(self._ending.so_far), "telling")
@@ -246,7 +248,7 @@ class Daemon:
             self._spawn(self._end_in_time(), "duration")
 
     def _break_servers(self) -> None:
-        """Begin to break servers: as asked by hand from now on, and as planned once somebody speaks."""
+        """Allow faults by hand from now on, and scheduled ones after the first message."""
         if self._journal is None:
             return
         self._board.conductor = self._conducting.begin(
@@ -280,10 +282,10 @@ class Daemon:
         return self._ending.outcome(result)
 
     async def _let_scrapers_know(self, outcome: RunOutcome) -> None:
-        """Stay until Prometheus, if one has come, has seen the end; otherwise it would look as if we had died."""
+        """Wait until Prometheus, if it scrapes us, has seen the end; otherwise it would look like a crash."""
         self._board.ended(outcome.verdict)
         if longest := self._http.scrapes.expected_seconds():
-            self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for Prometheus to see it, Ctrl-C leaves")
+            self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for a Prometheus scrape, Ctrl-C skips it")
         with contextlib.suppress(LeftError):
             await self._stop.unless_urgent(self._http.scrapes.until_next())
 
@@ -298,12 +300,12 @@ class Daemon:
             async with asyncio.timeout(SERVERS_STOP_SECONDS_MAX):
                 await self._testbed.stop()
         except (OSError, SoakError) as error:
-            _log.warning("servers did not stop cleanly", error=error)
+            _log.warning("server_stop_failed", error=error)
         await self._board.close()
         await self._http.close()
         self._view.close()
         if self._info is None and self._beginning.resumed is None:
-            # It never began: servers that were started for it hold nothing.
+            # It never began: the servers started for it hold no data of a run.
             await self._ending.remove_servers()
 
     # What it is made of -------------------------------------------------------------------------------------
@@ -349,7 +351,7 @@ class Daemon:
     # What happens meanwhile ---------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        _log.info(text)
+        _log.info("message", text=text)
         self._view.say(text)
 
     def _note_problem(self, problem: str | None) -> None:
@@ -364,8 +366,8 @@ class Daemon:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # A part that breaks must not leave a soak that looks alive.
-        _log.error("a part of the daemon broke", part=task.get_name(), exc_info=error)
+        # A task that fails must not leave a soak that looks alive.
+        _log.error("daemon_task_failed", task=task.get_name(), exc_info=error)
         self._note_problem(
             f"internal error in {task.get_name()} ({type(error).__name__}: {error}), see logs/daemon.log"
         )

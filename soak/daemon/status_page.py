@@ -48,7 +48,7 @@ _ID = "{id:[0-9a-f]{4,64}}"
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page that was opened by a link asks with."""
+    """The single-use code of a control link."""
 
     code: str
 
@@ -81,7 +81,7 @@ class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatusPage:
-    """Tells browsers how the soak is, and takes from them what they may ask for."""
+    """Serves the page, streams the status to it, and carries out what it is permitted to ask for."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class StatusPage:
     # What it tells ------------------------------------------------------------------------------------------
 
     async def show(self, snapshot: SoakStatus) -> None:
-        """Tell everybody who watches how it is; called about every second."""
+        """Send the status to every open page; called about every second."""
         self._snapshot = snapshot
         self._violations_known = max(self._violations_known, snapshot.totals.violations)
         if not self._audience.size:
@@ -134,10 +134,10 @@ class StatusPage:
             await self._take_in()
             self._audience.publish(frame_of("state", self._state(snapshot)))
         except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
-            _log.exception("the page could not be told how it is")
+            _log.exception("page_update_failed")
 
     def end(self, outcome: RunOutcome) -> None:
-        """Tell everybody how it ended, and let them go."""
+        """Send the end to every open page, and close the streams."""
         end = PageEnd(
             run=outcome.run,
             verdict=outcome.verdict,
@@ -167,9 +167,9 @@ class StatusPage:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if is_cross_site(request):
             # It could not read a word, and would take the place of somebody who can.
-            return error(403, "this is not told to another site")
+            return error(403, "refused: the request comes from another site")
         if self._audience.is_full or self._snapshot is None:
-            why = "too many watch already" if self._snapshot is not None else "the soak is starting"
+            why = "too many pages are open" if self._snapshot is not None else "the soak is starting"
             return error(503, f"{why}; try again in a moment")
         await self._take_in()
         return await self._audience.attend(request, frame_of("state", self._state(self._snapshot)))
@@ -240,7 +240,7 @@ class StatusPage:
     # What may be done ---------------------------------------------------------------------------------------
 
     async def _session(self, request: web.Request) -> web.Response:
-        """Tell a page whether it may do anything, so that it does not offer what would be refused."""
+        """Say whether a page may act, so that it offers no buttons that would be refused."""
         refusal = self._permission.refusal(request)
         is_stranger = refusal is not None and refusal.status == 403
         return _json({"permitted": refusal is None, "local": not is_stranger})
@@ -251,10 +251,10 @@ class StatusPage:
         try:
             code = decode_json(await read_body(request), type=Code).code
         except msgspec.MsgspecError as problem:
-            return error(400, f"this is no code: {problem}")
+            return error(400, f"invalid request: {problem}")
         token = self._permission.token_for(code)
         if token is None:
-            return error(401, "this link was used before, or is too old; 'soak page' gives a new one")
+            return error(401, "this link was used before, or has expired; 'soak page' prints a new one")
         return _json({"token": token})
 
     async def _new_code(self, request: web.Request) -> web.Response:

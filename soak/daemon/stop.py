@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LeftError(Exception):
-    """Somebody asked twice: whatever was under way is dropped."""
+    """A second request to stop: the work in progress is dropped."""
 
 
 class StopRequest:
@@ -60,7 +60,7 @@ class StopRequest:
             self.urgent.set()
             return
         self.ask(signal.Signals(number).name)
-        self._on_event("stopping: the load ends and everything is verified once more; once more to leave at once")
+        self._on_event("Stopping: draining and verifying. Press Ctrl-C again to quit immediately.")
 
     async def unless_asked(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something that a first request already ends, such as starting."""
@@ -126,7 +126,7 @@ END_OF_LOAD_SECONDS_MAX = 30.0
 
 
 async def end_load(load: Child, settings: SoakSettings) -> None:
-    """Let the participants finish; what they had in flight when the time is over counts as unknown."""
+    """Let the participants finish; operations in flight after that count as unknown."""
     await load.stop(settings.load.drain + LOAD_STOP_MARGIN_SECONDS)
 
 
@@ -143,11 +143,11 @@ async def write_end_of_load(journal: RunJournal, faults: UnplannedFaults, reason
 
 
 async def await_verdict(verifier: Child, settings: SoakSettings, say: Callable[[str], None]) -> str | None:
-    """Wait for the verifier's last word; one that dies meanwhile is started again and goes on."""
-    say("the load has ended; everything is verified once more")
+    """Wait for the verdict; a verifier that dies meanwhile is restarted and continues."""
+    say("load ended; verifying everything again")
     try:
         async with asyncio.timeout(settings.verifier.drain + VERIFIER_MARGIN_SECONDS):
             await verifier.ended.wait()
     except TimeoutError:
-        return "the last sweep did not end in time; raise verifier.drain"
+        return "the final sweep did not end in time; raise verifier.drain"
     return None

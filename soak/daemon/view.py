@@ -185,7 +185,7 @@ def _faults(snapshot: SoakStatus) -> str:
     planned = snapshot.fault_next
     if planned is None:
         return told
-    when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waits for its turn"
+    when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waiting for another fault to end"
     return f"{told}  next: {planned.name} of {planned.target} {when}"
 
 
