@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from soak import join
 from soak.api.http import is_loopback
 from soak.chat.http import serving
 from soak.chat.memory import ChatMemory
@@ -33,13 +34,7 @@ async def chatting(
     What takes long before that is told with `say`.
     """
     async with _servers(settings, store, say) as servers:
-        context = StoreContext(
-            servers=servers,
-            namespace=settings.stores.namespace or NAMESPACE,
-            timeout_seconds=settings.stores.timeout,
-            connections_max=settings.stores.connections,
-            ttl_seconds=settings.stores.ttl,
-        )
+        context = join.store_context(settings.stores, servers, settings.stores.namespace or NAMESPACE)
         async with serving_store(store, context, settings.http.host, settings.http.port, pace_seconds) as address:
             yield address
 

@@ -105,14 +105,7 @@ async def _find_run(data_dir: Path, settings: SoakSettings, expected: str | None
                     f"run {header.run} tests {store}; give the address of its server as {setting_of(kind)}"
                 )
     await check_ledger_is_apart(url, servers)
-    return JoinInfo(
-        header=header,
-        ledger_url=url,
-        servers=servers,
-        timeout_seconds=settings.stores.timeout,
-        connections_max=settings.stores.connections,
-        ttl_seconds=settings.stores.ttl,
-    )
+    return JoinInfo.of(header, url, join.store_context(settings.stores, servers, header.namespace))
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import msgspec
 import psutil
 
 import soak
+from soak import join
 from soak.configuration import Configuration
 from soak.daemon.contracts import SettledContracts, settle_promises
 from soak.daemon.plan import LEDGER, without_secrets
@@ -32,17 +33,6 @@ from soak.stores.protocol import StoreContext
 
 RECALL_SHARE = 0.75
 """Of the age at which a closed session may be retired: later the load must not ask for it."""
-
-
-def store_context(settings: SoakSettings, beginning: RunIdentity, servers: dict[str, str]) -> StoreContext:
-    """Say where the stores of this run find their servers, and what they may use of them."""
-    return StoreContext(
-        servers=servers,
-        namespace=beginning.namespace,
-        timeout_seconds=settings.stores.timeout,
-        connections_max=settings.stores.connections,
-        ttl_seconds=settings.stores.ttl,
-    )
 
 
 def _resting(beginning: RunIdentity, promises: SettledContracts) -> list[str]:
@@ -78,13 +68,8 @@ def join_info(
     ages = settings.verifier.recall_ages
     header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)
     ourselves = psutil.Process(os.getpid())
-    return JoinInfo(
-        header=header,
-        ledger_url=ledger_url,
-        servers=dict(context.servers),
-        timeout_seconds=context.timeout_seconds,
-        connections_max=context.connections_max,
-        ttl_seconds=context.ttl_seconds,
+    return msgspec.structs.replace(
+        JoinInfo.of(header, ledger_url, context),
         daemon_pid=ourselves.pid,
         daemon_started_wall_seconds=ourselves.create_time(),
         http_address=http_address,
@@ -167,7 +152,7 @@ async def open_run(
     """Open the ledger and every store, so that what does not fit is told before anybody speaks."""
     settings = configuration.settings
     under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
-    context = store_context(settings, beginning, under_test)
+    context = join.store_context(settings.stores, under_test, beginning.namespace)
     begun = beginning.resumed
     promises = await settle_promises(settings, beginning.plan.specs, context, begun)
     for line in promises.lines:

@@ -49,11 +49,5 @@ def _remote_run(settings: SoakSettings) -> JoinInfo:
         header = bridge.call(read_header, url, timeout_seconds=HEADER_SECONDS_MAX)
     finally:
         bridge.close()
-    return JoinInfo(
-        header=header,
-        ledger_url=url,
-        servers={kind: address for kind, address in addresses(settings).items() if kind != LEDGER},
-        timeout_seconds=settings.stores.timeout,
-        connections_max=settings.stores.connections,
-        ttl_seconds=settings.stores.ttl,
-    )
+    servers = {kind: address for kind, address in addresses(settings).items() if kind != LEDGER}
+    return JoinInfo.of(header, url, join.store_context(settings.stores, servers, header.namespace))

@@ -20,7 +20,7 @@ from soak.daemon.contracts import SettledContracts, settle_contracts
 from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
 from soak.daemon.metrics import without_families
-from soak.daemon.opening import join_info, store_context
+from soak.daemon.opening import join_info
 from soak.daemon.plan import make_plan
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
 from soak.daemon.stop import LeftError, StopRequest
@@ -274,7 +274,7 @@ def left_unfinished(folder: DataFolder, *assignments: str) -> RunIdentity:
     configuration = configured(*assignments)
     beginning = begin(configuration, folder)
     settings = configuration.settings
-    context = store_context(settings, beginning, {"redis": "redis://h:1"})
+    context = join.store_context(settings.stores, {"redis": "redis://h:1"}, beginning.namespace)
     settled = settle_contracts(beginning.plan.specs, context, settings.contract, {})
     promises = SettledContracts(settled=settled, configurations={}, lines=[])
     info = join_info(settings, beginning, context, promises, "redis://h:2", "")
