@@ -111,23 +111,23 @@ class VerifierMetrics(Collector):
     def _infos(self, gauges: Gauges) -> Iterator[Metric]:
         run, seed, namespace, stores = self._run
         build = [((soak.__version__, platform.python_version()), 1)]
-        yield _gauge("soak_build_info", "The soak that runs.", "version python", build)
+        yield gauge_family("soak_build_info", "The soak that runs.", "version python", build)
         info = [((run, str(seed), namespace, ",".join(stores)), 1)]
-        yield _gauge("soak_run_info", "The run.", "run seed namespace stores", info)
+        yield gauge_family("soak_run_info", "The run.", "run seed namespace stores", info)
         yield one_of("soak_phase", "Phase of the run.", "phase", run, PHASES, gauges.phase)
 
 
 Labels = tuple[str, ...]
 
 
-def _gauge(name: str, text: str, labels: str, rows: Iterable[tuple[Labels, float]]) -> Metric:
+def gauge_family(name: str, text: str, labels: str, rows: Iterable[tuple[Labels, float]]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels.split())
     for values, value in rows:
         family.add_metric(values, value)
     return family
 
 
-def _counter(
+def counter_family(
     name: str, text: str, labels: str, rows: Iterable[tuple[Labels, float]], exemplars: Latest | None = None
 ) -> Metric:
     family = CounterMetricFamily(name, text, labels=labels.split())
@@ -137,7 +137,7 @@ def _counter(
     return family
 
 
-def _histogram(
+def histogram_family(
     name: str, text: str, labels: str, bounds: tuple[float, ...], rows: Iterable[tuple[Labels, Histogram | None]]
 ) -> Metric:
     family = HistogramMetricFamily(name, text, labels=labels.split())
@@ -151,7 +151,7 @@ def _histogram(
 
 def one_of(name: str, text: str, label: str, run: str, values: Sequence[str], now: str) -> Metric:
     """Return a gauge that is 1 for what holds now, and 0 for everything else that could."""
-    return _gauge(name, text, f"run {label}", [((run, value), int(value == now)) for value in values])
+    return gauge_family(name, text, f"run {label}", [((run, value), int(value == now)) for value in values])
 
 
 _LABELLED: tuple[tuple[str, str, str, Callable[[StoreTally], Mapping[str, int]]], ...] = (
@@ -214,14 +214,14 @@ _TALLY_GAUGES: tuple[tuple[str, str, Callable[[StoreTally], float]], ...] = (
 def _of_stores(stores: Mapping[str, StoreTally], gauges: Gauges, latest: Latest) -> Iterator[Metric]:
     violations = [((s, kind), count) for s, t in stores.items() for kind, count in t.violations.items()]
     text = "Violations of the contract, each counted once."
-    yield _counter("soak_consistency_violations", text, "store kind", violations, latest)
+    yield counter_family("soak_consistency_violations", text, "store kind", violations, latest)
     for name, text, label, counts in _LABELLED:
         rows = [((s, key), count) for s, t in stores.items() for key, count in counts(t).items()]
-        yield _counter(name, text, f"store {label}", rows)
+        yield counter_family(name, text, f"store {label}", rows)
     for name, text, count_of in _COUNTERS:
-        yield _counter(name, text, "store", [((s,), count_of(t)) for s, t in stores.items()])
+        yield counter_family(name, text, "store", [((s,), count_of(t)) for s, t in stores.items()])
     for name, text, value_of in _TALLY_GAUGES:
-        yield _gauge(name, text, "store", [((s,), value_of(t)) for s, t in stores.items()])
+        yield gauge_family(name, text, "store", [((s,), value_of(t)) for s, t in stores.items()])
     now: tuple[tuple[str, str, Mapping[str, float]], ...] = (
         (
             "soak_oldest_unverified_seconds",
@@ -248,15 +248,15 @@ def _of_stores(stores: Mapping[str, StoreTally], gauges: Gauges, latest: Latest)
         ),
     )
     for name, text, values in now:
-        yield _gauge(name, text, "store", [((s,), values.get(s, 0.0)) for s in stores])
-    yield _histogram(
+        yield gauge_family(name, text, "store", [((s,), values.get(s, 0.0)) for s in stores])
+    yield histogram_family(
         "soak_operation_duration_seconds",
         "Latency of the store's operations.",
         "store operation",
         LATENCY_BUCKETS_SECONDS,
         [((s, operation), t.latency[operation]) for s, t in stores.items() for operation in OPERATIONS],
     )
-    yield _histogram(
+    yield histogram_family(
         "soak_stale_lag_seconds",
         "How far behind a stale read was.",
         "store",
@@ -295,12 +295,12 @@ def _of_run(tally: Tally, gauges: Gauges) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(name, text, value)
     settings = [((name,), seconds) for name, seconds in gauges.settings_seconds.items()]
-    yield _gauge("soak_setting_seconds", "Settings that alerts use; 0: off, +Inf: no limit.", "name", settings)
+    yield gauge_family("soak_setting_seconds", "Settings that alerts use; 0: off, +Inf: no limit.", "name", settings)
 
 
 def _contracts(gauges: Gauges) -> Iterator[Metric]:
     contracts = gauges.contracts.items()
-    yield _gauge(
+    yield gauge_family(
         "soak_contract_info",
         "The contract of each store, and its origin.",
         "store obtained durability order reads duplicates retention",
@@ -316,28 +316,28 @@ def _contracts(gauges: Gauges) -> Iterator[Metric]:
         )
     ]
     text = "Data loss (RPO) that the contract allows after a fault; +Inf: anything."
-    yield _gauge("soak_contract_loss_seconds", text, "store after", losses)
+    yield gauge_family("soak_contract_loss_seconds", text, "store after", losses)
     text = "Whether the server, as configured now, cannot keep this clause of the contract."
     unmet = [((s, clause), value) for s, clauses in gauges.unmet_clauses.items() for clause, value in clauses.items()]
-    yield _gauge("soak_contract_unmet", text, "store clause", unmet)
+    yield gauge_family("soak_contract_unmet", text, "store clause", unmet)
 
 
 def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     drifted = gauges.configuration_drift
     text = "Whether a server's setting differs from what it was when the run began."
     rows = [((server, setting), value) for server, settings in drifted.items() for setting, value in settings.items()]
-    yield _gauge("soak_configuration_drift", text, "server setting", rows)
+    yield gauge_family("soak_configuration_drift", text, "server setting", rows)
     text = "Changes of a server's settings while the soak ran."
     drifts = [((server,), tally.servers[server].drifts if server in tally.servers else 0) for server in drifted]
-    yield _counter("soak_configuration_drifts", text, "server", drifts)
+    yield counter_family("soak_configuration_drifts", text, "server", drifts)
     text = "Restarts of a server that no fault of this soak explains."
     restarts = [((server,), tally.unexpected_restarts.get(server, 0)) for server in _servers(gauges)]
-    yield _counter("soak_unexpected_restarts", text, "server", restarts)
+    yield counter_family("soak_unexpected_restarts", text, "server", restarts)
 
 
 def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     pairs = [(server, kind) for server in _servers(gauges) for kind in RECOVERY_KINDS]
-    yield _histogram(
+    yield histogram_family(
         "soak_recovery_point_seconds",
         "Data lost (RPO): age of the oldest acknowledged message missing after a fault; 0: none.",
         "server kind",
@@ -346,8 +346,8 @@ def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     )
     text = "Faults after which more was lost than is promised."
     beyond = [((server, kind), tally.recoveries_beyond.get(server, {}).get(kind, 0)) for server, kind in pairs]
-    yield _counter("soak_recovery_point_exceeded", text, "server kind", beyond)
-    yield _histogram(
+    yield counter_family("soak_recovery_point_exceeded", text, "server kind", beyond)
+    yield histogram_family(
         "soak_recovery_time_seconds",
         "Recovery time (RTO): from the beginning of a fault until the operation succeeded again.",
         "server kind operation",
@@ -368,13 +368,13 @@ def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
         for now in [gauges.faults_by_server.get(server, {})]
         for kind in dict.fromkeys((*_kinds_on(server), *now))
     ]
-    yield _gauge("soak_fault_active", "Whether this fault of this server is active.", "server kind", active)
+    yield gauge_family("soak_fault_active", "Whether this fault of this server is active.", "server kind", active)
     for name, text, counts in (
         ("soak_faults_injected", "Planned faults that happened.", tally.faults_injected),
         ("soak_fault_failures", "Planned faults that could not be injected, or not be healed.", tally.fault_failures),
     ):
         rows = [((s, kind), counts.get(s, {}).get(kind, 0)) for s in _servers(gauges) for kind in _kinds_on(s)]
-        yield _counter(name, text, "server kind", rows)
+        yield counter_family(name, text, "server kind", rows)
 
 
 def _servers(gauges: Gauges) -> list[str]:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from soak.commands.flags import DATA_DIR, SOAKING, add_flags, read_configuration
-from soak.commands.soaking import add_output_arguments, append_step_summary, soak
+from soak.commands.run import add_output_arguments, append_step_summary, soak
 from soak.configuration import Configuration
 from soak.errors import ExitCode, SoakError
 

@@ -12,7 +12,7 @@ import msgspec
 from soak import join
 from soak.checker.faults import Excuse
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.announced import PATH, AnnouncedWindow, Announcement
+from soak.daemon.announced_faults import PATH, AnnouncedWindow, Announcement
 from soak.daemon.http_clients import DaemonAnswer, ask
 from soak.duration import format_seconds
 from soak.errors import ExitCode, ServerUnreachableError, SoakError, UsageError

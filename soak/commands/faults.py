@@ -12,8 +12,8 @@ import msgspec
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.by_hand import PATH, FaultListing, listing
 from soak.daemon.fault_controller import what_is_possible
+from soak.daemon.fault_routes import PATH, FaultListing, listing
 from soak.daemon.http_clients import ask
 from soak.daemon.plan import RunPlan
 from soak.errors import ExitCode

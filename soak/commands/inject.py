@@ -11,7 +11,7 @@ import msgspec
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.by_hand import PATH, FaultOrder
+from soak.daemon.fault_routes import PATH, FaultOrder
 from soak.daemon.http_clients import ask
 from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError

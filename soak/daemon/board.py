@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from soak.api.status import ServerStatus, SoakStatus, VerifierStatus
-from soak.daemon.announced import AnnouncedWindows
+from soak.daemon.announced_faults import AnnouncedWindows
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
 from soak.daemon.consumption import Consumption, Use

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from soak import cron, quiet_hours
-from soak.daemon.by_hand import FaultsPage
 from soak.daemon.conductor import Conductor
+from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import UsageError
@@ -146,7 +146,7 @@ class FaultController:
         settings: FaultSettings,
         beginning: RunIdentity,
         testbed: Testbed,
-        page: FaultsPage,
+        page: FaultRoutes,
         say: Callable[[str], None],
     ) -> None:
         self.conductor: Conductor | None = None

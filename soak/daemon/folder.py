@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from soak import join
-from soak.daemon import announced
+from soak.daemon import announced_faults
 from soak.errors import SoakError, UsageError, ViolationsOnRecordError
 from soak.report import outcome, series
 from soak.report.violation_records import read_folder
@@ -38,7 +38,7 @@ class DataFolder:
         self.evidence = self.verifier / "evidence"
         self.outcome_file = self.path / outcome.FILE_NAME
         self.series_file = self.path / series.FILE_NAME
-        self.announced_file = self.path / announced.FILE_NAME
+        self.announced_file = self.path / announced_faults.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
 

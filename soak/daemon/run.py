@@ -12,12 +12,12 @@ from soak import join, log
 from soak.api.permission import Permission
 from soak.api.status import SoakStatus
 from soak.configuration import Configuration
-from soak.daemon.announced import AnnouncedPage, AnnouncedWindows
+from soak.daemon.announced_faults import AnnouncedWindows
 from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.board import StatusBoard
-from soak.daemon.by_hand import FaultsPage
 from soak.daemon.children import Child, child_environment, load_command, verifier_command
 from soak.daemon.fault_controller import FaultController, check_named, needs_power_cuts, needs_proxies
+from soak.daemon.fault_routes import AnnouncedRoutes, FaultRoutes
 from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
 from soak.daemon.notify import Notifier, keep_notified
@@ -127,12 +127,12 @@ class Daemon:
         self._recorder = SeriesRecorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._permission = Permission(self._token)
-        self._faults_page = FaultsPage(self._permission)
+        self._faults_page = FaultRoutes(self._permission)
         self._conducting = FaultController(
             self._settings.faults, beginning, self._testbed, self._faults_page, self._say
         )
         self._page = self._make_page()
-        announced_page = AnnouncedPage(self._permission, self._announced)
+        announced_page = AnnouncedRoutes(self._permission, self._announced)
         routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
 

@@ -1,4 +1,4 @@
-"""Faults over HTTP: listed for everybody, done only for whoever is permitted to."""
+"""Faults over HTTP: anybody may list them; only permitted requests inject or announce one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from aiohttp import web
 from soak.api.connections import read_body
 from soak.api.http import error, json_response
 from soak.api.permission import Permission
+from soak.daemon.announced_faults import PATH as WINDOWS_PATH
+from soak.daemon.announced_faults import AnnouncedWindows, Announcement, UnknownWindowError
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.presets import Possible
@@ -37,18 +39,18 @@ class FaultListing(msgspec.Struct, frozen=True, kw_only=True):
     """By server: why it cannot happen to it here; None: it can."""
 
 
-class Hand(Protocol):
+class InjectsByHand(Protocol):
     """Whoever carries out what is asked."""
 
     async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected: ...
 
 
-class FaultsPage:
+class FaultRoutes:
     """Answers GET and POST on one path."""
 
     def __init__(self, permission: Permission) -> None:
         self._permission = permission
-        self.hand: Hand | None = None
+        self.hand: InjectsByHand | None = None
         """None while nothing may be broken: the soak starts, or by settings."""
         self.refusal = "the soak is not running yet"
         self.possible: Possible = {}
@@ -74,7 +76,7 @@ class FaultsPage:
         except SoakError as problem:
             return error(500, str(problem), ExitCode.INCONCLUSIVE)
 
-    def _checked(self, order: FaultOrder) -> Hand:
+    def _checked(self, order: FaultOrder) -> InjectsByHand:
         if self.hand is None:
             raise UsageError(self.refusal)
         if order.fault not in ALL:
@@ -96,3 +98,46 @@ def listing(possible: Possible) -> list[FaultListing]:
         )
         for name, fault in ALL.items()
     ]
+
+
+class AnnouncedRoutes:
+    """Answers on the path of the windows."""
+
+    def __init__(self, permission: Permission, windows: AnnouncedWindows) -> None:
+        self._permission = permission
+        self._windows = windows
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get(WINDOWS_PATH, self._list),
+            web.post(WINDOWS_PATH, self._begin),
+            web.delete(f"{WINDOWS_PATH}/{{id}}", self._end),
+        ]
+
+    async def _list(self, _request: web.Request) -> web.Response:
+        return json_response(self._windows.windows)
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        if (refusal := self._permission.refusal(request)) is not None:
+            return refusal
+        try:
+            announcement = msgspec.json.decode(await request.read(), type=Announcement)
+            return json_response(await self._windows.begin(announcement), status=201)
+        except msgspec.MsgspecError as problem:
+            return error(400, f"invalid request: {problem}")
+        except UsageError as problem:
+            return error(409, str(problem))
+        except SoakError as problem:
+            return error(503, str(problem), ExitCode.UNREACHABLE)
+
+    async def _end(self, request: web.Request) -> web.Response:
+        if (refusal := self._permission.refusal(request)) is not None:
+            return refusal
+        try:
+            return json_response(await self._windows.end(request.match_info["id"]))
+        except UnknownWindowError as problem:
+            return error(404, str(problem))
+        except UsageError as problem:
+            return error(409, str(problem))
+        except SoakError as problem:
+            return error(503, str(problem), ExitCode.UNREACHABLE)

@@ -15,13 +15,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
-from aiohttp import web
 
-from soak.api.http import error, json_response
-from soak.api.permission import Permission
 from soak.checker.faults import Excuse
 from soak.clock import now_us
-from soak.errors import ExitCode, SoakError, UsageError
+from soak.errors import SoakError, UsageError
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.sealed_file import write_whole
@@ -171,46 +168,3 @@ def _phase(window: AnnouncedWindow, phase: str, at: int) -> FaultPhase:
         excuses=window.excuses,
         telemetry={"reason": window.reason or KIND},
     )
-
-
-class AnnouncedPage:
-    """Answers on the path of the windows."""
-
-    def __init__(self, permission: Permission, windows: AnnouncedWindows) -> None:
-        self._permission = permission
-        self._windows = windows
-
-    def routes(self) -> list[web.RouteDef]:
-        return [
-            web.get(PATH, self._list),
-            web.post(PATH, self._begin),
-            web.delete(f"{PATH}/{{id}}", self._end),
-        ]
-
-    async def _list(self, _request: web.Request) -> web.Response:
-        return json_response(self._windows.windows)
-
-    async def _begin(self, request: web.Request) -> web.Response:
-        if (refusal := self._permission.refusal(request)) is not None:
-            return refusal
-        try:
-            announcement = msgspec.json.decode(await request.read(), type=Announcement)
-            return json_response(await self._windows.begin(announcement), status=201)
-        except msgspec.MsgspecError as problem:
-            return error(400, f"invalid request: {problem}")
-        except UsageError as problem:
-            return error(409, str(problem))
-        except SoakError as problem:
-            return error(503, str(problem), ExitCode.UNREACHABLE)
-
-    async def _end(self, request: web.Request) -> web.Response:
-        if (refusal := self._permission.refusal(request)) is not None:
-            return refusal
-        try:
-            return json_response(await self._windows.end(request.match_info["id"]))
-        except UnknownWindowError as problem:
-            return error(404, str(problem))
-        except UsageError as problem:
-            return error(409, str(problem))
-        except SoakError as problem:
-            return error(503, str(problem), ExitCode.UNREACHABLE)
