@@ -15,8 +15,9 @@ from soak.report.outcome import RunOutcome
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PACKAGE = Path(__file__).parents[1]
+RESULT_FILE = _PACKAGE / "report" / "result.schema.json"
 DOCUMENTS: dict[Path, tuple[str, type[msgspec.Struct]]] = {
-    _PACKAGE / "report" / "result.schema.json": (f"The result of a soak, schema {outcome.SCHEMA}", RunOutcome),
+    RESULT_FILE: (f"The result of a soak, schema {outcome.SCHEMA}", RunOutcome),
     _PACKAGE / "api" / "status.schema.json": ("The status of a running soak, as /status answers", SoakStatus),
 }
 """By file, title and class. The result is what `--json`, `soak report --format json` and `result.json` hold."""

@@ -139,7 +139,7 @@ def soak(*words: str) -> subprocess.CompletedProcess[str]:
 
 def validated(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema.RESULT_FILE.read_bytes())).validate(document)
     return document
 
 

@@ -509,7 +509,7 @@ def test_the_schema_is_one() -> None:
 @pytest.mark.parametrize("found", [None, result(), result(violations=3), result(finished=False)])
 def test_what_is_written_is_valid_by_the_schema(found: Result | None) -> None:
     document = json.loads(FORMATS["json"](report(found)))
-    validator = jsonschema.Draft202012Validator(json.loads(next(iter(schema.DOCUMENTS)).read_bytes()))
+    validator = jsonschema.Draft202012Validator(json.loads(schema.RESULT_FILE.read_bytes()))
     validator.validate(document)
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**document, "verdict": 5})
