@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import SecretStr
 
 from soak.settings import SoakSettings
-from soak.stores.http_address import HttpAddress, parse_address
+from soak.stores.http_client import HttpAddress, parse_address
 
 LEDGER = "ledger"
 

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.tried import Tried
-from soak.checker.verdict import OperationCount
 from soak.store_errors import ErrorNature
-from soak.verifier.findings import FindingResult
-from soak.verifier.measured import Measured
-from soak.verifier.result import CanaryResult, KindCount, RecoveryResult, StoreErrorResult, StoreResult, Totals
+from soak.verifier.result import Totals, VerifierStatus
+
+__all__ = ["NO_TOTALS", "ChildStatus", "InjectedFault", "NextFault", "ServerStatus", "SoakStatus", "VerifierStatus"]
 
 NO_TOTALS = Totals(
     attempts={},
@@ -28,101 +26,6 @@ NO_TOTALS = Totals(
     sessions=0,
 )
 """What is known before the verifier answers."""
-
-
-class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault window that is open, by the ledger."""
-
-    kind: str
-    target: str
-
-
-class UnfinishedRecovery(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault after which an operation has not been seen to work again on a store."""
-
-    fault: str
-    kind: str
-    server: str
-    store: str
-    planned: bool
-    awaits: list[str]
-    """Operations that have not succeeded since."""
-    healed_seconds: float | None
-    """Since the fault ended; None: it is active."""
-    is_failing: bool
-    """An operation has failed since then, or the fault is active."""
-
-
-class ContractStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store is held to."""
-
-    obtained: str
-    promises: dict[str, str]
-    unmet: list[str]
-    """Clauses that its server, as configured now, cannot keep."""
-
-
-class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server is configured, against the beginning of the run."""
-
-    at_the_beginning: dict[str, str]
-    drifted: dict[str, str]
-    drifts: int
-    sampled_seconds_ago: float | None
-    identity_checked_us: int | None = None
-
-
-class DriftEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of a server's configuration, or its end."""
-
-    at_wall_seconds: float
-    server: str
-    what: str
-    text: str
-
-
-class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the verifier says of itself."""
-
-    run: str = ""
-    state: str = ""
-    at_us: int = 0
-    at_wall_seconds: float = 0.0
-    turns: int | None = None
-    """How often the ledger was read; it grows as long as the verifier makes progress."""
-    totals: Totals = NO_TOTALS
-    by_store: list[StoreResult] = []
-    measured: list[Measured] = []
-    violations_by: list[KindCount] = []
-    ledger_lag_seconds: float | None = None
-    ledger_reachable: bool = True
-    unread: int = 0
-    """Acknowledged messages that wait to be read."""
-    load_held_back: bool = False
-    oldest_unverified_seconds: float | None = None
-    longest_unverified_seconds: float = 0.0
-    last_sweep_wall_seconds: float = 0.0
-    sessions_live: int = 0
-    suspicions_open: int = 0
-    state_bytes: int = 0
-    restarts: int = 0
-    findings: list[FindingResult] = []
-    store_errors: list[StoreErrorResult] = []
-    broken_stores: list[str] = []
-    faults_active: list[ActiveFault] = []
-    faults_total: int = 0
-    canaries: list[CanaryResult] = []
-    recalls: dict[str, dict[str, int]] = {}
-    """By store and age, how many closed sessions were read again."""
-    recovering: list[UnfinishedRecovery] = []
-    fault_failures: list[str] = []
-    tried: Tried | None = None
-    operations: list[OperationCount] = []
-    recoveries: list[RecoveryResult] = []
-    contracts: dict[str, ContractStatus] = {}
-    configurations: dict[str, ConfigurationStatus] = {}
-    events: list[DriftEvent] = []
-    warnings: list[str] = []
 
 
 class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,13 +13,11 @@ from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
-from soak.checker.identity import MISMADE, is_well_made
-from soak.checker.message import Message, Stored, checksum, garbled
+from soak.checker.message import MISMADE, Message, Stored, checksum, garbled, is_well_made
 from soak.checker.outcome import NotApplied
 from soak.masking import mask
 from soak.stores.http_contract import Wire, from_wire, to_wire
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import search_of
+from soak.stores.protocol import MemoryStore, search_of
 
 LIMIT_FACTOR = 1.5
 LIMIT_SLACK_SECONDS = 1.0

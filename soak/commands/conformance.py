@@ -10,10 +10,10 @@ import msgspec
 
 from soak.addresses import addresses
 from soak.commands.flags import SERVERS, Flag, add_flags, read_configuration
-from soak.conformance.examination import Finding, examine
+from soak.conformance import document
+from soak.conformance.examination import ConformanceResult, examine
 from soak.errors import ExitCode, UsageError
 from soak.report.text import plain, print_json
-from soak.stores import http_contract
 
 DESCRIPTION = (
     "Check a memory behind HTTP against the whole contract of the http store, in sessions of\n"
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.openapi:
-        print_json(http_contract.OPENAPI_FILE.read_bytes())
+        print_json(msgspec.json.encode(document()))
         return ExitCode.PASS
     settings = read_configuration(arguments).settings
     address = addresses(settings).get("http")
@@ -57,7 +57,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.VIOLATION if wrong else ExitCode.PASS
 
 
-async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> list[Finding]:
+async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> list[ConformanceResult]:
     findings = []
     async for finding in examine(address, timeout_seconds=timeout_seconds):
         findings.append(finding)
@@ -67,7 +67,7 @@ async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> l
     return findings
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: ConformanceResult) -> list[str]:
     lines = [f"{_MARKS[finding.outcome]:<7} {finding.check}"]
     lines += [f"        {plain(text)}" for text in (finding.found, finding.advice) if text]
     return lines

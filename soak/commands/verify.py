@@ -18,7 +18,7 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
-from soak.ledger.apart import check_ledger_is_apart
+from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.run import read_header
 from soak.report.outcome import RunOutcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console

@@ -15,7 +15,7 @@ from soak.servers.external import ExternalTestbed, OperatorCommand
 from soak.servers.local import LocalTestbed
 from soak.servers.server import EventListener
 from soak.settings import SoakSettings
-from soak.subjects.service import program_of
+from soak.subjects.process import program_of
 
 _ALWAYS_HERE = (LEDGER, CHROMA, HTTP)
 """Started as processes of this machine, also where the others are containers."""

@@ -20,7 +20,7 @@ from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import SoakError, UsageError
 from soak.join import JoinInfo
-from soak.ledger.apart import check_ledger_is_apart
+from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask

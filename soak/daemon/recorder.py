@@ -14,7 +14,7 @@ import structlog
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import Point, Series, SeriesFile, quantile
-from soak.verifier.measured import Measured
+from soak.verifier.result import Measured
 
 INTERVAL_SECONDS = 1.0
 RECENT_POINTS_MAX = 900

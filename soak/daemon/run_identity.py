@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.clock import now_us
+from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import RunPlan, make_plan, without_secrets
@@ -35,13 +35,6 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     active_seconds: float
     """How long the run has been active, all its daemons taken together."""
-
-
-def boot_identity() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "unknown"
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:

@@ -14,7 +14,7 @@ from soak.flaws.postgres_memory import PostgresMemory, connect
 from soak.stores import StoreContext, Stored
 
 
-class ReplicaReads(PostgresMemory):
+class ReadsFromReplica(PostgresMemory):
     """Writes on the primary and reads on the replica, to take load off the primary."""
 
     needs: ClassVar[tuple[str, ...]] = ("postgres", "postgres-replica")
@@ -54,7 +54,7 @@ FLAW = Flaw(
     kinds=frozenset({Kind.STALE}),
     causes=frozenset({Cause.REPLICA_LAG}),
     setups=same_server(
-        ReplicaReads, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
+        ReadsFromReplica, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
     ),
     load=Load(users=8),
 )

@@ -9,8 +9,8 @@ from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
 from soak.flaws.flaw import Disturbance, Flaw, Load, WrongFrom, same_server
 from soak.stores import Stored
+from soak.stores.postgres import STALENESS_SECONDS, PostgresReplicaStore
 from soak.stores.postgres_pool import PostgresPool
-from soak.stores.postgres_replica import STALENESS_SECONDS, PostgresReplicaStore
 from soak.stores.postgres_schema import Schema
 
 

@@ -65,7 +65,7 @@ def _doubts(status: VerifierStatus, measure: Measure) -> list[str]:
         minimum_verified=measure.minimum_verified,
         unverifiable=status.totals.unverifiable,
         unverified=0,
-        oldest_unverified_seconds=status.oldest_unverified_seconds or 0.0,
+        oldest_unverified_seconds=status.oldest_unverified_seconds,
         longest_unverified_seconds=status.longest_unverified_seconds,
         oldest_unverified_seconds_max=measure.unverified_seconds_max,
         suspicions_open=0,
@@ -105,7 +105,7 @@ def _assurance(status: VerifierStatus) -> list[str]:
     lines = [
         f"{totals.verified:,} of {totals.acknowledged:,} acknowledged messages were read back as they were written"
     ]
-    if status.tried is not None:
+    if status.tried.text:
         lines.append(status.tried.text)
     if detected := sum(one.detected for one in status.canaries):
         lines.append(f"self-check: {detected} of {detected} planted errors detected")

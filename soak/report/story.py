@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from soak.checker.case import Case
-from soak.checker.read import names_of
-from soak.checker.saved import restore
+from soak.checker.read import names_of, restore
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.report.diagnosis import elsewhere, in_common, sentences_of

@@ -12,8 +12,7 @@ from soak.checker.message import Message, Stored
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
 from soak.stores import http_contract as wire
-from soak.stores.http_address import parse_address
-from soak.stores.http_client import HttpClient, in_words
+from soak.stores.http_client import HttpClient, in_words, parse_address
 from soak.stores.protocol import StoreContext
 
 

@@ -8,7 +8,6 @@ anybody on the way may answer a GET from a cache. `soak conformance --openapi` p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -18,8 +17,6 @@ from soak.checker.outcome import NotApplied
 from soak.json_input import decode_json
 
 CONTRACT = "soak-memory/1"
-OPENAPI_FILE = Path(__file__).with_name("http_contract.openapi.json")
-"""The same contract for other tools, as an OpenAPI document."""
 
 HEALTH = "/v1/health"
 APPEND = "/v1/append"

@@ -1,4 +1,4 @@
-"""One process of a subject: started, killed without warning, and never left behind."""
+"""The processes of a subject: started, killed without warning, and never left behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,8 @@ import msgspec
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
 from soak.servers.quiet import QUIET
-from soak.servers.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, Told
+from soak.servers.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, ServiceProgram, Told
+from soak.subjects import environment
 from soak.subjects.description import Subject
 
 KIT = Path(__file__).with_name("kit")
@@ -128,3 +129,14 @@ class SubjectProcess:
     def _failure(self, what: str) -> ServerUnreachableError:
         words = self.last_words() or "it said nothing"
         return ServerUnreachableError(f"{self._subject.name} {what}: {words[-300:]} (log: {self._log})")
+
+
+def program_of(subject: Subject, say: Callable[[str], None]) -> ServiceProgram:
+    """Return the program that serves a subject; its environment is made at the first start, as `say` announces."""
+    return ServiceProgram(
+        name=subject.name,
+        command=lambda: command_of(subject, environment.interpreter_for(subject, environment.default_folder(), say)),
+        needs=tuple(subject.needs),
+        processes=subject.processes,
+        environment=quiet_environment(),
+    )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from aiohttp import web
 
 from soak.api import http
 from soak.api.http import json_response
 from soak.exposition import Exposition, asked_for
+from soak.verifier.result import VerifierStatus
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    host: str, port: int, *, metrics: Callable[[Exposition], bytes], status: Callable[[], dict[str, Any]]
+    host: str, port: int, *, metrics: Callable[[Exposition], bytes], status: Callable[[], VerifierStatus]
 ) -> AsyncIterator[int]:
     """Serve while the context lasts; yields the port, which matters when any free one was asked for."""
 

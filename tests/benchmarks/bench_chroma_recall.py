@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from soak.checker.message import Message
+from soak.checker.partial import is_missed
 from soak.checker.read import Read
-from soak.checker.search import is_missed
 from soak.checker.text import MessageGenerator
 from soak.servers.local import LocalTestbed
 from soak.stores import http_contract as wire

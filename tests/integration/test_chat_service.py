@@ -21,10 +21,11 @@ from soak.chat.service import ChatService
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
+from soak.servers.service_process import Told
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.subjects.description import read_script
-from soak.subjects.process import SubjectProcess, Told
+from soak.subjects.process import SubjectProcess
 from tests.support.paths import EXAMPLES
 
 SAID = {"id": "chat/c/1/1/00000000", "role": "user", "content": "My name is Ada"}

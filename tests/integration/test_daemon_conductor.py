@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,9 @@ from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
 from soak.servers import LocalTestbed, ServerState
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
+
+if TYPE_CHECKING:
+    from soak.servers import Testbed
 
 
 class Heard:
@@ -110,7 +114,7 @@ async def test_whoever_asked_may_leave_and_the_fault_is_healed_all_the_same(tmp_
 class Reluctant(Crash):
     """Cannot be injected."""
 
-    async def inject(self, bed: LocalTestbed, target: str) -> None:
+    async def inject(self, bed: Testbed, target: str) -> None:
         del bed, target
         raise ServerUnreachableError("nobody home")
 
@@ -118,7 +122,7 @@ class Reluctant(Crash):
 class Incurable(Crash):
     """Cannot be healed."""
 
-    async def heal(self, bed: LocalTestbed, target: str) -> None:
+    async def heal(self, bed: Testbed, target: str) -> None:
         del bed, target
         raise ServerUnreachableError("it does not start any more")
 

@@ -130,7 +130,7 @@ async def test_there_is_room_for_so_many_and_no_more(served: Served, monkeypatch
     monkeypatch.setattr(audience, "WATCHERS_MAX", 1)
     async with watching(served):
         status, text, _ = await served.get("/events")
-        assert (status, "too many watch already" in text) == (503, True)
+        assert (status, "too many pages are open" in text) == (503, True)
     await served.until_watched_by(0)
     async with watching(served) as answer:
         assert (await next_event(answer))[0] == "state"

@@ -7,7 +7,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from soak.api.status import SoakStatus
 from soak.daemon import http as daemon_http
@@ -16,6 +15,7 @@ from soak.daemon.http import SCRAPER_HEADER, HttpServer, Scrapes
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 from tests.support.daemon_page import a_snapshot
+from tests.support.openmetrics import openmetrics_families
 
 PROMETHEUS_ACCEPTS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

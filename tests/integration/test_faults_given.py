@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -41,7 +41,7 @@ async def operated(folder: Path, *kinds: str, **options: object) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def given(folder: Path, operator: LocalTestbed, *allowed: str, **options: str) -> AsyncIterator[ExternalTestbed]:
+async def given(folder: Path, operator: LocalTestbed, *allowed: str, **options: Any) -> AsyncIterator[ExternalTestbed]:
     addresses = {kind: server.url for kind, server in operator.servers.items()}
     bed = ExternalTestbed(folder, addresses, allow_faults=allowed, **options)
     await bed.start(operator.servers)

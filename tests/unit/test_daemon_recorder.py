@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from soak.api.status import VerifierStatus
 from soak.daemon.recorder import SeriesRecorder
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import read_series
+from tests.support.statuses import verifier_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ def status(second: float, acknowledged: int, *, slow: int = 0, store: str = "a",
         **values,
     }
     sample = {"at_us": int(second * 1e6), "at_wall_seconds": 1000.0 + second, "measured": [one], "run": "r1"}
-    return msgspec.convert(sample, VerifierStatus)
+    return verifier_status(**sample)
 
 
 async def recorded(path: Path, *statuses: VerifierStatus | None) -> SeriesRecorder:
@@ -81,7 +81,7 @@ async def test_a_daemon_that_resumes_the_run_goes_on_with_its_record_after_a_gap
 
 
 async def test_a_status_without_counts_is_passed_over(tmp_path: Path) -> None:
-    recorder = await recorded(tmp_path, status(1, 10), VerifierStatus(at_us=1), status(2, 20))
+    recorder = await recorded(tmp_path, status(1, 10), verifier_status(at_us=1), status(2, 20))
     assert len(recorder.whole["a"]) == 1
 
 

@@ -41,7 +41,7 @@ def test_a_filter_that_nothing_fits_says_so_and_how_many_there_are(
 ) -> None:
     folder = data_folder(tmp_path / "run", 3)
     assert cli.main(["violations", "--data-dir", str(folder), "--store", "postgres"]) == ExitCode.PASS
-    assert capsys.readouterr().out == f"none of the 3 violations on record fits in {folder}\n"
+    assert capsys.readouterr().out == f"none of the 3 violations on record matches in {folder}\n"
 
 
 def test_a_folder_without_violations_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,7 @@ def test_many_violations_of_one_bug_are_listed_as_one_finding_and_each_behind_a_
         assert cli.main([*words, *flags, "--json"]) == ExitCode.PASS
         assert len(json.loads(capsys.readouterr().out)) == 161
     assert cli.main([*words, "--finding", "0123456789ab"]) == ExitCode.PASS
-    assert "none of the 161 violations on record fits" in capsys.readouterr().out
+    assert "none of the 161 violations on record matches" in capsys.readouterr().out
 
 
 def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
