@@ -53,7 +53,7 @@ def make() -> Dashboard:
         sections=[
             Section("Is it clean?", [_tiles(), _run()]),
             Section("Violations", [_found(), _standing()]),
-            Section("Is anybody looking?", [_looking(), _alarm()]),
+            Section("Is anybody looking?", [_looking(), _self_check()]),
             Section("Alerts and parts", [_parts()]),
         ],
     )
@@ -71,7 +71,7 @@ def _tiles() -> Band:
                 "Is it clean?",
                 "Clean: no violation was found; acknowledgements are verified within verifier.unverified_age_max and "
                 "sessions read whole within twice verifier.coverage, unless a planned fault is in the way; no test of "
-                f"the alarm was missed; servers, ledger, verifier and load are up. {ABSENT_IS_RED}",
+                f"a planted error was missed; servers, ledger, verifier and load are up. {ABSENT_IS_RED}",
                 Query(or_no_data(_STATE), "{{instance}}"),
                 unit="none",
                 steps=[(0, GREEN), (1, ORANGE), (2, RED)],
@@ -218,7 +218,7 @@ def _standing() -> Band:
             ),
             graph(
                 "Suspicions",
-                "Sessions with something missing that is read once more before it counts, and reads of participants "
+                "Sessions with something missing that is read again before it counts, and reads of participants "
                 "that did not look right.",
                 Query(total("store", series("soak_suspicions_open", STORE)), "{{store}} suspicious"),
                 Query(total("store", increase("soak_observations_total", STORE)), "{{store}} odd reads"),
@@ -255,12 +255,12 @@ def _looking() -> Band:
     )
 
 
-def _alarm() -> Band:
+def _self_check() -> Band:
     return Band(
         8,
         [
             graph(
-                "Tests of the alarm",
+                "Self-check (canary)",
                 "Sessions that the verifier spoiled on purpose, by whether that was reported. One that is missed "
                 "makes the run inconclusive.",
                 Query(total("store, result", increase("soak_canaries_total", STORE)), "{{store}} {{result}}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.sealed_file import write_whole
+from soak.settings import StoreSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 
@@ -35,6 +37,18 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     token: str = ""
     """Whoever can read this file may ask the daemon to break its servers."""
 
+    @classmethod
+    def of(cls, header: RunHeader, ledger_url: str, context: StoreContext) -> JoinInfo:
+        """Describe a run whose stores are opened with this context."""
+        return cls(
+            header=header,
+            ledger_url=ledger_url,
+            servers=dict(context.servers),
+            timeout_seconds=context.timeout_seconds,
+            connections_max=context.connections_max,
+            ttl_seconds=context.ttl_seconds,
+        )
+
     def needs_of(self, store: str) -> tuple[str, ...]:
         """Return the servers that a store rests on, also those behind a service."""
         return tuple(self.header.needs.get(store, ())) or registry.find(store).needs
@@ -47,6 +61,17 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             connections_max=self.connections_max,
             ttl_seconds=self.ttl_seconds,
         )
+
+
+def store_context(settings: StoreSettings, servers: Mapping[str, str], namespace: str) -> StoreContext:
+    """Return what stores are opened with: their servers, and the limits that the settings give them."""
+    return StoreContext(
+        servers=dict(servers),
+        namespace=namespace,
+        timeout_seconds=settings.timeout,
+        connections_max=settings.connections,
+        ttl_seconds=settings.ttl,
+    )
 
 
 def publish(data_dir: Path, info: JoinInfo) -> None:

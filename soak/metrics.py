@@ -1,9 +1,10 @@
-"""The verifier's metrics: the tally, told to Prometheus. Every label set is there from the start, at zero."""
+"""The verifier's metrics for Prometheus. Every label set is there from the start, at zero."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -97,167 +98,131 @@ class VerifierMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         tally = self._tally()
-        yield from self._infos()
-        yield from _by_store(tally.stores, self._latest())
-        yield from _of_run(tally)
         gauges = self._gauges()
-        yield from _gauges(gauges)
-        yield from _of_run_now(gauges, self._run[0])
-        yield from _of_stores_now(gauges, tally.stores)
+        yield from self._infos(gauges)
+        yield from _of_stores(tally.stores, gauges, self._latest())
+        yield from _of_run(tally, gauges)
         yield from _contracts(gauges)
         yield from _configurations(gauges, tally)
         yield from _recoveries(gauges, tally)
-        yield from _recovery_times(gauges, tally)
         yield from _faults(gauges, tally)
         yield from server_metrics(gauges.servers)
 
-    def _infos(self) -> Iterator[Metric]:
-        build = GaugeMetricFamily("soak_build_info", "The soak that runs.", labels=["version", "python"])
-        build.add_metric([soak.__version__, platform.python_version()], 1)
-        yield build
+    def _infos(self, gauges: Gauges) -> Iterator[Metric]:
         run, seed, namespace, stores = self._run
-        info = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
-        info.add_metric([run, str(seed), namespace, ",".join(stores)], 1)
-        yield info
+        build = [((soak.__version__, platform.python_version()), 1)]
+        yield gauge_family("soak_build_info", "The soak that runs.", "version python", build)
+        info = [((run, str(seed), namespace, ",".join(stores)), 1)]
+        yield gauge_family("soak_run_info", "The run.", "run seed namespace stores", info)
+        yield one_of("soak_phase", "Phase of the run.", "phase", run, PHASES, gauges.phase)
 
 
-def _by_store(stores: dict[str, StoreTally], latest: Latest) -> Iterator[Metric]:
-    yield _labelled(
-        "soak_attempts", "Appends by how they ended.", "outcome", {s: t.attempts for s, t in stores.items()}
-    )
-    yield _labelled("soak_forgets", "Forgets by how they ended.", "outcome", {s: t.forgets for s, t in stores.items()})
-    yield _labelled(
-        "soak_consistency_violations",
-        "Violations of the contract, each counted once.",
-        "kind",
-        {s: t.violations for s, t in stores.items()},
-        latest,
-    )
-    yield _labelled(
-        "soak_healed_violations", "Violations that were over later.", "kind", {s: t.healed for s, t in stores.items()}
-    )
-    yield _labelled(
-        "soak_canaries",
-        "Sessions spoiled on purpose, by whether the alarm rang (early: before they were spoiled).",
-        "result",
-        {s: t.canaries for s, t in stores.items()},
-    )
-    yield _labelled(
-        "soak_searches",
-        "Messages asked for by their own words, by whether a search showed them.",
-        "result",
-        {s: t.searches for s, t in stores.items()},
-    )
-    yield _labelled(
-        "soak_recalls", "Closed sessions read back, by their age.", "age", {s: t.recalls for s, t in stores.items()}
-    )
-    yield _labelled(
-        "soak_operation_errors",
-        "Operations without an answer: unavailability, not loss.",
-        "operation",
-        {s: t.errors for s, t in stores.items()},
-    )
-    yield from _counters(stores)
-    open_violations = GaugeMetricFamily("soak_open_violations", "Violations that still stand.", labels=["store"])
-    indeterminate = GaugeMetricFamily(
-        "soak_indeterminate_messages", "Unknown writes that nobody has seen.", labels=["store"]
-    )
-    rang = GaugeMetricFamily(
-        "soak_canary_last_detected_timestamp_seconds", "When a spoiled session was last reported.", labels=["store"]
-    )
-    oldest = GaugeMetricFamily(
-        "soak_oldest_recall_seconds", "Greatest age, since its end, at which a session was read back.", labels=["store"]
-    )
-    for store, tally in stores.items():
-        rang.add_metric([store], tally.canary_detected_wall_seconds)
-        oldest.add_metric([store], tally.oldest_recall_seconds)
-        open_violations.add_metric([store], sum(tally.open.values()))
-        indeterminate.add_metric([store], max(0, tally.attempts["unknown"] - tally.surfaced))
-    yield open_violations
-    yield indeterminate
-    yield rang
-    yield oldest
-    yield from _histograms(stores)
+Labels = tuple[str, ...]
 
 
-_COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
-    ("soak_acknowledged_messages", "Messages a store acknowledged.", lambda t: t.acknowledged),
-    ("soak_verified_messages", "Acknowledged messages read back as they were written.", lambda t: t.verified),
-    ("soak_surfaced_messages", "Unknown writes that turned out to be there.", lambda t: t.surfaced),
-    ("soak_released_messages", "Acknowledged messages forgotten or expired unread.", lambda t: t.released),
-    ("soak_tolerated_losses", "Lost inside the contract.", lambda t: t.tolerated),
-    ("soak_tolerated_late_reads", "Messages a replica showed late because of a fault.", lambda t: t.shadowed_reads),
-    (
-        "soak_unverifiable_messages",
-        "Messages nothing can be said about: the ledger has gaps.",
-        lambda t: t.unverifiable,
-    ),
-    ("soak_observations", "Reads of participants that did not look right.", lambda t: t.observations),
-    ("soak_read_messages", "Messages the verifier read back.", lambda t: t.messages_read),
-    ("soak_sessions_opened", "Sessions begun.", lambda t: t.sessions_opened),
-    ("soak_sessions_retired", "Sessions let go after their last recall.", lambda t: t.sessions_retired),
-)
-
-
-def _counters(stores: dict[str, StoreTally]) -> Iterator[Metric]:
-    for name, text, value in _COUNTERS:
-        family = CounterMetricFamily(name, text, labels=["store"])
-        for store, tally in stores.items():
-            family.add_metric([store], value(tally))
-        yield family
-
-
-def _labelled(
-    name: str, text: str, label: str, values: dict[str, dict[str, int]], exemplars: Latest | None = None
-) -> Metric:
-    family = CounterMetricFamily(name, text, labels=["store", label])
-    for store, counts in values.items():
-        for key, count in counts.items():
-            family.add_metric([store, key], count, exemplar=(exemplars or {}).get(store, {}).get(key))
+def gauge_family(name: str, text: str, labels: str, rows: Iterable[tuple[Labels, float]]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels.split())
+    for values, value in rows:
+        family.add_metric(values, value)
     return family
 
 
-def _histograms(stores: dict[str, StoreTally]) -> Iterator[Metric]:
-    durations = HistogramMetricFamily(
-        "soak_operation_duration_seconds", "Time of a store's answers.", labels=["store", "operation"]
-    )
-    lags = HistogramMetricFamily("soak_stale_lag_seconds", "How far behind a read was found.", labels=["store"])
-    for store, tally in stores.items():
-        for operation in OPERATIONS:
-            histogram = tally.latency[operation]
-            durations.add_metric([store, operation], _buckets(histogram, LATENCY_BUCKETS_SECONDS), histogram.sum)
-        lags.add_metric([store], _buckets(tally.stale_lag, STALE_LAG_BUCKETS_SECONDS), tally.stale_lag.sum)
-    yield durations
-    yield lags
+def counter_family(
+    name: str, text: str, labels: str, rows: Iterable[tuple[Labels, float]], exemplars: Latest | None = None
+) -> Metric:
+    family = CounterMetricFamily(name, text, labels=labels.split())
+    for values, value in rows:
+        exemplar = exemplars.get(values[0], {}).get(values[1]) if exemplars is not None else None
+        family.add_metric(values, value, exemplar=exemplar)
+    return family
 
 
-def _buckets(histogram: Histogram, bounds: Iterable[float]) -> list[tuple[str, float]]:
-    total = 0
-    buckets = []
-    for bound, count in zip((*(str(bound) for bound in bounds), "+Inf"), histogram.counts, strict=True):
-        total += count
-        buckets.append((bound, float(total)))
-    return buckets
+def histogram_family(
+    name: str, text: str, labels: str, bounds: tuple[float, ...], rows: Iterable[tuple[Labels, Histogram | None]]
+) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=labels.split())
+    for values, known in rows:
+        histogram = known or Histogram.over(bounds)
+        totals = accumulate(histogram.counts)
+        buckets = zip((*map(str, bounds), "+Inf"), map(float, totals), strict=True)
+        family.add_metric(values, list(buckets), histogram.sum)
+    return family
 
 
-def _of_run(tally: Tally) -> Iterator[Metric]:
-    yield CounterMetricFamily("soak_ledger_batches", "Ledger batches taken in.", tally.batches)
-    yield CounterMetricFamily("soak_ledger_repeated_batches", "Ledger batches sent twice.", tally.batches_repeated)
-    yield CounterMetricFamily("soak_ledger_missing_batches", "Ledger batches lost or damaged.", tally.batches_missing)
-    yield CounterMetricFamily(
-        "soak_unverifiable_records", "Ledger records nothing can be said about.", tally.unverifiable
-    )
-    yield CounterMetricFamily(
-        "soak_suppressed_observations", "Observations cut short in a flood.", tally.observations_suppressed
-    )
-    yield CounterMetricFamily(
-        "soak_evidence_write_failures", "Violations whose evidence could not be written.", tally.evidence_failures
-    )
-    yield CounterMetricFamily("soak_verifier_restarts", "Times the verifier resumed this run.", tally.restarts)
+def one_of(name: str, text: str, label: str, run: str, values: Sequence[str], now: str) -> Metric:
+    """Return a gauge that is 1 for what holds now, and 0 for everything else that could."""
+    return gauge_family(name, text, f"run {label}", [((run, value), int(value == now)) for value in values])
 
 
-def _gauges(gauges: Gauges) -> Iterator[Metric]:
-    for name, text, values in (
+_LABELLED: tuple[tuple[str, str, str, Callable[[StoreTally], Mapping[str, int]]], ...] = (
+    ("soak_attempts", "Appends by outcome.", "outcome", lambda t: t.attempts),
+    ("soak_forgets", "Forgets by outcome.", "outcome", lambda t: t.forgets),
+    ("soak_healed_violations", "Violations that healed later.", "kind", lambda t: t.healed),
+    (
+        "soak_canaries",
+        "Self-check: planted errors by result (early: reported before they were planted).",
+        "result",
+        lambda t: t.canaries,
+    ),
+    ("soak_searches", "Searches for a message by its own words, by result.", "result", lambda t: t.searches),
+    ("soak_recalls", "Closed sessions read back, by their age.", "age", lambda t: t.recalls),
+    (
+        "soak_operation_errors",
+        "Operations without an answer: unavailability, not loss.",
+        "operation",
+        lambda t: t.errors,
+    ),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
+    ("soak_acknowledged_messages", "Messages a store acknowledged.", lambda t: t.acknowledged),
+    ("soak_verified_messages", "Acknowledged messages read back as they were written.", lambda t: t.verified),
+    ("soak_surfaced_messages", "Unknown writes that were seen later.", lambda t: t.surfaced),
+    ("soak_released_messages", "Acknowledged messages forgotten or expired unread.", lambda t: t.released),
+    ("soak_tolerated_losses", "Losses inside the contract.", lambda t: t.tolerated),
+    ("soak_tolerated_late_reads", "Messages a replica showed late because of a fault.", lambda t: t.shadowed_reads),
+    ("soak_unverifiable_messages", "Messages that cannot be verified: the ledger has gaps.", lambda t: t.unverifiable),
+    ("soak_observations", "Suspicious reads of participants.", lambda t: t.observations),
+    ("soak_read_messages", "Messages the verifier read back.", lambda t: t.messages_read),
+    ("soak_sessions_opened", "Sessions begun.", lambda t: t.sessions_opened),
+    ("soak_sessions_retired", "Sessions no longer tracked after their last recall.", lambda t: t.sessions_retired),
+)
+_TALLY_GAUGES: tuple[tuple[str, str, Callable[[StoreTally], float]], ...] = (
+    ("soak_open_violations", "Violations that have not healed.", lambda t: sum(t.open.values())),
+    (
+        "soak_indeterminate_messages",
+        "Unknown writes never seen.",
+        lambda t: max(0, t.attempts["unknown"] - t.surfaced),
+    ),
+    (
+        "soak_canary_last_detected_timestamp_seconds",
+        "When the self-check last detected a planted error.",
+        lambda t: t.canary_detected_wall_seconds,
+    ),
+    (
+        "soak_oldest_recall_seconds",
+        "Greatest age, since its end, at which a session was read back.",
+        lambda t: t.oldest_recall_seconds,
+    ),
+    (
+        "soak_last_acknowledged_timestamp_seconds",
+        "When a message was last acknowledged, as far as the ledger was read; 0: never.",
+        lambda t: t.acknowledged_wall_seconds,
+    ),
+)
+
+
+def _of_stores(stores: Mapping[str, StoreTally], gauges: Gauges, latest: Latest) -> Iterator[Metric]:
+    violations = [((s, kind), count) for s, t in stores.items() for kind, count in t.violations.items()]
+    text = "Violations of the contract, each counted once."
+    yield counter_family("soak_consistency_violations", text, "store kind", violations, latest)
+    for name, text, label, counts in _LABELLED:
+        rows = [((s, key), count) for s, t in stores.items() for key, count in counts(t).items()]
+        yield counter_family(name, text, f"store {label}", rows)
+    for name, text, count_of in _COUNTERS:
+        yield counter_family(name, text, "store", [((s,), count_of(t)) for s, t in stores.items()])
+    for name, text, value_of in _TALLY_GAUGES:
+        yield gauge_family(name, text, "store", [((s,), value_of(t)) for s, t in stores.items()])
+    now: tuple[tuple[str, str, Mapping[str, float]], ...] = (
         (
             "soak_oldest_unverified_seconds",
             "Age of the oldest acknowledgement not yet verified.",
@@ -268,162 +233,148 @@ def _gauges(gauges: Gauges) -> Iterator[Metric]:
             "When a session was last read back.",
             gauges.last_sweep_timestamp_seconds,
         ),
-        ("soak_sessions_live", "Sessions under watch.", gauges.sessions_live),
+        ("soak_sessions_live", "Sessions tracked.", gauges.sessions_live),
         ("soak_suspicions_open", "Sessions with something missing that is not yet confirmed.", gauges.suspicions_open),
-    ):
-        family = GaugeMetricFamily(name, text, labels=["store"])
-        for store, value in values.items():
-            family.add_metric([store], value)
-        yield family
-    yield GaugeMetricFamily("soak_faults_active", "Faults under way.", gauges.faults_active)
-    yield GaugeMetricFamily(
-        "soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds
-    )
-    yield GaugeMetricFamily(
-        "soak_unread_messages", "Acknowledged messages that the verifier has not read yet.", gauges.unread_messages
-    )
-    yield GaugeMetricFamily(
-        "soak_load_held_back",
-        "Whether writers wait because too many acknowledged messages are not read yet.",
-        int(gauges.load_held_back),
-    )
-    yield GaugeMetricFamily("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable))
-    yield GaugeMetricFamily(
-        "soak_run_start_time_seconds", "When the run began, before any restart.", gauges.run_start_time_seconds
-    )
-    yield GaugeMetricFamily("soak_evidence_files", "Files of evidence.", gauges.evidence_files)
-    yield GaugeMetricFamily("soak_evidence_bytes", "Size of all files of evidence.", gauges.evidence_bytes)
-    yield GaugeMetricFamily("soak_verifier_state_bytes", "Size of the verifier's saved state.", gauges.state_bytes)
-    yield GaugeMetricFamily(
-        "soak_verifier_loop_delay_seconds", "How late the verifier's event loop runs.", gauges.loop_delay_seconds
-    )
-
-
-def one_of(name: str, text: str, label: str, run: str, values: Sequence[str], now: str) -> Metric:
-    """Return a gauge that is 1 for what holds now, and 0 for everything else that could."""
-    family = GaugeMetricFamily(name, text, labels=["run", label])
-    for value in values:
-        family.add_metric([run, value], int(value == now))
-    return family
-
-
-def _of_run_now(gauges: Gauges, run: str) -> Iterator[Metric]:
-    yield one_of("soak_phase", "Where the run is, from starting to done.", "phase", run, PHASES, gauges.phase)
-    yield GaugeMetricFamily(
-        "soak_planned_faults_active", "Faults under way that soak itself brought about.", gauges.planned_faults_active
-    )
-    settings = GaugeMetricFamily(
-        "soak_setting_seconds", "Settings that alerts are measured by; 0: off, +Inf: no limit.", labels=["name"]
-    )
-    for name, seconds in gauges.settings_seconds.items():
-        settings.add_metric([name], seconds)
-    yield settings
-
-
-def _of_stores_now(gauges: Gauges, stores: dict[str, StoreTally]) -> Iterator[Metric]:
-    for name, text, values in (
-        (
-            "soak_coverage_age_seconds",
-            "Time since the live session that waits longest was read whole.",
-            gauges.coverage_age_seconds,
-        ),
+        ("soak_coverage_age_seconds", "Age of the oldest full read among live sessions.", gauges.coverage_age_seconds),
         (
             "soak_recovering_seconds",
-            "Time since a planned fault was healed after which the store fails still; 0: it serves.",
+            "Time since a planned fault was healed while the store still fails; 0: it serves.",
             gauges.recovering_seconds,
         ),
         (
             "soak_store_planned_faults_active",
-            "Faults under way that soak itself brought about on servers of this store.",
+            "Active faults that soak injected on servers of this store.",
             gauges.planned_faults_by_store,
         ),
-        (
-            "soak_last_acknowledged_timestamp_seconds",
-            "When a message was last acknowledged, as far as the ledger was read; 0: never.",
-            {store: tally.acknowledged_wall_seconds for store, tally in stores.items()},
-        ),
+    )
+    for name, text, values in now:
+        yield gauge_family(name, text, "store", [((s,), values.get(s, 0.0)) for s in stores])
+    yield histogram_family(
+        "soak_operation_duration_seconds",
+        "Latency of the store's operations.",
+        "store operation",
+        LATENCY_BUCKETS_SECONDS,
+        [((s, operation), t.latency[operation]) for s, t in stores.items() for operation in OPERATIONS],
+    )
+    yield histogram_family(
+        "soak_stale_lag_seconds",
+        "How far behind a stale read was.",
+        "store",
+        STALE_LAG_BUCKETS_SECONDS,
+        [((s,), t.stale_lag) for s, t in stores.items()],
+    )
+
+
+def _of_run(tally: Tally, gauges: Gauges) -> Iterator[Metric]:
+    for name, text, count in (
+        ("soak_ledger_batches", "Ledger batches read.", tally.batches),
+        ("soak_ledger_repeated_batches", "Ledger batches sent twice.", tally.batches_repeated),
+        ("soak_ledger_missing_batches", "Ledger batches lost or damaged.", tally.batches_missing),
+        ("soak_unverifiable_records", "Ledger records that cannot be verified.", tally.unverifiable),
+        ("soak_suppressed_observations", "Observations dropped in a flood.", tally.observations_suppressed),
+        ("soak_evidence_write_failures", "Violations whose evidence could not be written.", tally.evidence_failures),
+        ("soak_verifier_restarts", "Times the verifier resumed this run.", tally.restarts),
     ):
-        family = GaugeMetricFamily(name, text, labels=["store"])
-        for store in stores:
-            family.add_metric([store], values.get(store, 0.0))
-        yield family
+        yield CounterMetricFamily(name, text, count)
+    for name, text, value in (
+        ("soak_faults_active", "Active faults.", gauges.faults_active),
+        ("soak_planned_faults_active", "Active faults that soak injected.", gauges.planned_faults_active),
+        ("soak_ledger_lag_seconds", "How far the verifier is behind the ledger.", gauges.ledger_lag_seconds),
+        ("soak_unread_messages", "Acknowledged messages that the verifier has not read yet.", gauges.unread_messages),
+        (
+            "soak_load_held_back",
+            "Whether the load is held back because too many acknowledged messages wait to be read.",
+            int(gauges.load_held_back),
+        ),
+        ("soak_ledger_up", "Whether the verifier reaches the ledger.", int(gauges.ledger_reachable)),
+        ("soak_run_start_time_seconds", "When the run began, before any restart.", gauges.run_start_time_seconds),
+        ("soak_evidence_files", "Evidence files.", gauges.evidence_files),
+        ("soak_evidence_bytes", "Size of all evidence files.", gauges.evidence_bytes),
+        ("soak_verifier_state_bytes", "Size of the verifier's saved state.", gauges.state_bytes),
+        ("soak_verifier_loop_delay_seconds", "Delay of the verifier's event loop.", gauges.loop_delay_seconds),
+    ):
+        yield GaugeMetricFamily(name, text, value)
+    settings = [((name,), seconds) for name, seconds in gauges.settings_seconds.items()]
+    yield gauge_family("soak_setting_seconds", "Settings that alerts use; 0: off, +Inf: no limit.", "name", settings)
 
 
 def _contracts(gauges: Gauges) -> Iterator[Metric]:
-    info = GaugeMetricFamily(
+    contracts = gauges.contracts.items()
+    yield gauge_family(
         "soak_contract_info",
-        "What each store is held to, and how that was obtained.",
-        labels=["store", "obtained", "durability", "order", "reads", "duplicates", "retention"],
+        "The contract of each store, and its origin.",
+        "store obtained durability order reads duplicates retention",
+        [((s, gauges.origins.get(s, "the store's own"), *c.clauses().values()), 1) for s, c in contracts],
     )
-    allowed = GaugeMetricFamily(
-        "soak_contract_loss_seconds",
-        "Acknowledged tail that the contract lets a fault take; +Inf: anything.",
-        labels=["store", "after"],
-    )
-    unmet = GaugeMetricFamily(
-        "soak_contract_unmet",
-        "Whether the server, as configured now, cannot keep this clause of the contract.",
-        labels=["store", "clause"],
-    )
-    for store, contract in gauges.contracts.items():
-        info.add_metric([store, gauges.origins.get(store, "the store's own"), *contract.clauses().values()], 1)
-        losses = {
-            "crash": contract.crash_loss_seconds,
-            "power_cut": contract.power_loss_seconds,
-            "failover": contract.failover_loss_seconds,
-        }
-        for after, seconds in losses.items():
-            allowed.add_metric([store, after], float("inf") if seconds is None else seconds)
-    for store, clauses in gauges.unmet_clauses.items():
-        for clause, value in clauses.items():
-            unmet.add_metric([store, clause], value)
-    yield info
-    yield allowed
-    yield unmet
+    losses = [
+        ((store, after), float("inf") if seconds is None else seconds)
+        for store, contract in contracts
+        for after, seconds in (
+            ("crash", contract.crash_loss_seconds),
+            ("power_cut", contract.power_loss_seconds),
+            ("failover", contract.failover_loss_seconds),
+        )
+    ]
+    text = "Data loss (RPO) that the contract allows after a fault; +Inf: anything."
+    yield gauge_family("soak_contract_loss_seconds", text, "store after", losses)
+    text = "Whether the server, as configured now, cannot keep this clause of the contract."
+    unmet = [((s, clause), value) for s, clauses in gauges.unmet_clauses.items() for clause, value in clauses.items()]
+    yield gauge_family("soak_contract_unmet", text, "store clause", unmet)
 
 
 def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
-    drift = GaugeMetricFamily(
-        "soak_configuration_drift",
-        "Whether a server's setting differs from what it was when the run began.",
-        labels=["server", "setting"],
-    )
-    drifts = CounterMetricFamily(
-        "soak_configuration_drifts", "Changes of a server's settings while the soak ran.", labels=["server"]
-    )
-    restarts = CounterMetricFamily(
-        "soak_unexpected_restarts",
-        "Restarts of a server that no fault of this soak explains.",
-        labels=["server"],
-    )
-    for server, settings in gauges.configuration_drift.items():
-        for setting, value in settings.items():
-            drift.add_metric([server, setting], value)
-        drifts.add_metric([server], tally.servers[server].drifts if server in tally.servers else 0)
-    for server in _servers(gauges):
-        restarts.add_metric([server], tally.unexpected_restarts.get(server, 0))
-    yield drift
-    yield drifts
-    yield restarts
+    drifted = gauges.configuration_drift
+    text = "Whether a server's setting differs from what it was when the run began."
+    rows = [((server, setting), value) for server, settings in drifted.items() for setting, value in settings.items()]
+    yield gauge_family("soak_configuration_drift", text, "server setting", rows)
+    text = "Changes of a server's settings while the soak ran."
+    drifts = [((server,), tally.servers[server].drifts if server in tally.servers else 0) for server in drifted]
+    yield counter_family("soak_configuration_drifts", text, "server", drifts)
+    text = "Restarts of a server that no fault of this soak explains."
+    restarts = [((server,), tally.unexpected_restarts.get(server, 0)) for server in _servers(gauges)]
+    yield counter_family("soak_unexpected_restarts", text, "server", restarts)
 
 
 def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
-    points = HistogramMetricFamily(
+    pairs = [(server, kind) for server in _servers(gauges) for kind in RECOVERY_KINDS]
+    yield histogram_family(
         "soak_recovery_point_seconds",
-        "Age of the oldest acknowledged message that was gone after a fault; 0: nothing was.",
-        labels=["server", "kind"],
+        "Data lost (RPO): age of the oldest acknowledged message missing after a fault; 0: none.",
+        "server kind",
+        RECOVERY_POINT_BUCKETS_SECONDS,
+        [((server, kind), tally.recovery_points.get(server, {}).get(kind)) for server, kind in pairs],
     )
-    beyond = CounterMetricFamily(
-        "soak_recovery_point_exceeded", "Faults after which more was gone than is promised.", labels=["server", "kind"]
+    text = "Faults after which more was lost than is promised."
+    beyond = [((server, kind), tally.recoveries_beyond.get(server, {}).get(kind, 0)) for server, kind in pairs]
+    yield counter_family("soak_recovery_point_exceeded", text, "server kind", beyond)
+    yield histogram_family(
+        "soak_recovery_time_seconds",
+        "Recovery time (RTO): from the beginning of a fault until the operation succeeded again.",
+        "server kind operation",
+        RECOVERY_TIME_BUCKETS_SECONDS,
+        [
+            ((server, kind, operation), tally.recovery_times.get(server, {}).get(kind, {}).get(operation))
+            for server in _servers(gauges)
+            for kind in _kinds_on(server)
+            for operation in ("read", "write")
+        ],
     )
-    bounds = RECOVERY_POINT_BUCKETS_SECONDS
-    for server in _servers(gauges):
-        for kind in RECOVERY_KINDS:
-            histogram = tally.recovery_points.get(server, {}).get(kind) or Histogram.over(bounds)
-            points.add_metric([server, kind], _buckets(histogram, bounds), histogram.sum)
-            beyond.add_metric([server, kind], tally.recoveries_beyond.get(server, {}).get(kind, 0))
-    yield points
-    yield beyond
+
+
+def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    active = [
+        ((server, kind), now.get(kind, 0))
+        for server in _servers(gauges)
+        for now in [gauges.faults_by_server.get(server, {})]
+        for kind in dict.fromkeys((*_kinds_on(server), *now))
+    ]
+    yield gauge_family("soak_fault_active", "Whether this fault of this server is active.", "server kind", active)
+    for name, text, counts in (
+        ("soak_faults_injected", "Planned faults that happened.", tally.faults_injected),
+        ("soak_fault_failures", "Planned faults that could not be injected, or not be healed.", tally.fault_failures),
+    ):
+        rows = [((s, kind), counts.get(s, {}).get(kind, 0)) for s in _servers(gauges) for kind in _kinds_on(s)]
+        yield counter_family(name, text, "server kind", rows)
 
 
 def _servers(gauges: Gauges) -> list[str]:
@@ -432,39 +383,3 @@ def _servers(gauges: Gauges) -> list[str]:
 
 def _kinds_on(server: str) -> list[str]:
     return list(dict.fromkeys(fault.kind for fault in FAULTS.values() if server in fault.targets))
-
-
-def _recovery_times(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
-    times = HistogramMetricFamily(
-        "soak_recovery_time_seconds",
-        "Time from the beginning of a fault until the operation was answered again.",
-        labels=["server", "kind", "operation"],
-    )
-    bounds = RECOVERY_TIME_BUCKETS_SECONDS
-    for server in _servers(gauges):
-        for kind in _kinds_on(server):
-            for operation in ("read", "write"):
-                known = tally.recovery_times.get(server, {}).get(kind, {}).get(operation)
-                histogram = known or Histogram.over(bounds)
-                times.add_metric([server, kind, operation], _buckets(histogram, bounds), histogram.sum)
-    yield times
-
-
-def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
-    injected = CounterMetricFamily("soak_faults_injected", "Planned faults that happened.", labels=["server", "kind"])
-    failures = CounterMetricFamily(
-        "soak_fault_failures", "Planned faults that could not be injected, or not be healed.", labels=["server", "kind"]
-    )
-    active = GaugeMetricFamily(
-        "soak_fault_active", "Whether this fault of this server is under way.", labels=["server", "kind"]
-    )
-    for server in _servers(gauges):
-        under_way = gauges.faults_by_server.get(server, {})
-        for kind in dict.fromkeys((*_kinds_on(server), *under_way)):
-            active.add_metric([server, kind], under_way.get(kind, 0))
-        for kind in _kinds_on(server):
-            injected.add_metric([server, kind], tally.faults_injected.get(server, {}).get(kind, 0))
-            failures.add_metric([server, kind], tally.fault_failures.get(server, {}).get(kind, 0))
-    yield active
-    yield injected
-    yield failures

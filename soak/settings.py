@@ -241,7 +241,8 @@ class VerifierSettings(Section):
         default=0.1, ge=0, le=1, description="Share of closed sessions kept to the last age when there are too many."
     )
     canary: SecondsOrNone = Field(
-        default=60.0, description="How often the alarm is tested by a spoiled session of its own; none: never."
+        default=60.0,
+        description="Interval of the self-check (canary), a planted error to be detected; none: off.",
     )
     canary_deadline: PositiveSeconds = Field(
         default=30.0, description="Time to report it, beyond what settling and staleness take."

@@ -16,17 +16,15 @@ import sys
 from pathlib import Path
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from aiohttp import web
 
 from soak import parent_exit
 from soak.browsing.page_memory import PageMemory
 from soak.browsing.tabs import NoBrowserError, Tabs
-from soak.chat.contract import MemoryContract
-from soak.chat.gate import Gate
+from soak.chat.contract import ContractRoutes
+from soak.chat.http import application, serving
+from soak.chat.memory import ChatMemory
 from soak.chat.opening import serving_store
-from soak.chat.remembering import Remembering
-from soak.chat.serving import serving
 from soak.checker.message import Message, Stored
 from soak.errors import ExitCode, SoakError
 from soak.masking import mask
@@ -40,7 +38,7 @@ TABS_TO_SPARE = 2
 HOST = "127.0.0.1"
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class BrowserJob(msgspec.Struct, frozen=True, kw_only=True):
     """What the load tells."""
 
     stores: list[str]
@@ -80,35 +78,36 @@ def _own_name(session: str) -> str:
     return session.removeprefix(f"{PREFIX}.")
 
 
-async def serve(told: Told) -> None:
+async def serve(job: BrowserJob) -> None:
     """Serve until whoever started us is gone."""
     is_over = asyncio.Event()
     parent_exit.on_parent_exit(is_over.set)
     async with contextlib.AsyncExitStack() as stack:
         # Everybody has a tab or two, and there is one for looking back at what was said before.
         tabs = await stack.enter_async_context(
-            Tabs.open(Path(told.chromium), tabs_max=2 * told.users + TABS_TO_SPARE, step_seconds=told.step_seconds)
+            Tabs.open(Path(job.chromium), tabs_max=2 * job.users + TABS_TO_SPARE, step_seconds=job.step_seconds)
         )
-        mounts = []
-        for number, store in enumerate(told.stores):
-            chat = await stack.enter_async_context(serving_store(store, told.context, HOST, 0, 0.0))
+        guarded = application(by_address_only=True)
+        for number, store in enumerate(job.stores):
+            chat = await stack.enter_async_context(serving_store(store, job.context, HOST, 0, 0.0))
             memory = Unprefixed(PageMemory(tabs, chat))
-            contract = MemoryContract(Remembering(memory, told.operation_seconds), cleans_up=False)
-            mounts.append(Mount(f"/{number}", routes=contract.routes()))
-        gate = Gate(Starlette(routes=mounts), by_address_only=True)
-        address = await stack.enter_async_context(serving(gate, HOST, 0))
+            contract = ContractRoutes(ChatMemory(memory, job.operation_seconds), cleans_up=False)
+            mounted = web.Application()
+            mounted.add_routes(contract.routes())
+            guarded.add_subapp(f"/{number}", mounted)
+        address = await stack.enter_async_context(serving(guarded, HOST, 0))
         sys.stdout.buffer.write(msgspec.json.encode(Ready(port=int(address.rpartition(":")[2]))) + b"\n")
         sys.stdout.buffer.flush()
         await is_over.wait()
 
 
 def main() -> int:
-    told = msgspec.json.decode(sys.stdin.buffer.readline(), type=Told)
+    job = msgspec.json.decode(sys.stdin.buffer.readline(), type=BrowserJob)
     # Profiles of browsers are kept in here, and go with it; what a killed one left goes with the next.
     folder = TemporaryFolder(FOLDER_PREFIX)
     os.environ["TMPDIR"] = str(folder.path)
     try:
-        asyncio.run(serve(told))
+        asyncio.run(serve(job))
     except (SoakError, NoBrowserError) as error:
         sys.stderr.write(f"soak: {mask(str(error))}\n")
         return int(error.exit_code if isinstance(error, SoakError) else ExitCode.UNREACHABLE)

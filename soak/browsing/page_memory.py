@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from soak.browsing.tabs import Tab, Tabs
-from soak.chat.remembering import State
+from soak.chat.memory import WriteState
 from soak.checker.message import Garbled, Message, Stored
 from soak.checker.outcome import NotApplied
 from soak.stores.http_contract import from_wire, to_wire
@@ -23,7 +23,7 @@ SHOWN = 200
 """Messages that the page shows before more are asked for."""
 
 _UNREADABLE = "unreadable"
-_IN_MEMORY = (State.REMEMBERED, _UNREADABLE)
+_IN_MEMORY = (WriteState.REMEMBERED, _UNREADABLE)
 _FATE = """(id) => {
   const bubble = [...document.querySelectorAll(".bubble")].findLast((one) => one.dataset.id === id);
   return bubble && !["sending", "speaking"].includes(bubble.dataset.state) && bubble.dataset.state;
@@ -120,9 +120,9 @@ class PageMemory:
 
 
 def _judge(fate: Any) -> None:
-    if fate == State.NOT_REMEMBERED:
+    if fate == WriteState.NOT_REMEMBERED:
         raise NotApplied("the page says that it is not remembered")
-    if fate != State.REMEMBERED:
+    if fate != WriteState.REMEMBERED:
         raise PageError(f"the page says: {fate}")
 
 

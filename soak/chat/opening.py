@@ -7,12 +7,13 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from soak.chat.remembering import Remembering
+from soak import join
+from soak.api.http import is_loopback
+from soak.chat.http import serving
+from soak.chat.memory import ChatMemory
 from soak.chat.service import ChatService
-from soak.chat.serving import serving
 from soak.daemon.bed import make_testbed
 from soak.daemon.folder import DataFolder
-from soak.daemon.http import is_loopback
 from soak.daemon.plan import LEDGER, make_plan
 from soak.errors import UsageError
 from soak.servers.lock import DataFolderLock
@@ -33,13 +34,7 @@ async def chatting(
     What takes long before that is told with `say`.
     """
     async with _servers(settings, store, say) as servers:
-        context = StoreContext(
-            servers=servers,
-            namespace=settings.stores.namespace or NAMESPACE,
-            timeout_seconds=settings.stores.timeout,
-            connections_max=settings.stores.connections,
-            ttl_seconds=settings.stores.ttl,
-        )
+        context = join.store_context(settings.stores, servers, settings.stores.namespace or NAMESPACE)
         async with serving_store(store, context, settings.http.host, settings.http.port, pace_seconds) as address:
             yield address
 
@@ -51,7 +46,7 @@ async def serving_store(
     """Open a store and serve a chat over it; gives the address."""
     memory = await open_store(store, context)
     try:
-        service = ChatService(Remembering(memory, context.timeout_seconds), pace_seconds=pace_seconds)
+        service = ChatService(ChatMemory(memory, context.timeout_seconds), pace_seconds=pace_seconds)
         async with serving(service.application(by_address_only=is_loopback(host)), host, port) as address:
             yield address
     finally:

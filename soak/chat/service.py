@@ -25,27 +25,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from aiohttp import web
 
-from soak.chat.answering import HEADERS as ANSWER_HEADERS
-from soak.chat.answering import answered, encoded, refusal
+from soak.api.http import encode_json
+from soak.chat import http
 from soak.chat.assistant import UNREACHABLE, UNSEEN, Turn, chunks, reply
-from soak.chat.contract import Count, MemoryContract, read_question
-from soak.chat.gate import Gate
-from soak.chat.naming import answer_to, to_item, to_message
-from soak.chat.remembering import Fate, Remembering, State, UnreachableMemoryError
+from soak.chat.contract import ContractRoutes, Count
+from soak.chat.http import RefusedRequestError, answer, read_request
+from soak.chat.memory import (
+    ChatMemory,
+    UnreachableMemoryError,
+    WriteResult,
+    WriteState,
+    answer_to,
+    to_item,
+    to_message,
+)
 from soak.checker.message import Message, Stored
-from soak.page.assets import HEADERS, INDEX, read_assets
+from soak.page.assets import INDEX, answer_file, read_assets
 from soak.stores.http_contract import Wire
 from soak.tasks import end_tasks
 
@@ -59,29 +62,29 @@ CONVERSATION_BYTES = 9
 CONVERSATION_CHARACTERS_MAX = 400
 CONTEXT_MESSAGES_MAX = 2_000
 """How far back the assistant looks."""
-_STATUS = {State.REMEMBERED: 200, State.NOT_REMEMBERED: 422, State.UNKNOWN: 504}
+_STATUS = {WriteState.REMEMBERED: 200, WriteState.NOT_REMEMBERED: 422, WriteState.UNKNOWN: 504}
 
 Conversation = Annotated[str, msgspec.Meta(min_length=1, max_length=CONVERSATION_CHARACTERS_MAX)]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a conversation as a whole."""
+class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request about a conversation as a whole."""
 
     conversation: Conversation
     last: Count | None = None
 
 
-class Say(msgspec.Struct, frozen=True, kw_only=True):
+class SayRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A person says something."""
 
     conversation: Conversation
     message: Wire
     again: bool = False
-    """It was sent before, and nobody knows what became of it."""
+    """It was sent before, and its outcome is unknown."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The assistant is asked to answer what was said."""
+class AnswerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The assistant is asked to answer a message."""
 
     conversation: Conversation
     message: Wire
@@ -91,130 +94,123 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 class ChatService:
     """One chat over one memory. Keeps nothing of a conversation between two requests."""
 
-    def __init__(self, remembering: Remembering, *, pace_seconds: float = PACE_SECONDS) -> None:
-        self._remembering = remembering
+    def __init__(self, memory: ChatMemory, *, pace_seconds: float = PACE_SECONDS) -> None:
+        self._memory = memory
         self._pace_seconds = pace_seconds
         self._assets = read_assets(FOLDER)
         self._speaking: dict[tuple[str, str], asyncio.Task[object]] = {}
-        """Answers on their way, by conversation and by the id of what they answer."""
+        """Answers on their way, by conversation and by the id of the message they answer."""
 
-    def application(self, *, by_address_only: bool = True) -> ASGIApp:
-        routes = [
-            Route("/", self._new_conversation, methods=["GET"]),
-            Route("/c/{name:path}", self._page, methods=["GET"]),
-            Route("/chat/{name}", self._asset, methods=["GET"]),
-            Route("/api/history", self._history, methods=["POST"]),
-            Route("/api/say", self._say, methods=["POST"]),
-            Route("/api/answer", self._answer, methods=["POST"]),
-            Route("/api/forget", self._forget, methods=["POST"]),
-            *MemoryContract(self._remembering).routes(),
-        ]
-        return Gate(Starlette(routes=routes, lifespan=self._lifespan), by_address_only=by_address_only)
+    def application(self, *, by_address_only: bool = True) -> web.Application:
+        application = http.application(by_address_only=by_address_only)
+        application.on_cleanup.append(self._end_answers)
+        application.add_routes(
+            [
+                web.get("/", self._new_conversation),
+                web.get("/c/{name:.*}", self._page),
+                web.get("/chat/{name}", self._asset),
+                web.post("/api/history", self._history),
+                web.post("/api/say", self._say),
+                web.post("/api/answer", self._answer),
+                web.post("/api/forget", self._forget),
+                *ContractRoutes(self._memory).routes(),
+            ]
+        )
+        return application
 
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _application: Starlette) -> AsyncIterator[None]:
-        yield
+    async def _end_answers(self, _application: web.Application) -> None:
         await end_tasks(list(self._speaking.values()))
 
     # The page -----------------------------------------------------------------------------------------------
 
-    async def _new_conversation(self, _request: Request) -> Response:
+    async def _new_conversation(self, _request: web.Request) -> web.Response:
         name = quote(secrets.token_urlsafe(CONVERSATION_BYTES))
-        return RedirectResponse(f"/c/{name}", 303, headers=ANSWER_HEADERS)
+        return web.Response(status=303, headers={**http.HEADERS, "Location": f"/c/{name}"})
 
-    async def _page(self, request: Request) -> Response:
-        return self._file(request, INDEX)
+    async def _page(self, request: web.Request) -> web.Response:
+        return answer_file(request, self._assets[INDEX])
 
-    async def _asset(self, request: Request) -> Response:
-        return self._file(request, request.path_params["name"])
-
-    def _file(self, request: Request, name: str) -> Response:
-        asset = self._assets.get(name)
+    async def _asset(self, request: web.Request) -> web.Response:
+        asset = self._assets.get(request.match_info["name"])
         if asset is None:
-            return refusal(404, "the page has no such file")
-        headers = {**HEADERS, "Content-Type": asset.content_type, "ETag": asset.tag}
-        if request.headers.get("If-None-Match") == asset.tag:
-            return Response(status_code=304, headers=headers)
-        return Response(asset.body, headers=headers)
+            raise RefusedRequestError(404, "the page has no such file")
+        return answer_file(request, asset)
 
     # What the page asks -------------------------------------------------------------------------------------
 
-    async def _history(self, request: Request) -> Response:
-        asked = await read_question(request, Asked)
-        if isinstance(asked, Response):
-            return asked
-        try:
-            items = await self._remembering.history(asked.conversation, asked.last)
-        except UnreachableMemoryError as error:
-            return answered({"error": str(error)}, 503)
-        return answered({"messages": [to_item(item) for item in items]})
+    async def _history(self, request: web.Request) -> web.Response:
+        asked = await read_request(request, ConversationRequest)
+        items = await self._memory.history(asked.conversation, asked.last)
+        return answer({"messages": [to_item(item) for item in items]})
 
-    async def _say(self, request: Request) -> Response:
-        asked = await read_question(request, Say)
-        if isinstance(asked, Response):
-            return asked
+    async def _say(self, request: web.Request) -> web.Response:
+        asked = await read_request(request, SayRequest)
         message = to_message(asked.conversation, asked.message)
         if asked.again:
             try:
-                known = await self._remembering.history(asked.conversation)
+                known = await self._memory.history(asked.conversation)
             except UnreachableMemoryError as error:
-                return _told(Fate(State.UNKNOWN, str(error)))
+                return _answer_write(WriteResult(WriteState.UNKNOWN, str(error)))
             if message in known:
-                return _told(Fate(State.REMEMBERED))
-        return _told(await self._remembering.append(asked.conversation, message))
+                return _answer_write(WriteResult(WriteState.REMEMBERED))
+        return _answer_write(await self._memory.append(asked.conversation, message))
 
-    async def _forget(self, request: Request) -> Response:
-        asked = await read_question(request, Asked)
-        return asked if isinstance(asked, Response) else _told(await self._remembering.forget(asked.conversation))
+    async def _forget(self, request: web.Request) -> web.Response:
+        asked = await read_request(request, ConversationRequest)
+        return _answer_write(await self._memory.forget(asked.conversation))
 
     # What the assistant says --------------------------------------------------------------------------------
 
-    async def _answer(self, request: Request) -> Response:
-        asked = await read_question(request, Answer)
-        if isinstance(asked, Response):
-            return asked
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        asked = await read_request(request, AnswerRequest)
         key = (asked.conversation, asked.message.id)
         if key in self._speaking:
-            return refusal(409, "this is being answered already")
+            raise RefusedRequestError(409, "this is being answered already")
         if len(self._speaking) >= ANSWERS_MAX:
-            return refusal(503, "too many are being answered; try again in a moment")
+            raise RefusedRequestError(503, "too many are being answered; try again in a moment")
         lines: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_MAX + 2)
-        # A task of its own: whether anybody still listens makes no difference to what is remembered.
+        # A task of its own: the answer is remembered whether anybody still listens or not.
         speaking = asyncio.create_task(self._speak(asked, lines))
         self._speaking[key] = speaking
         speaking.add_done_callback(lambda _task: self._speaking.pop(key, None))
-        return StreamingResponse(_until_silence(lines), headers=ANSWER_HEADERS, media_type="application/x-ndjson")
+        response = web.StreamResponse(headers={**http.HEADERS, "Content-Type": "application/x-ndjson"})
+        with contextlib.suppress(ConnectionError):
+            await response.prepare(request)
+            while (line := await lines.get()) is not None:
+                await response.write(line)
+            await response.write_eof()
+        return response
 
-    async def _speak(self, asked: Answer, lines: asyncio.Queue[bytes | None]) -> None:
+    async def _speak(self, asked: AnswerRequest, lines: asyncio.Queue[bytes | None]) -> None:
         try:
             await self._say_answer(asked, lines)
         finally:
             with contextlib.suppress(asyncio.QueueFull):
                 lines.put_nowait(None)
 
-    async def _say_answer(self, asked: Answer, lines: asyncio.Queue[bytes | None]) -> None:
+    async def _say_answer(self, asked: AnswerRequest, lines: asyncio.Queue[bytes | None]) -> None:
         session = asked.conversation
         if asked.script is not None:
-            answer = to_message(session, asked.script)
+            answered = to_message(session, asked.script)
         else:
             said = to_message(session, asked.message)
             try:
-                known = await self._remembering.history(session, CONTEXT_MESSAGES_MAX)
+                known = await self._memory.history(session, CONTEXT_MESSAGES_MAX)
             except UnreachableMemoryError as error:
-                told = {"state": State.NOT_REMEMBERED, "error": str(error), "instead": UNREACHABLE}
-                lines.put_nowait(_line(told))
+                instead = {"state": WriteState.NOT_REMEMBERED, "error": str(error), "instead": UNREACHABLE}
+                lines.put_nowait(_line(instead))
                 return
             there = _answer_in(known, said)
             if there is not None:
                 lines.put_nowait(_line({"words": there.content}))
-                lines.put_nowait(_line({"state": State.REMEMBERED, "message": to_item(there)}))
+                lines.put_nowait(_line({"state": WriteState.REMEMBERED, "message": to_item(there)}))
                 return
-            answer = answer_to(said, _words_for(known, said))
-        for piece in chunks(answer.content, PIECES_MAX):
+            answered = answer_to(said, _words_for(known, said))
+        for piece in chunks(answered.content, PIECES_MAX):
             lines.put_nowait(_line({"words": piece}))
             await asyncio.sleep(self._pace_seconds)
-        fate = await self._remembering.append(session, answer)
-        lines.put_nowait(_line({"state": fate.state, "error": fate.why, "message": to_item(answer)}))
+        result = await self._memory.append(session, answered)
+        lines.put_nowait(_line({"state": result.state, "error": result.why, "message": to_item(answered)}))
 
 
 def _words_for(known: Sequence[Stored], said: Message) -> str:
@@ -229,20 +225,15 @@ def _answer_in(known: Sequence[Stored], said: Message) -> Message | None:
     return next((one for one in known if isinstance(one, Message) and one.name == name), None)
 
 
-async def _until_silence(lines: asyncio.Queue[bytes | None]) -> AsyncIterator[bytes]:
-    while (line := await lines.get()) is not None:
-        yield line
-
-
 def _line(value: object) -> bytes:
-    return encoded(value) + b"\n"
+    return encode_json(value) + b"\n"
 
 
-def _told(fate: Fate) -> Response:
-    """Say what became of it: the page shows exactly that."""
-    body: dict[str, object] = {"state": fate.state}
-    if fate.why:
-        body["error"] = fate.why
-    if fate.state is State.NOT_REMEMBERED:
+def _answer_write(result: WriteResult) -> web.Response:
+    """Answer a write with its state: the page shows exactly that."""
+    body: dict[str, object] = {"state": result.state}
+    if result.why:
+        body["error"] = result.why
+    if result.state is WriteState.NOT_REMEMBERED:
         body["applied"] = False
-    return answered(body, _STATUS[fate.state])
+    return answer(body, _STATUS[result.state])

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from soak.errors import ExitCode, UsageError
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.scenarios.analyses import document, page, table, trials
 from soak.scenarios.analyses.analysing import SIDE_BY_SIDE, AnalysisRequest, analyse
 from soak.scenarios.analyses.scenario import TrialResult, exit_code_of, plan_stages, trials_for

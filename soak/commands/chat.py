@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 
+from soak.api.http import is_loopback
 from soak.chat.opening import NAMESPACE as DEFAULT_NAMESPACE
 from soak.chat.opening import chatting
 from soak.chat.service import PACE_SECONDS
@@ -22,7 +23,6 @@ from soak.commands.flags import (
     read_configuration,
 )
 from soak.configuration import Configuration
-from soak.daemon.http import is_loopback
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
 

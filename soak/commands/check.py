@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 
 from soak.commands.flags import DATA_DIR, SOAKING, add_flags, read_configuration
-from soak.commands.soaking import add_output_arguments, append_step_summary, soak
+from soak.commands.run import add_output_arguments, append_step_summary, soak
 from soak.configuration import Configuration
 from soak.errors import ExitCode, SoakError
 
 DESCRIPTION = (
-    "Soak for a short time (60s unless told otherwise) and answer with the exit code. The data folder is a temporary\n"
-    "one: it is removed after a pass, and kept and named after anything else."
+    "Soak for a short time (default: 60s) and answer with the exit code. The data folder is temporary: it is removed\n"
+    "after a pass, and kept and named otherwise."
 )
 EPILOG = """\
 examples:

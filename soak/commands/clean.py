@@ -6,18 +6,18 @@ import argparse
 import asyncio
 import sys
 
+from soak import join
 from soak.commands.flags import NAMESPACE, SERVERS, STORE, Flag, add_flags, read_configuration
-from soak.daemon.clean_up import clean_up
+from soak.daemon.outcome_builder import clean_up
 from soak.daemon.plan import addresses, setting_of
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.servers.power_cut import release_abandoned
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
 
 DESCRIPTION = (
     "Remove everything that a run wrote under its namespace, and nothing else. A run that passes does so itself;\n"
-    "one that found a violation leaves its data for you to look at. With --leftovers: end and remove what soaks that\n"
-    "were killed left on this machine (containers, mounts, loop devices). Data folders stay, so they can be resumed."
+    "after a violation the data is kept for inspection. With --leftovers: end and remove what killed soaks left on\n"
+    "this machine (containers, mounts, loop devices). Data folders stay, so that runs can be resumed."
 )
 EPILOG = """\
 examples:
@@ -41,12 +41,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     settings = configuration.settings
     if settings.stores.namespace is None or configuration.origin("stores.names") is None:
         raise UsageError("say what to remove: --namespace and --store, as the summary of the run named them")
-    context = StoreContext(
-        servers=addresses(settings),
-        namespace=settings.stores.namespace,
-        timeout_seconds=settings.stores.timeout,
-        connections_max=settings.stores.connections,
-    )
+    context = join.store_context(settings.stores, addresses(settings), settings.stores.namespace)
     for name in settings.stores.names:
         missing = [kind for kind in registry.find(name).needs if kind not in context.servers]
         if missing:

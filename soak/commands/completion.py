@@ -118,10 +118,10 @@ def _subjects() -> list[str]:
 
 def _violations() -> list[str]:
     from soak.configuration import read  # noqa: PLC0415
-    from soak.report.recorded import recorded  # noqa: PLC0415
+    from soak.report.violation_records import read_violations  # noqa: PLC0415
 
     try:
-        return [record.violation.id for record in recorded(read().settings.data_dir).found]
+        return [record.violation.id for record in read_violations(read().settings.data_dir).found]
     except SoakError:
         return []
 

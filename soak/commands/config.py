@@ -8,7 +8,7 @@ import msgspec
 
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.errors import ExitCode
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 
 DESCRIPTION = "Print every setting with its value and its source. Passwords are masked."
 EPILOG = "example: SOAK_LOAD__USERS=5 soak config --duration 8h"

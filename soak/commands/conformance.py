@@ -13,10 +13,10 @@ from soak.commands.flags import SERVERS, Flag, add_flags, read_configuration
 from soak.conformance import document
 from soak.conformance.examination import ConformanceResult, examine
 from soak.errors import ExitCode, UsageError
-from soak.report.table import plain, print_json
+from soak.report.text import plain, print_json
 
 DESCRIPTION = (
-    "Visit a memory behind HTTP and check everything that the contract of the http store asks of it, in sessions of\n"
+    "Check a memory behind HTTP against the whole contract of the http store, in sessions of\n"
     "its own. Exit code 0 if all is well, 1 if something is wrong, 3 if nobody answers."
 )
 EPILOG = """\
@@ -48,7 +48,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json(msgspec.json.encode(findings))
     else:
-        told = f"{wrong} of {len(findings)} checks found something wrong" if wrong else "it can be soaked"
+        told = (
+            f"{wrong} of {len(findings)} checks found something wrong"
+            if wrong
+            else "all checks passed; it can be soaked"
+        )
         sys.stdout.write(f"\n{told}\n")
     return ExitCode.VIOLATION if wrong else ExitCode.PASS
 

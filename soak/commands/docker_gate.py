@@ -43,7 +43,7 @@ async def _serve(gate: Gate, names: list[str]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     await gate.open()
     try:
-        sys.stdout.write(f"the gate is open for {', '.join(names)}\n")
+        sys.stdout.write(f"listening for containers {', '.join(names)}\n")
         sys.stdout.flush()
         await over.wait()
     finally:

@@ -9,9 +9,11 @@ import msgspec
 from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, read_configuration
 from soak.doctor import Finding, examine, lacks_something_needed
 from soak.errors import ExitCode
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 
-DESCRIPTION = "Look for everything soak can use here. Exit code 3 if something that 'soak run' needs is not there."
+DESCRIPTION = (
+    "Check everything soak can use on this machine. Exit code 3 if something that 'soak run' needs is missing."
+)
 EPILOG = "example: soak doctor --json"
 
 
@@ -25,7 +27,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json(msgspec.json.encode(findings))
     else:
-        print_table(("", "what", "found", "what the lack means"), [_row(finding) for finding in findings])
+        print_table(("", "what", "found", "effect if missing"), [_row(finding) for finding in findings])
     return ExitCode.UNREACHABLE if lacks_something_needed(findings) else ExitCode.PASS
 
 

@@ -13,19 +13,17 @@ from rich.text import Text
 
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
-from soak.report.findings import resolve
-from soak.report.page import Page
-from soak.report.recorded import Recorded, recorded
-from soak.report.table import plain, print_json
-from soak.report.telling import as_dict, tell
+from soak.report.story import as_dict
+from soak.report.story_text import print_story
+from soak.report.text import OutputConsole, plain, print_json
+from soak.report.violation_records import ViolationRecord, read_violations, resolve
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError
 from soak.verifier.findings import FindingResult
 
 DESCRIPTION = (
-    "Tell the story of one violation, or of a finding's clearest example: what happened when, what stands around it,\n"
-    "its bytes, the faults, what the servers said of themselves, the promise it breaks, and the probable cause with\n"
-    "the facts for and against it."
+    "Explain one violation, or a finding's clearest example: probable cause with the facts for and against it,\n"
+    "timeline, neighbours, stored bytes, faults, server telemetry, and the broken clause of the contract."
 )
 EPILOG = """\
 examples:
@@ -44,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     data_dir = read_configuration(arguments).settings.data_dir
     record, finding = resolve(data_dir, arguments.id)
-    others = recorded(data_dir).found
+    others = read_violations(data_dir).found
     try:
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
     except UnreadableEvidenceError as error:
@@ -54,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             msgspec.json.encode(as_dict(record, file, others) | ({"finding": finding} if finding is not None else {}))
         )
         return ExitCode.PASS
-    terminal = Page()
+    terminal = OutputConsole()
     if terminal.is_terminal:
         _tell(record, file, finding, others, terminal)
     else:
@@ -65,13 +63,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _tell(
-    record: Recorded,
+    record: ViolationRecord,
     file: EvidenceFile | None,
     finding: FindingResult | None,
-    others: Sequence[Recorded],
+    others: Sequence[ViolationRecord],
     console: Console,
 ) -> None:
     if finding is not None:
         console.print(Text(plain(finding.dated_headline), style="bold red"))
         console.print(Text("Its clearest example:\n", style="dim"))
-    tell(record, file, console, others)
+    print_story(record, file, console, others)

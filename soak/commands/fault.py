@@ -12,17 +12,17 @@ import msgspec
 from soak import join
 from soak.checker.faults import Excuse
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.announced import PATH, AnnouncedWindow, Announcement
-from soak.daemon.daemon_client import Answer, ask
+from soak.daemon.announced_faults import PATH, AnnouncedWindow, Announcement
+from soak.daemon.http_clients import DaemonAnswer, ask
 from soak.duration import format_seconds
 from soak.errors import ExitCode, ServerUnreachableError, SoakError, UsageError
 from soak.join import JoinInfo
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 
 DESCRIPTION = (
-    "Tell the soak that runs in the data folder of a fault that it does not cause itself: a chaos tool outside, an\n"
-    "operator. 'begin' prints an id when the window is in the ledger, and 'end' takes it; what was acknowledged in\n"
-    "the tail before the fault may be lost as far as the contract lets such a fault take it, and nothing else."
+    "Announce a fault that soak does not inject itself (a chaos tool, an operator) to the soak running in the data\n"
+    "folder. 'begin' prints an id once the window is in the ledger; 'end' takes that id. The contract decides which\n"
+    "acknowledged messages such a fault may lose."
 )
 EPILOG = """\
 what a fault excuses:
@@ -60,7 +60,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_table((window.id,), [])
     else:
         lasted = (window.ended_wall_seconds or time.time()) - window.began_wall_seconds
-        print_table((f"{window.id} of {window.server} is over after {format_seconds(round(lasted, 1))}",), [])
+        print_table((f"{window.id} of {window.server} ended after {format_seconds(round(lasted, 1))}",), [])
     return ExitCode.PASS
 
 
@@ -82,7 +82,7 @@ async def _open_windows(info: JoinInfo) -> list[AnnouncedWindow]:
     return msgspec.json.decode(answer.body, type=list[AnnouncedWindow])
 
 
-def _window(answer: Answer) -> AnnouncedWindow:
+def _window(answer: DaemonAnswer) -> AnnouncedWindow:
     if answer.status not in (200, 201):
         raise _refusal(answer.body)
     return msgspec.json.decode(answer.body, type=AnnouncedWindow)

@@ -12,21 +12,21 @@ import msgspec
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.by_hand import PATH, FaultListing, listing
-from soak.daemon.daemon_client import ask
-from soak.daemon.fault_plan import what_is_possible
-from soak.daemon.plan import Plan
+from soak.daemon.fault_controller import what_is_possible
+from soak.daemon.fault_routes import PATH, FaultListing, listing
+from soak.daemon.http_clients import ask
+from soak.daemon.plan import RunPlan
 from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.servers.bed import LEDGER
 from soak.servers.local import LocalTestbed
 from soak.servers.power_cut import PowerCutWay
 
 DESCRIPTION = (
-    "List every fault with what it does and the servers it can happen to. Whether it can happen is asked of the soak\n"
-    "that runs in the data folder; where none runs, servers are started for a moment to find out."
+    "List every fault, what it does, and the servers it applies to. The soak running in the data folder says which\n"
+    "are possible; without one, servers are started briefly to find out."
 )
 EPILOG = """\
 examples:
@@ -72,7 +72,7 @@ async def _try_out(folder: Path, power_cut_by: PowerCutWay) -> Possible:
     bed = LocalTestbed(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
     try:
         await bed.start(TRIED)
-        return what_is_possible(bed, Plan(specs=(), given={}, embedded=(LEDGER, *TRIED)))
+        return what_is_possible(bed, RunPlan(specs=(), given={}, embedded=(LEDGER, *TRIED)))
     finally:
         await bed.stop()
 

@@ -14,12 +14,12 @@ from soak.errors import ExitCode
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, FlawSetup
 from soak.flaws.served import SERVICES
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.stores import registry
 
 DESCRIPTION = (
-    "List the planted bugs that 'soak selftest' must find, or tell the story of one: the incident, the code,\n"
-    "why its tests were green, and what the user saw."
+    "List the planted flaws that 'soak selftest' must find, or show one: the incident, the code, why its tests were\n"
+    "green, and what the user saw."
 )
 EPILOG = """\
 examples:

@@ -11,19 +11,19 @@ import msgspec
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.by_hand import PATH, Order
-from soak.daemon.daemon_client import ask
+from soak.daemon.fault_routes import PATH, FaultOrder
+from soak.daemon.http_clients import ask
 from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.window import Injected
 from soak.join import JoinInfo
 from soak.json_input import decode_json
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.verifier.result import RecoveryResult
 
 DESCRIPTION = (
-    "Break one server of the soak that runs in the data folder, heal it, wait until it serves again and everything on\n"
-    "it was read, and tell what was measured. Exit code 0: nothing was lost that is promised to be kept."
+    "Inject one fault into a server of the soak running in the data folder, heal it, wait until the server serves\n"
+    "again and everything on it was read, and print what was measured. Exit code 0: the contract was kept."
 )
 EPILOG = """\
 examples:
@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     except ValueError as error:
         raise UsageError(f"--hold: {error}") from None
     info = join.running(data_dir)
-    order = Order(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
+    order = FaultOrder(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
     injected, measured = asyncio.run(_inject(info, order))
     if arguments.json:
         print_json(msgspec.json.encode({"injected": injected, "recoveries": measured}))
@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS if all(one.kept for one in measured) else ExitCode.VIOLATION
 
 
-async def _inject(info: JoinInfo, order: Order) -> tuple[Injected, list[RecoveryResult]]:
+async def _inject(info: JoinInfo, order: FaultOrder) -> tuple[Injected, list[RecoveryResult]]:
     answer = await ask(info, "POST", PATH, order)
     if answer.status != 200:
         raise _refusal(answer.body)
@@ -104,10 +104,10 @@ def _tell(injected: Injected, measured: list[RecoveryResult]) -> None:
     lasted = format_seconds((injected.ended - injected.started) / 1e6)
     print_table((f"{injected.name} of {injected.target}: healed after {lasted}",), [])
     if not measured:
-        print_table((f"what it took was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
+        print_table((f"its effect was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
         return
     print_table(
-        ("store", "reads after", "writes after", "recovery point", "promised", "tolerated", "lost", "unknown", "seen"),
+        ("store", "reads back", "writes back", "data lost", "promised", "tolerated", "lost", "unknown", "seen"),
         [
             (
                 one.store,

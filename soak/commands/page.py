@@ -8,14 +8,14 @@ import sys
 
 from soak import join
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
-from soak.daemon.daemon_client import ask
+from soak.daemon.http_clients import ask
 from soak.daemon.status_page import CODES_PATH, Code
 from soak.errors import ExitCode, ServerUnreachableError
 from soak.json_input import decode_json
 
 DESCRIPTION = (
-    "Print a link to the status page of the soak that runs in the data folder. A page that is opened by it, on this\n"
-    "machine, may break servers and stop the soak. It is good once, and for ten minutes."
+    "Print a control link to the page of the soak running in the data folder. A page opened by it, on this machine,\n"
+    "may inject faults and stop the soak. The link works once, within ten minutes."
 )
 EPILOG = """\
 examples:

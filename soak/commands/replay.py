@@ -12,8 +12,8 @@ import msgspec
 from soak.checker.case import CannotDeriveError, Case, replay
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
-from soak.report.findings import resolve
-from soak.report.table import plain, print_json
+from soak.report.text import plain, print_json
+from soak.report.violation_records import resolve
 from soak.verifier import evidence_file
 from soak.verifier.evidence import FILES_NAME
 from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError

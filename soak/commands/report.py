@@ -9,12 +9,12 @@ from pathlib import Path
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
 from soak.report.formats import FILE_NAMES, FORMATS, check_writable, write_reports
-from soak.report.gathered import find_folder, gather
+from soak.report.run_report import find_folder, gather
 from soak.report.summary import print_summary, summary_console
 
 DESCRIPTION = (
-    "Tell how a run went: one that runs, has ended or was killed. Without a format it is told on the terminal.\n"
-    "With --output-dir it is written in all formats, or in those that are named."
+    "Report a run that is running, has ended or was killed. Without a format, print it to the terminal.\n"
+    "With --output-dir, write all formats, or those that are named."
 )
 EPILOG = f"""\
 files in --output-dir: {", ".join(FILE_NAMES.values())}

@@ -11,15 +11,15 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
-from soak.report.table import table_lines
+from soak.report.text import table_lines
 from soak.scenarios.selftest.rig import Pace
 from soak.scenarios.selftest.trial import SIDE_BY_SIDE, FlawTrial, make_trials
 from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 
 DESCRIPTION = (
-    "Plant each flaw on real servers, soak it, and see whether it is found: as the kind it is, with the cause it has.\n"
-    "Its correct twin is soaked under the same load and the same fault, and must be left alone. Time to detect counts\n"
-    "from the first moment the wrong state could be read: an upper bound."
+    "Run each planted flaw on real servers and check that it is found, with the right kind and cause. Its correct\n"
+    "twin runs under the same load and fault, and must have no violation. Time to detect counts from the first\n"
+    "moment the wrong state could be read: an upper bound."
 )
 EPILOG = """\
 examples:

@@ -11,17 +11,16 @@ import msgspec
 from soak.commands.flags import SERVERS, STORE, Flag, add_flags, read_configuration
 from soak.contracts.given import Given, Loss
 from soak.contracts.presets import PRESETS, Preset
-from soak.daemon.contracts import Settled, settle_contracts
+from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contracts
 from soak.daemon.plan import LEDGER, addresses
-from soak.daemon.promises import ask_servers, given_by
 from soak.errors import ExitCode
-from soak.report.table import print_json, print_table
+from soak.report.text import print_json, print_table
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 
 DESCRIPTION = (
-    "List the stores with the servers they need and the contract they are held to. Where the address of a server is\n"
-    "given, what it can promise is read from its effective configuration."
+    "List the stores with the servers they need and their contracts. Where the address of a server is given, its\n"
+    "guarantees are read from its effective configuration."
 )
 EPILOG = """\
 examples:

@@ -13,14 +13,14 @@ import uvloop
 
 from soak import join, log
 from soak.commands.flags import ALLOW_WEAKER, DATA_DIR, HTTP, SERVERS, Flag, add_flags, read_configuration
+from soak.daemon.contracts import check_promises
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import addresses, setting_of
-from soak.daemon.promises import check_promises
 from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.run import read_header
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
 from soak.servers.lock import DataFolderLock
 from soak.settings import SoakSettings
@@ -30,8 +30,8 @@ from soak.verifier.endpoint import read_endpoint
 from soak.verifier.process import run
 
 DESCRIPTION = (
-    "Follow the ledger of a run and verify its stores. The run is the one in --data-dir, or the one whose ledger\n"
-    "and servers are given. It goes on after a restart where it stopped."
+    "Follow the ledger of a run and verify its stores. The run is the one in --data-dir, or the one whose ledger and\n"
+    "servers are given. After a restart it continues where it stopped."
 )
 EPILOG = """\
 examples:
@@ -105,14 +105,7 @@ async def _find_run(data_dir: Path, settings: SoakSettings, expected: str | None
                     f"run {header.run} tests {store}; give the address of its server as {setting_of(kind)}"
                 )
     await check_ledger_is_apart(url, servers)
-    return JoinInfo(
-        header=header,
-        ledger_url=url,
-        servers=servers,
-        timeout_seconds=settings.stores.timeout,
-        connections_max=settings.stores.connections,
-        ttl_seconds=settings.stores.ttl,
-    )
+    return JoinInfo.of(header, url, join.store_context(settings.stores, servers, header.namespace))
 
 
 @contextlib.contextmanager
@@ -137,7 +130,7 @@ def _tell(run: str, code: ExitCode, folder: DataFolder, *, as_json: bool) -> Non
     result = folder.result(run)
     if result is None:
         return  # it was asked to stop and goes on at its next start
-    outcome = Outcome(
+    outcome = RunOutcome(
         run=run,
         verdict=result.verdict,
         exit_code=int(code),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from soak import faults
-from soak.daemon.plan import LEDGER, Plan, addresses, setting_of
+from soak.daemon.plan import LEDGER, RunPlan, addresses, setting_of
 from soak.errors import UsageError
 from soak.servers import versions
 from soak.servers.bed import CHROMA, HTTP, Testbed
@@ -23,7 +23,7 @@ _ALWAYS_HERE = (LEDGER, CHROMA, HTTP)
 
 def make_testbed(
     settings: SoakSettings,
-    plan: Plan,
+    plan: RunPlan,
     folder: Path,
     *,
     on_event: EventListener,
@@ -77,7 +77,7 @@ def make_testbed(
     )
 
 
-def ways_through_proxies(bed: Testbed, plan: Plan) -> list[str]:
+def ways_through_proxies(bed: Testbed, plan: RunPlan) -> list[str]:
     """Tell whoever brings load of their own where given servers are reached, for faults between the two to happen."""
     return [
         f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
@@ -116,7 +116,7 @@ def _docker(
     )
 
 
-def _given(settings: SoakSettings, plan: Plan, folder: Path, containers: dict[str, str]) -> Testbed:
+def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Testbed:
     wanted = settings.testbed
     if unknown := sorted(set(wanted.allow_faults) - set(faults.ALL)):
         raise UsageError(

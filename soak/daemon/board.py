@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
-from soak.daemon.announced import AnnouncedWindows
+from soak.api.status import ServerStatus, SoakStatus, VerifierStatus
+from soak.daemon.announced_faults import AnnouncedWindows
 from soak.daemon.children import Child
 from soak.daemon.conductor import Conductor
 from soak.daemon.consumption import Consumption, Use
-from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
+from soak.daemon.http_clients import VerifierClient
 from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.run_identity import RunIdentity
-from soak.daemon.snapshot import ServerStatus, Snapshot
-from soak.daemon.verifier_client import VerifierClient
+from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.exposition import Exposition
 from soak.servers.bed import Testbed
 from soak.verifier.endpoint import read_last_metrics
@@ -34,7 +33,7 @@ class StatusBoard:
         duration_seconds: float | None,
         testbed: Testbed,
         children: Mapping[str, Child],
-        faults: FaultLog,
+        faults: UnplannedFaults,
         announced: AnnouncedWindows,
     ) -> None:
         self.phase = "starting"
@@ -54,7 +53,7 @@ class StatusBoard:
         self.has_run = False
         self._clock_since: float | None = None
         self._verdict: str | None = None
-        self._verifier_status: dict[str, Any] | None = None
+        self._verifier_status: VerifierStatus | None = None
         self._verifier_status_at = 0.0
 
     async def close(self) -> None:
@@ -98,14 +97,14 @@ class StatusBoard:
             LEDGER: ledger.pid if ledger is not None else None,
         }
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SoakStatus:
         """Tell how the soak is now."""
         status = await self._fresh_verifier_status()
         beginning = self._beginning
         servers = self._servers()
         conductor = self.conductor
-        found = (status or {}).get("totals", {}).get("violations", 0)
-        return Snapshot(
+        found = status.totals.violations if status is not None else 0
+        return SoakStatus(
             run=beginning.run,
             phase=self.phase,
             verdict=self._verdict or ("violation" if found else "undecided"),
@@ -126,13 +125,13 @@ class StatusBoard:
             faults_recent=list(conductor.recent) if conductor is not None else [],
             fault_next=conductor.upcoming if conductor is not None and self.phase == "running" else None,
             not_ready=self._not_ready(servers),
-            warnings=[*self.problems, *map(str, (status or {}).get("warnings", []))],
+            warnings=[*self.problems, *(status.warnings if status is not None else [])],
             verifier=status,
             problems=list(self.problems),
             active_seconds=beginning.active_seconds + time.monotonic() - self._began,
         )
 
-    async def _fresh_verifier_status(self) -> dict[str, Any] | None:
+    async def _fresh_verifier_status(self) -> VerifierStatus | None:
         now = time.monotonic()
         if now - self._verifier_status_at > STATUS_AGE_SECONDS_MAX:
             self._verifier_status_at = now

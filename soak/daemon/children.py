@@ -1,33 +1,113 @@
-"""Supervision: a child that dies is started again after a pause, so often, and never silently."""
+"""Child processes: how verifier and load are started, supervised, restarted after a pause, and logged."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import os
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
-from soak.daemon.child_log import ChildLog
+import soak
+from soak.api.status import ChildStatus
+from soak.configuration import ENVIRONMENT_PREFIX, as_environment
 from soak.daemon.processes import ChildrenFile, Started, end_group, identify, spawn
-from soak.settings import SupervisionSettings
+from soak.errors import UsageError
+from soak.servers.ports import HOST, free_port
+from soak.settings import SoakSettings, SupervisionSettings
+
+BYTES_MAX = 10_000_000
+_CHUNK_BYTES = 65_536
+_LINE_BYTES_MAX = 500
+
+
+class ChildLog:
+    """Copies a child's output into a file; when it is full it becomes `….1` and a new one begins."""
+
+    def __init__(self, path: Path, bytes_max: int = BYTES_MAX) -> None:
+        self.path = path
+        self._bytes_max = bytes_max
+        self.last_line = ""
+        self._rest = b""
+
+    async def copy(self, stream: asyncio.StreamReader) -> None:
+        """Copy until the child and all who inherited its output are gone."""
+        while chunk := await stream.read(_CHUNK_BYTES):
+            self._remember(chunk)
+            self._write(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        try:
+            if self.path.exists() and self.path.stat().st_size + len(chunk) > self._bytes_max:
+                self.path.replace(self.path.with_name(self.path.name + ".1"))
+            with self.path.open("ab") as file:
+                file.write(chunk)
+        except OSError:
+            # A full disk must not stop the child: its pipe is read on, the last line is still kept.
+            return
+
+    def _remember(self, chunk: bytes) -> None:
+        *lines, rest = (self._rest + chunk).split(b"\n")
+        self._rest = rest[-_LINE_BYTES_MAX:]
+        said = (" ".join(line[-_LINE_BYTES_MAX:].decode("utf-8", "replace").split()) for line in reversed(lines))
+        self.last_line = next(filter(None, said), self.last_line)
+
+
+SUPERVISED_VARIABLE = "SOAK_SUPERVISED"
+LOCUSTFILE = Path("locustfiles") / "sessions.py"
+
+
+def verifier_command(data_dir: Path) -> list[str]:
+    return [sys.executable, "-m", "soak", "verify", "--data-dir", str(data_dir), "--supervised"]
+
+
+def load_command(settings: SoakSettings, data_dir: Path) -> list[str]:
+    """Return the command of a Locust that joins the run in this folder, without its web page."""
+    load = settings.load
+    command = [
+        *(sys.executable, "-m", "locust", "--locustfile", str(find_locustfile()), "--headless", "--only-summary"),
+        *("--users", str(load.users + load.browser_users), "--spawn-rate", str(load.spawn_rate)),
+        *("--stop-timeout", str(math.ceil(load.drain)), "--data-dir", str(data_dir)),
+    ]
+    if load.processes > 1:
+        # Locust would take 5557 on every interface, which another one may already have.
+        port = str(free_port())
+        command += ["--processes", str(load.processes), "--master-bind-host", HOST, "--master-bind-port", port]
+        command += ["--master-host", HOST, "--master-port", port]
+    return command
+
+
+def find_locustfile() -> Path:
+    """Return the locust file that belongs to this soak."""
+    package = Path(soak.__file__).resolve().parent
+    for root in (package.parent, package):
+        if (root / LOCUSTFILE).is_file():
+            return root / LOCUSTFILE
+    raise UsageError(f"{LOCUSTFILE} is not beside the package {package}; run with --no-load and start Locust yourself")
+
+
+def child_environment(settings: SoakSettings, data_dir: Path) -> dict[str, str]:
+    """Return our environment with the effective settings in place of those it had."""
+    absolute = settings.model_copy(update={"data_dir": data_dir})
+    # Locust reads its own variables and would change what is run.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith((ENVIRONMENT_PREFIX, "LOCUST_"))}
+    import_path = [str(Path(soak.__file__).resolve().parent.parent), *filter(None, [kept.get("PYTHONPATH")])]
+    return {
+        **kept,
+        **as_environment(absolute),
+        SUPERVISED_VARIABLE: "1",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(import_path),
+    }
+
 
 OUTPUT_SECONDS_MAX = 5.0
 """How long output is still read after a child has ended."""
-
-
-class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a child is, for people and for metrics."""
-
-    name: str
-    state: str
-    pid: int | None
-    restarts: int
-    last_exit: int | None
 
 
 class Child:

@@ -13,9 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from soak import log
+from soak.api.status import InjectedFault, NextFault
 from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.faults.catalogue import ALL
@@ -40,33 +39,6 @@ _TURN_SECONDS = 0.05
 _log = log.get_logger("soak.conductor")
 
 
-class FaultStory(msgspec.Struct, kw_only=True):
-    """One fault that is or was: what `/status` tells of it. Times are of the wall clock."""
-
-    name: str
-    target: str
-    by: str
-    """`schedule` or `hand`."""
-    began_wall_seconds: float
-    hold_seconds: float
-    state: str = "active"
-    """`active`, `healed` or `failed`."""
-    fault: str = ""
-    """Identity of its window in the ledger, once it is over."""
-    lasted_seconds: float | None = None
-    reason: str = ""
-
-
-class NextFault(msgspec.Struct, frozen=True, kw_only=True):
-    """The next fault of the schedule."""
-
-    name: str
-    target: str
-    hold_seconds: float
-    in_seconds: float
-    """Below zero: it waits for its turn."""
-
-
 class Conductor:
     """Breaks servers as planned or as asked, and heals them."""
 
@@ -82,7 +54,7 @@ class Conductor:
         abort: Callable[[str], None],
     ) -> None:
         """Take the servers; `on_problem` makes the run inconclusive, `abort` ends it."""
-        self.recent: deque[FaultStory] = deque(maxlen=RECENT_MAX)
+        self.recent: deque[InjectedFault] = deque(maxlen=RECENT_MAX)
         self.skipped = 0
         """Scheduled faults that did not happen because earlier ones took too long to heal."""
         self._bed = bed
@@ -92,7 +64,7 @@ class Conductor:
         self._say = say
         self._on_problem = on_problem
         self._abort = abort
-        self._active: list[FaultStory] = []
+        self._active: list[InjectedFault] = []
         self._busy: list[Busy] = []
         """The times of the latest fault on each server, by CLOCK_MONOTONIC; under way while it ends at infinity."""
         self._tasks: set[asyncio.Task[Injected]] = set()
@@ -163,18 +135,18 @@ class Conductor:
         if fault is None:
             raise UsageError(f"there is no fault {name!r}; 'soak faults' lists them")
         if self._finishing.is_set():
-            raise UsageError("the soak is draining; nothing is broken any more")
+            raise UsageError("the soak is draining; no more faults are injected")
         if (reason := fault.unavailable(self._bed, target)) is not None:
             raise FaultUnavailableError(f"{name} cannot be injected: {reason}")
         if (under_way := next((one for one in self._active if _meets(one.target, target)), None)) is not None:
-            raise UsageError(f"{under_way.name} of {under_way.target} is under way; wait until it is over")
+            raise UsageError(f"{under_way.name} of {under_way.target} is active; wait until it has ended")
         # Whoever asks may leave; the fault goes on to its end.
         return await asyncio.shield(self._begin(fault, target, hold_seconds, "hand"))
 
     # One fault ----------------------------------------------------------------------------------------------
 
     def _begin(self, fault: Fault, target: str, hold_seconds: float, by: str) -> asyncio.Task[Injected]:
-        story = FaultStory(
+        story = InjectedFault(
             name=fault.name, target=target, by=by, began_wall_seconds=time.time(), hold_seconds=hold_seconds
         )
         self._active.append(story)
@@ -187,7 +159,7 @@ class Conductor:
         task.add_done_callback(_taken_note_of)
         return task
 
-    async def _carry_out(self, fault: Fault, story: FaultStory) -> Injected:
+    async def _carry_out(self, fault: Fault, story: InjectedFault) -> Injected:
         self._say(f"fault: {story.name} of {story.target} for {story.hold_seconds:g}s, by {story.by}")
         watching = asyncio.create_task(self._watch(fault, story))
         began = time.monotonic()
@@ -208,7 +180,7 @@ class Conductor:
             self._busy = [*(one for one in self._busy if one.target != story.target), over]
             self._say(f"fault: {story.name} of {story.target} {story.state} after {story.lasted_seconds:.1f}s")
 
-    async def _watch(self, fault: Fault, story: FaultStory) -> None:
+    async def _watch(self, fault: Fault, story: InjectedFault) -> None:
         """End the run if the server is not back in time; it is no violation, for nobody can tell what it holds."""
         if self._recovery_max is None:
             return
@@ -220,7 +192,7 @@ class Conductor:
         await self._remember(fault, story, problem)
         self._abort(problem)
 
-    async def _fail(self, fault: Fault, story: FaultStory, error: Exception) -> None:
+    async def _fail(self, fault: Fault, story: InjectedFault, error: Exception) -> None:
         story.state = "failed"
         told = str(error) or type(error).__name__
         what = (
@@ -229,13 +201,13 @@ class Conductor:
             else f"{fault.name} of {story.target} could not be injected: {told}"
         )
         story.reason = what
-        _log.error("a fault failed", fault=fault.name, target=story.target, exc_info=error)
+        _log.error("fault_failed", fault=fault.name, target=story.target, exc_info=error)
         self._say(what)
         await self._remember(fault, story, what)
         if isinstance(error, HealFailedError):
             self._abort(what)
 
-    async def _remember(self, fault: Fault, story: FaultStory, what: str) -> None:
+    async def _remember(self, fault: Fault, story: InjectedFault, what: str) -> None:
         """Write to the ledger what failed, where it outlives us: a run that is resumed must not be greener for it."""
         now = now_us()
         record = FaultPhase(

@@ -1,20 +1,28 @@
-"""The contract each store is held to: what the settings declare, else what its server gives, else its own."""
+"""The contract each store is held to: declared in the settings, derived from its server, or the store's own.
+
+Before a soak begins, each contract is compared with what the servers, as configured, can give.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from soak.checker.contract import DURABILITY, Contract
-from soak.contracts.given import Given, Loss, keeper_of
-from soak.contracts.mismatch import Mismatch, find_mismatches
+from soak.checker.telemetry import ServerSample
+from soak.contracts.floor import refusal_below_floor
+from soak.contracts.given import KEEPS_DATA, Given, Loss, keeper_of, what_is_given
+from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
-from soak.errors import UsageError
-from soak.settings import ContractSettings
+from soak.errors import ServerUnreachableError, UsageError
+from soak.ledger.records import RunHeader
+from soak.servers.inspect import inspect
+from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 
@@ -178,3 +186,94 @@ def _choices(clause: str) -> str:
 def _near(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, list(known), n=1)
     return f", did you mean {near[0]}?" if near else ""
+
+
+ASK_SECONDS_MAX = 5.0
+
+
+class SettledContracts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stores of a run are held to, and what their servers said of themselves."""
+
+    settled: list[Settled]
+    configurations: dict[str, dict[str, str]]
+    """The effective configuration by server, as it was when the run began."""
+    lines: list[str]
+    """What a person should know before it begins."""
+
+
+async def ask_servers(servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the effective configuration of each server; one that gives no answer is left out."""
+    asked = [(kind, url) for kind, url in servers.items() if kind.startswith(KEEPS_DATA)]
+    answers = await asyncio.gather(*(_ask(kind, url) for kind, url in asked))
+    return {sample.server: sample.configuration for sample in answers if sample is not None}
+
+
+async def _ask(kind: str, url: str) -> ServerSample | None:
+    try:
+        return await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
+    except ServerUnreachableError:
+        return None  # whoever opens the store next says why, and with which address
+
+
+async def settle_promises(
+    settings: SoakSettings,
+    specs: Iterable[StoreSpec],
+    context: StoreContext,
+    begun: RunHeader | None,
+) -> SettledContracts:
+    """Settle every contract; raises `UsageError` where a server cannot keep one, unless that is allowed.
+
+    A run that is resumed keeps the contracts it began with: what has changed since is drift, which the verifier tells.
+    """
+    now = await ask_servers(context.servers)
+    first = begun.configurations if begun is not None else now
+    given = given_by(now)
+    settled = settle_contracts(specs, context, settings.contract, given_by(first))
+    found = mismatches(settled, given)
+    if found and settings.contract_mismatch == "refuse" and begun is None:
+        raise _refusal_to_begin(settled, found, given, settings.contract.floor)
+    lines = [f"{kind}: {given[kind].words}" for kind in KEEPS_DATA if kind in given]
+    lines += [one.line for one in settled]
+    lines += [f"warning: {mismatch.fact}" for mismatch in found]
+    lines += [
+        f"warning: {one.server} does not tell how it is configured; the contract of {one.store} is taken on trust"
+        for one in settled
+        if one.server is not None and one.is_unchecked
+    ]
+    return SettledContracts(settled=settled, configurations=first, lines=lines)
+
+
+async def check_promises(header: RunHeader, servers: Mapping[str, str], needs: Mapping[str, tuple[str, ...]]) -> None:
+    """Raise `UsageError` where the servers cannot keep the contracts that a run was begun with."""
+    given = given_by(await ask_servers(servers))
+    settled = [
+        Settled(store=store, contract=contract, origin="", server=keeper_of(needs.get(store, ())))
+        for store, contract in header.contracts.items()
+    ]
+    if found := mismatches(settled, given):
+        raise refusal(found)
+
+
+def _refusal_to_begin(
+    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Given], floor_seconds: float
+) -> UsageError:
+    raised = {(one.store, clause) for one in settled for clause in one.raised}
+    declared = [one.line for one in found if (one.store, LOSS_CLAUSES.get(one.clause)) not in raised]
+    derived = [
+        refusal_below_floor(one.store, one.raised, given[one.server], floor_seconds)
+        for one in settled
+        if one.raised and one.server is not None
+    ]
+    return UsageError("\n".join([*declared, *derived]))
+
+
+def refusal(found: list[Mismatch]) -> UsageError:
+    return UsageError("\n".join(mismatch.line for mismatch in found))
+
+
+def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Given]:
+    """Return what each server can promise, by its effective configuration."""
+    return {
+        kind: what_is_given(ServerSample(server=kind, at=0, configuration=configuration))
+        for kind, configuration in configurations.items()
+    }

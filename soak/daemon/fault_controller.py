@@ -1,18 +1,141 @@
-"""The faults of a run: what is possible here, and when the breaking begins."""
+"""The faults of a run: which are possible on its servers, the rules that follow from the settings, and their start."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from soak.daemon.by_hand import FaultsPage
+import msgspec
+
+from soak import cron, quiet_hours
 from soak.daemon.conductor import Conductor
-from soak.daemon.fault_plan import FaultPlan, plan_faults, what_is_possible
+from soak.daemon.fault_routes import FaultRoutes
+from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
-from soak.faults.schedule import Schedule
+from soak.errors import UsageError
+from soak.faults.catalogue import ALL
+from soak.faults.networked import NetworkFault
+from soak.faults.on_disk import DiskFault
+from soak.faults.power_cut import PowerCut
+from soak.faults.presets import Possible, Preset, PresetRules, rules_of
+from soak.faults.schedule import Limits, Rule, Schedule, busy_share, healthy_seconds
 from soak.ledger.run import RunJournal
 from soak.servers.bed import Testbed
-from soak.settings import FaultSettings
+from soak.settings import FaultRule, FaultSettings
+
+
+class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of a run, and what a person should know of them."""
+
+    rules: tuple[Rule, ...]
+    limits: Limits
+    lines: tuple[str, ...]
+
+
+def needs_proxies(settings: FaultSettings) -> bool:
+    """Whether a fault of the network can be asked for, which needs a proxy before each server."""
+    return _asks_for(settings, (NetworkFault,))
+
+
+def needs_power_cuts(settings: FaultSettings) -> bool:
+    """Whether a fault can be asked for that needs a shim between a server and its disk."""
+    return _asks_for(settings, (PowerCut, DiskFault))
+
+
+def _asks_for(settings: FaultSettings, kinds: tuple[type, ...]) -> bool:
+    if settings.allow_by_hand == "all" or Preset(settings.preset) is Preset.CHAOS:
+        return True
+    return any(isinstance(ALL.get(name), kinds) for rule in settings.rules for name in _weights(rule))
+
+
+def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]) -> None:
+    """Refuse rules that no server of this run can follow, or that break a given one with a fault that is not allowed.
+
+    Raises `UsageError` before any server is started.
+    """
+    for number, name, target in _named(settings):
+        where = f"faults.rules.{number}"
+        if name not in ALL:
+            raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
+        if target in plan.given and name not in allowed:
+            raise UsageError(
+                f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
+                f"name {name} in testbed.allow_faults to allow it"
+            )
+        if target == LEDGER or target not in (*plan.embedded, *plan.given):
+            started = ", ".join(kind for kind in plan.embedded if kind != LEDGER) or "none"
+            raise UsageError(f"{where}: no {target} under test is started for these stores; started are: {started}")
+        if target not in ALL[name].targets:
+            raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
+
+
+def what_is_possible(bed: Testbed, plan: RunPlan) -> Possible:
+    """Return for each server under test and each fault that could happen to it why it cannot, or None."""
+    targets = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
+    return {
+        target: {name: fault.unavailable(bed, target) for name, fault in ALL.items() if target in fault.targets}
+        for target in targets
+    }
+
+
+def plan_faults(settings: FaultSettings, possible: Possible, embedded: Collection[str] = ()) -> FaultPlan:
+    """Make the rules; raises `UsageError` for one that names what is not possible here."""
+    for number, name, target in _named(settings):
+        if (reason := possible[target][name]) is not None:
+            raise UsageError(f"faults.rules.{number}: {name} cannot be injected: {reason}")
+    preset = Preset(settings.preset)
+    if preset is Preset.AUTO:
+        started = {} if settings.rules else {kind: faults for kind, faults in possible.items() if kind in embedded}
+        by_name = rules_of(preset, started, settings.every)
+        if not by_name.rules and not settings.rules:
+            lines = ["no faults: servers of yours are broken only with a fault that testbed.allow_faults names"]
+            by_name = PresetRules(rules=(), left_out=tuple(lines))
+    else:
+        by_name = rules_of(preset, possible, settings.every)
+    if preset not in {Preset.NONE, Preset.AUTO} and not by_name.rules:
+        raise UsageError(
+            f"the preset {preset} has nothing that is possible here: {'; '.join(by_name.left_out) or 'no servers'}"
+        )
+    rules = (*by_name.rules, *map(_rule, settings.rules))
+    limits = Limits(
+        quiet_hours=tuple(map(quiet_hours.parse, settings.quiet_hours)),
+        concurrent_max=settings.concurrent_max,
+        healthy_min_seconds=healthy_seconds(rules) if settings.healthy_min is None else settings.healthy_min,
+    )
+    return FaultPlan(rules=rules, limits=limits, lines=(*by_name.left_out, *_too_many(rules, limits)))
+
+
+def _too_many(rules: Sequence[Rule], limits: Limits) -> list[str]:
+    """Say before the run that its schedule cannot be kept."""
+    share = busy_share(rules, limits)
+    if share <= 1.0:
+        return []
+    line = (
+        f"the schedule cannot be kept: its faults and the {limits.healthy_min_seconds:g}s without any before the next "
+        f"(faults.healthy_min) need {share:.1f} times the time there is; about {1 - 1 / share:.0%} will be skipped"
+    )
+    return [line]
+
+
+def _rule(rule: FaultRule) -> Rule:
+    return Rule(
+        faults=tuple(_weights(rule).items()),
+        target=rule.target,
+        every_seconds=rule.every,
+        cron=None if rule.cron is None else cron.parse(rule.cron),
+        jitter_seconds=rule.jitter,
+        hold_seconds=rule.hold,
+    )
+
+
+def _weights(rule: FaultRule) -> Mapping[str, float]:
+    return rule.faults if rule.faults is not None else {str(rule.fault): 1.0}
+
+
+def _named(settings: FaultSettings) -> Iterator[tuple[int, str, str]]:
+    for number, rule in enumerate(settings.rules):
+        for name in _weights(rule):
+            yield number, name, rule.target
 
 
 class FaultController:
@@ -23,7 +146,7 @@ class FaultController:
         settings: FaultSettings,
         beginning: RunIdentity,
         testbed: Testbed,
-        page: FaultsPage,
+        page: FaultRoutes,
         say: Callable[[str], None],
     ) -> None:
         self.conductor: Conductor | None = None

@@ -1,16 +1,17 @@
-"""The data folder: what lies where, and what is put aside when a new run begins."""
+"""The data folder: paths, what is put aside when a new run begins, and the violations on record."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from soak import join
-from soak.daemon import announced
-from soak.errors import SoakError, UsageError
-from soak.report import outcome, series_file
-from soak.report.recorded import of_folder
+from soak.daemon import announced_faults
+from soak.errors import SoakError, UsageError, ViolationsOnRecordError
+from soak.report import outcome, series
+from soak.report.violation_records import read_folder
 from soak.sealed_file import remove_sealed
 from soak.servers.bed import FOLDER_NAME as SERVERS_NAME
 from soak.servers.bed import BedKind
@@ -36,8 +37,8 @@ class DataFolder:
         self.endpoint_file = self.verifier / endpoint.FILE_NAME
         self.evidence = self.verifier / "evidence"
         self.outcome_file = self.path / outcome.FILE_NAME
-        self.series_file = self.path / series_file.FILE_NAME
-        self.announced_file = self.path / announced.FILE_NAME
+        self.series_file = self.path / series.FILE_NAME
+        self.announced_file = self.path / announced_faults.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
 
@@ -74,7 +75,7 @@ class DataFolder:
             if so_far is not None and run in (None, so_far.run):
                 counted = so_far.totals.violations
         try:
-            records, _, unlisted = of_folder(self.verifier)
+            records, _, unlisted = read_folder(self.verifier)
         except SoakError:
             return counted
         listed = sum(1 for record in records if run in (None, record.violation.run))
@@ -124,3 +125,18 @@ def _unused(path: Path) -> Path:
         number += 1
         found = path.with_name(f"{path.name}-{number}")
     return found
+
+
+@contextlib.contextmanager
+def violations_not_hidden(folder: DataFolder, run: str | None = None) -> Iterator[None]:
+    """Let what stops a run end it as a violation where some are on record; `run` None: whatever run is there."""
+    try:
+        yield
+    except ViolationsOnRecordError:
+        raise
+    except SoakError as error:
+        if not (found := folder.violations_on_record(run)):
+            raise
+        raise ViolationsOnRecordError(
+            f"{error}; {found} violations are on record, as 'soak report {folder.path}' tells"
+        ) from error

@@ -1,33 +1,77 @@
-"""What the daemon answers over HTTP: /metrics, /healthz, /readyz, /status, and the pages it is given."""
+"""The HTTP server of the daemon: /metrics, /healthz, /readyz, /status, and the pages it is given."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import ipaddress
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
 from aiohttp import web
 
-from soak.daemon.connections import Connections
+from soak.api.connections import Connections
+from soak.api.http import SHUTDOWN_SECONDS_MAX, address_of, cannot_listen, error, is_literal, is_loopback, json_response
+from soak.api.status import SoakStatus
 from soak.daemon.consumption import Use
 from soak.daemon.metrics import DaemonMetrics
-from soak.daemon.permission import error, is_literal
-from soak.daemon.scrapes import Scrapes
-from soak.daemon.snapshot import Snapshot
-from soak.errors import UsageError
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 
-SHUTDOWN_SECONDS_MAX = 2.0
+SCRAPER_HEADER = "X-Prometheus-Scrape-Timeout-Seconds"
+"""Prometheus and its kin send it; a browser or curl does not, and is not waited for."""
+INTERVAL_SECONDS_FIRST = 15.0
+"""How often somebody may come who has come once."""
+INTERVAL_SECONDS_MAX = 60.0
+MISSED_MAX = 3
+"""Who has not come for so many intervals does not come any more."""
+MARGIN_SECONDS = 2.0
 
 
-class Source(Protocol):
+class Scrapes:
+    """Remembers the last two scrapes, and lets one wait for the next."""
+
+    def __init__(self) -> None:
+        self._last_seconds: float | None = None
+        self._interval_seconds = INTERVAL_SECONDS_FIRST
+        self._is_listening = False
+        self._heard = asyncio.Event()
+
+    @contextlib.contextmanager
+    def one(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Answer somebody; one who asked before the end was near does not count as told of it."""
+        asked_in_time = self._is_listening
+        yield
+        if SCRAPER_HEADER not in headers:
+            return
+        now = time.monotonic()
+        if self._last_seconds is not None:
+            self._interval_seconds = min(now - self._last_seconds, INTERVAL_SECONDS_MAX)
+        self._last_seconds = now
+        if asked_in_time:
+            self._heard.set()
+
+    def expected_seconds(self) -> float:
+        """Return how long the next scrape may take to come; 0 if none is to be expected."""
+        if self._last_seconds is None:
+            return 0.0
+        since = time.monotonic() - self._last_seconds
+        if since > MISSED_MAX * self._interval_seconds + MARGIN_SECONDS:
+            return 0.0
+        return 2 * self._interval_seconds + MARGIN_SECONDS
+
+    async def until_next(self) -> bool:
+        """Wait until somebody has been answered who asks from now on; returns whether that happened."""
+        self._is_listening = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._heard.wait(), self.expected_seconds())
+        return self._heard.is_set()
+
+
+class StatusSource(Protocol):
     """Whoever knows how the soak is."""
 
-    async def snapshot(self) -> Snapshot: ...
+    async def snapshot(self) -> SoakStatus: ...
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None: ...
 
@@ -37,7 +81,7 @@ class Source(Protocol):
 class HttpServer:
     """Listens until it is closed; it answers from the first moment, also while the servers still start."""
 
-    def __init__(self, settings: HttpSettings, source: Source, routes: Sequence[web.RouteDef] = ()) -> None:
+    def __init__(self, settings: HttpSettings, source: StatusSource, routes: Sequence[web.RouteDef] = ()) -> None:
         self._settings = settings
         self._source = source
         self._metrics = DaemonMetrics()
@@ -59,9 +103,7 @@ class HttpServer:
         except OSError as problem:
             await self.close()
             raise cannot_listen(host, port, problem) from None
-        bound = self._server.sockets[0].getsockname()
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        self.address = f"http://{shown}:{bound[1]}"
+        self.address = address_of(self._server.sockets[0].getsockname())
 
     async def close(self) -> None:
         if self._server is not None:
@@ -92,10 +134,10 @@ class HttpServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = (await self._source.snapshot()).not_ready
-        return _json({"ready": not missing, "reasons": missing}, status=503 if missing else 200)
+        return json_response({"ready": not missing, "reasons": missing}, status=503 if missing else 200)
 
     async def _status(self, _request: web.Request) -> web.Response:
-        return _json(await self._source.snapshot())
+        return json_response(await self._source.snapshot())
 
 
 @web.middleware
@@ -104,28 +146,9 @@ async def refuse_names(
 ) -> web.StreamResponse:
     """Answer only under an address: a name that a stranger has pointed at this machine would let his page read us."""
     if not is_literal(request.host):
-        return error(403, "ask under the address 127.0.0.1, or localhost")
+        return error(403, "use the address 127.0.0.1, or localhost")
     return await handler(request)
 
 
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 async def _healthz(_request: web.Request) -> web.Response:
-    return _json({"alive": True})
-
-
-def _json(value: object, status: int = 200) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
-def cannot_listen(host: str, port: int, problem: OSError) -> UsageError:
-    """Say in one line why nobody can be answered there, and what to choose instead."""
-    if problem.errno == errno.EADDRINUSE:
-        return UsageError(f"port {port} on {host} is taken; choose another with --port (0: any free one)")
-    reason = problem.strerror or str(problem)
-    return UsageError(f"cannot listen on {host} port {port} ({reason}); choose others with --host and --port")
+    return json_response({"alive": True})

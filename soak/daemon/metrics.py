@@ -6,14 +6,14 @@ import platform
 from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import soak
+from soak.api.status import SoakStatus
 from soak.daemon.consumption import ProcessUse, Use
-from soak.daemon.snapshot import Snapshot
 from soak.exposition import OPENMETRICS_END, Exposition
-from soak.metrics import PHASES, one_of
+from soak.metrics import PHASES, counter_family, gauge_family, one_of
 
 VERDICTS = ("undecided", "pass", "violation", "inconclusive")
 
@@ -23,14 +23,14 @@ class DaemonMetrics(Collector):
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._snapshot: Snapshot | None = None
+        self._snapshot: SoakStatus | None = None
         self._use = Use()
         build = Gauge("soak_build_info", "The soak that runs.", ["version", "python"], registry=self.registry)
         build.labels(soak.__version__, platform.python_version()).set(1)
         self.registry.register(self)
 
     def text(
-        self, snapshot: Snapshot, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
+        self, snapshot: SoakStatus, verifier_text: str | None, use: Use, exposition: Exposition = Exposition.TEXT
     ) -> str:
         """Return the exposition: ours, then the verifier's, each metric once."""
         self._snapshot = snapshot
@@ -42,81 +42,50 @@ class DaemonMetrics(Collector):
         return own + theirs + (OPENMETRICS_END if exposition is Exposition.OPENMETRICS else "")
 
     def collect(self) -> Iterable[Metric]:
-        snapshot = self._snapshot
+        snapshot, use = self._snapshot, self._use
         if snapshot is None:
             return
-        run = GaugeMetricFamily("soak_run_info", "The run.", labels=["run", "seed", "namespace", "stores"])
-        run.add_metric([snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)], 1)
-        yield run
-        phases = "Where the run is, from starting to done."
-        yield one_of("soak_phase", phases, "phase", snapshot.run, PHASES, snapshot.phase)
-        yield one_of(
-            "soak_verdict", "What is to be said of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict
-        )
+        info = ((snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)), 1)
+        yield gauge_family("soak_run_info", "The run.", "run seed namespace stores", [info])
+        yield one_of("soak_phase", "Phase of the run.", "phase", snapshot.run, PHASES, snapshot.phase)
+        yield one_of("soak_verdict", "Verdict of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict)
         yield GaugeMetricFamily("soak_daemon_uptime_seconds", "Time since the daemon started.", snapshot.uptime_seconds)
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
-        yield from _children(snapshot)
-        yield from _servers(snapshot)
-        yield from _processes(self._use)
-        yield from _room(self._use)
+        yield from _processes_up(snapshot)
+        for name, text, value in _PROCESS_GAUGES:
+            rows = [((process,), value(taken)) for process, taken in use.processes.items()]
+            yield gauge_family(name, text, "process", rows)
+        cpu = [((process,), taken.cpu_seconds) for process, taken in use.processes.items()]
+        yield counter_family("soak_process_cpu_seconds", "CPU time since it started.", "process", cpu)
+        sizes = [((part,), size) for part, size in use.folder_bytes.items()]
+        yield gauge_family("soak_data_folder_bytes", "Size of each part of the data folder.", "part", sizes)
+        if use.disk_free_bytes is not None:
+            text = "Free space on the data folder's disk."
+            yield GaugeMetricFamily("soak_data_folder_free_bytes", text, use.disk_free_bytes)
+        text = "Worst delay of the daemon's event loop in the last 15 seconds."
+        yield GaugeMetricFamily("soak_daemon_loop_delay_seconds", text, use.loop_delay_seconds)
 
 
-def _children(snapshot: Snapshot) -> Iterable[Metric]:
-    restarts = CounterMetricFamily("soak_child_restarts", "Restarts of a child that died.", labels=["child"])
-    up = GaugeMetricFamily("soak_child_up", "Whether a child runs.", labels=["child"])
-    for child in snapshot.children:
-        restarts.add_metric([child.name], child.restarts)
-        up.add_metric([child.name], 1 if child.state == "running" else 0)
-    yield restarts
-    yield up
-
-
-def _servers(snapshot: Snapshot) -> Iterable[Metric]:
-    restarts = CounterMetricFamily("soak_server_restarts", "Restarts of an embedded server.", labels=["server"])
-    up = GaugeMetricFamily("soak_server_up", "Whether an embedded server runs.", labels=["server"])
-    for server in snapshot.servers:
-        if server.embedded:
-            restarts.add_metric([server.kind], server.restarts)
-            up.add_metric([server.kind], 1 if server.is_up else 0)
-    yield restarts
-    yield up
+def _processes_up(snapshot: SoakStatus) -> Iterable[Metric]:
+    children = snapshot.children
+    restarts = [((one.name,), one.restarts) for one in children]
+    yield counter_family("soak_child_restarts", "Restarts of a child that died.", "child", restarts)
+    up = [((one.name,), int(one.state == "running")) for one in children]
+    yield gauge_family("soak_child_up", "Whether a child runs.", "child", up)
+    embedded = [one for one in snapshot.servers if one.embedded]
+    restarts = [((one.kind,), one.restarts) for one in embedded]
+    yield counter_family("soak_server_restarts", "Restarts of an embedded server.", "server", restarts)
+    up = [((one.kind,), int(one.is_up)) for one in embedded]
+    yield gauge_family("soak_server_up", "Whether an embedded server runs.", "server", up)
 
 
 _PROCESS_GAUGES: tuple[tuple[str, str, Callable[[ProcessUse], int]], ...] = (
     ("soak_process_resident_memory_bytes", "Resident memory.", lambda use: use.resident_bytes),
     ("soak_process_open_files", "Open files and sockets.", lambda use: use.open_files),
     ("soak_process_threads", "Threads.", lambda use: use.threads),
-    ("soak_processes", "Itself, and the processes it started.", lambda use: use.processes),
+    ("soak_processes", "The process and those it started.", lambda use: use.processes),
 )
-
-
-def _processes(use: Use) -> Iterable[Metric]:
-    for name, text, value in _PROCESS_GAUGES:
-        family = GaugeMetricFamily(name, text, labels=["process"])
-        for process, taken in use.processes.items():
-            family.add_metric([process], value(taken))
-        yield family
-    cpu = CounterMetricFamily("soak_process_cpu_seconds", "Processor time since it started.", labels=["process"])
-    for process, taken in use.processes.items():
-        cpu.add_metric([process], taken.cpu_seconds)
-    yield cpu
-
-
-def _room(use: Use) -> Iterable[Metric]:
-    sizes = GaugeMetricFamily("soak_data_folder_bytes", "Size of each part of the data folder.", labels=["part"])
-    for part, size in use.folder_bytes.items():
-        sizes.add_metric([part], size)
-    yield sizes
-    if use.disk_free_bytes is not None:
-        yield GaugeMetricFamily(
-            "soak_data_folder_free_bytes", "Room left on the data folder's disk.", use.disk_free_bytes
-        )
-    yield GaugeMetricFamily(
-        "soak_daemon_loop_delay_seconds",
-        "How late the daemon's event loop ran, the worst of the last fifteen seconds.",
-        use.loop_delay_seconds,
-    )
 
 
 def without_families(text: str, families: set[str]) -> str:

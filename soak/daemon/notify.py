@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus
 
 SOCKET_VARIABLE = "NOTIFY_SOCKET"
 WATCHDOG_VARIABLE = "WATCHDOG_USEC"
@@ -62,28 +62,28 @@ class Notifier:
             self._socket = None
 
 
-class Progress:
+class VerifierProgress:
     """Whether the verifier's loop goes round: its count of turns, seen to rise."""
 
     def __init__(self) -> None:
         self._last: tuple[int, int] | None = None
 
-    def is_seen(self, snapshot: Snapshot) -> bool:
+    def is_seen(self, snapshot: SoakStatus) -> bool:
         """Tell whether the verifier has answered now, and has turned since it was last asked."""
         pid = next((child.pid for child in snapshot.children if child.name == "verifier"), None)
-        turns = (snapshot.verifier or {}).get("turns")
-        if pid is None or not isinstance(turns, int):
+        turns = None if snapshot.verifier is None else snapshot.verifier.turns
+        if pid is None or turns is None:
             return False
         before, self._last = self._last, (pid, turns)
         # One that has just been started in place of another has begun to count anew.
         return before is None or before[0] != pid or turns > before[1]
 
 
-async def keep_notified(notifier: Notifier, ask: Callable[[], Awaitable[Snapshot]]) -> None:
+async def keep_notified(notifier: Notifier, ask: Callable[[], Awaitable[SoakStatus]]) -> None:
     """Say how it is, again and again, until cancelled; nothing where no service manager listens."""
     if not notifier.is_listened_to:
         return
-    progress = Progress()
+    progress = VerifierProgress()
     is_ready = False
     while True:
         snapshot = await ask()
@@ -97,14 +97,14 @@ async def keep_notified(notifier: Notifier, ask: Callable[[], Awaitable[Snapshot
         await asyncio.sleep(notifier.interval_seconds)
 
 
-def status_line(snapshot: Snapshot) -> str:
+def status_line(snapshot: SoakStatus) -> str:
     """Say in one line what `systemctl status` shows."""
     if snapshot.phase == "starting":
         return f"run {snapshot.run} starts: {', '.join(snapshot.not_ready)}"
     counts = (
         f"run {snapshot.run} {snapshot.phase} on {', '.join(snapshot.stores)}: "
-        f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} verified, "
-        f"{snapshot.total('violations'):,.0f} violations"
+        f"{snapshot.totals.verified:,} of {snapshot.totals.acknowledged:,} verified, "
+        f"{snapshot.totals.violations:,} violations"
     )
     faults = f"; broken: {', '.join(snapshot.faults_active)}" if snapshot.faults_active else ""
     silent = "" if snapshot.verifier is not None else "; the verifier does not answer"

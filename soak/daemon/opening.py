@@ -1,24 +1,135 @@
-"""Opening a run on servers that answer: what is promised, the ledger, and the stores, each opened once."""
+"""Opening a run on servers that answer: contracts, ledger, stores, and what others need to join it."""
 
 from __future__ import annotations
 
+import os
+import platform
+import shlex
+import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
+import psutil
 
+import soak
+from soak import join
 from soak.configuration import Configuration
-from soak.daemon.joining import join_info, store_context
-from soak.daemon.plan import LEDGER
-from soak.daemon.promises import settle_promises
+from soak.daemon.contracts import SettledContracts, settle_promises
+from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.run_identity import RunIdentity
-from soak.daemon.setup import servers_told, setup_of
-from soak.errors import UsageError
+from soak.errors import SoakError, UsageError
 from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
+from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import RunJournal, create_run, read_header
-from soak.report.outcome import Setup
+from soak.masking import mask
+from soak.report.outcome import RunSetup, Setting
+from soak.servers.bed import HTTP
+from soak.servers.inspect import inspect
+from soak.settings import SoakSettings
 from soak.stores import registry
+from soak.stores.protocol import StoreContext
+
+RECALL_SHARE = 0.75
+"""Of the age at which a closed session may be retired: later the load must not ask for it."""
+
+
+def _resting(beginning: RunIdentity, promises: SettledContracts) -> list[str]:
+    """Name the service, where another server keeps its data and says how durable that is."""
+    derived = {one.store for one in promises.settled if one.is_derived}
+    behind = [spec for spec in beginning.plan.specs if HTTP in spec.needs and spec.name in derived]
+    return [HTTP] if beginning.plan.subject is not None and behind else []
+
+
+def join_info(
+    settings: SoakSettings,
+    beginning: RunIdentity,
+    context: StoreContext,
+    promises: SettledContracts,
+    ledger_url: str,
+    http_address: str,
+) -> JoinInfo:
+    """Put together the run's header, with the contract of each store, and the addresses of its servers."""
+    header = RunHeader(
+        version=FORMAT_VERSION,
+        run=beginning.run,
+        seed=beginning.seed,
+        namespace=beginning.namespace,
+        stores=beginning.plan.names,
+        contracts={one.store: one.contract for one in promises.settled},
+        origins={one.store: one.origin for one in promises.settled},
+        configurations=promises.configurations,
+        weaker_servers_allowed=settings.contract_mismatch == "allow",
+        needs={spec.name: list(spec.needs) for spec in beginning.plan.specs},
+        resting=_resting(beginning, promises),
+        started_wall_seconds=beginning.resumed.started_wall_seconds if beginning.resumed else time.time(),
+    )
+    ages = settings.verifier.recall_ages
+    header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)
+    ourselves = psutil.Process(os.getpid())
+    return msgspec.structs.replace(
+        JoinInfo.of(header, ledger_url, context),
+        daemon_pid=ourselves.pid,
+        daemon_started_wall_seconds=ourselves.create_time(),
+        http_address=http_address,
+    )
+
+
+_SAID_OTHERWISE = frozenset(
+    {"data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"}
+)
+"""Settings that change nothing in what happens, or that have flags of their own."""
+_RULES = "faults.rules"
+INSPECT_SECONDS_MAX = 5.0
+
+
+def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict[str, str]) -> RunSetup:
+    """Put together what is known when the servers are up."""
+    given = [
+        Setting(key=leaf.key, value=mask(leaf.text), origin=leaf.origin)
+        for leaf in configuration.leaves()
+        if leaf.origin != "default" and leaf.value is not None
+    ]
+    return RunSetup(
+        version=soak.__version__,
+        python=platform.python_version(),
+        platform=platform.platform(),
+        seed=beginning.seed,
+        namespace=beginning.namespace,
+        stores=beginning.plan.names,
+        servers=servers,
+        settings=given,
+        reproduce=_reproduce(configuration, beginning, given),
+    )
+
+
+async def describe_servers(beginning: RunIdentity, addresses: dict[str, str]) -> dict[str, str]:
+    """Say of each server under test whose it is, and which version it says it is."""
+    plan = beginning.plan
+    told = {}
+    for kind, address in sorted(addresses.items()):
+        given = plan.given.get(kind)
+        told[kind] = f"started here ({plan.testbed})" if given is None else f"given, {without_secrets(given)}"
+        try:
+            telemetry = (await inspect(kind, address, timeout_seconds=INSPECT_SECONDS_MAX)).telemetry
+        except (OSError, SoakError):
+            continue  # it is only for the report
+        if version := telemetry.get("version") or telemetry.get("server_version"):
+            told[kind] = f"version {version}, {told[kind]}"
+    return told
+
+
+def _reproduce(configuration: Configuration, beginning: RunIdentity, given: list[Setting]) -> str:
+    words = ["soak", "run", "--seed", str(beginning.seed)]
+    words += [word for store in beginning.plan.names for word in ("--store", store)]
+    for one in given:
+        if one.key not in _SAID_OTHERWISE and not one.key.startswith(_RULES):
+            words += ["--set", f"{one.key}={one.value}"]
+    if rules := configuration.settings.faults.rules:
+        told = [rule.model_dump(exclude_defaults=True) for rule in rules]
+        words += ["--set", f"{_RULES}={msgspec.json.encode(told).decode()}"]
+    return shlex.join(words)
 
 
 class OpenedRun(NamedTuple):
@@ -26,7 +137,7 @@ class OpenedRun(NamedTuple):
 
     info: JoinInfo
     journal: RunJournal
-    setup: Setup
+    setup: RunSetup
 
 
 async def open_run(
@@ -41,9 +152,9 @@ async def open_run(
     """Open the ledger and every store, so that what does not fit is told before anybody speaks."""
     settings = configuration.settings
     under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
-    context = store_context(settings, beginning, under_test)
+    context = join.store_context(settings.stores, under_test, beginning.namespace)
     begun = beginning.resumed
-    promises = await settle_promises(settings, beginning.plan, context, begun)
+    promises = await settle_promises(settings, beginning.plan.specs, context, begun)
     for line in promises.lines:
         say(line)
     info = join_info(settings, beginning, context, promises, servers[LEDGER], http_address)
@@ -55,7 +166,7 @@ async def open_run(
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
             await store.close()
-        setup = setup_of(configuration, beginning, await servers_told(beginning, info.servers))
+        setup = setup_of(configuration, beginning, await describe_servers(beginning, info.servers))
     except BaseException:
         await journal.close()
         raise

@@ -17,11 +17,11 @@ from soak.stores.protocol import StoreSpec
 from soak.subjects import catalogue as subjects
 from soak.subjects.description import Subject
 
-__all__ = ["LEDGER", "Plan", "addresses", "make_plan", "setting_of", "without_secrets"]
+__all__ = ["LEDGER", "RunPlan", "addresses", "make_plan", "setting_of", "without_secrets"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The stores of a run and where their servers come from."""
 
     specs: tuple[StoreSpec, ...]
@@ -44,7 +44,7 @@ class Plan:
         return [spec.name for spec in self.specs]
 
 
-def make_plan(settings: SoakSettings, names: list[str]) -> Plan:
+def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     """Find the stores and decide which servers are started; raises `UsageError` before anything is."""
     subject = _subject(settings)
     specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
@@ -56,7 +56,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> Plan:
     _check_service(subject, needs, embedded)
     _check_replica(given, needs)
     _check_ledger_is_apart(given)
-    return Plan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind, subject=subject)
+    return RunPlan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind, subject=subject)
 
 
 def setting_of(kind: str) -> str:

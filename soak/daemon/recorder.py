@@ -1,20 +1,19 @@
-"""Keeps a record of how it went: each second what the verifier has counted, as rates and latencies of each store."""
+"""Records rates and latencies of each store every second, for the charts of page and reports."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import msgspec
 import structlog
 
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus, VerifierStatus
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
-from soak.report.series import Point, Series, quantile
-from soak.report.series_file import SeriesFile
+from soak.report.series import Point, Series, SeriesFile, quantile
 from soak.verifier.result import Measured
 
 INTERVAL_SECONDS = 1.0
@@ -26,39 +25,32 @@ UNANSWERED_SECONDS_MAX = 10.0
 _log = structlog.get_logger("soak.daemon")
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """What the verifier had counted at one moment."""
-
-    at_us: int
-    at_wall_seconds: float
-    measured: list[Measured]
-
-
-class Recorder:
-    """Remembers the whole run in few points, and the last minutes in full."""
+class SeriesRecorder:
+    """Keeps the whole run in few points, and the last minutes in full."""
 
     def __init__(self, path: Path, run: str, stores: list[str]) -> None:
         self._file = SeriesFile(path, run, stores)
-        self._last: Sample | None = None
+        self._last: VerifierStatus | None = None
         self._is_writable = True
         self.whole: dict[str, Series] = {store: Series() for store in stores}
         """The whole run, all its daemons taken together."""
         self.recent: dict[str, deque[Point]] = {store: deque(maxlen=RECENT_POINTS_MAX) for store in stores}
 
-    async def record(self, snapshot: Callable[[], Awaitable[Snapshot]]) -> None:
+    async def record(self, snapshot: Callable[[], Awaitable[SoakStatus]]) -> None:
         """Measure and write down until cancelled."""
         await self._open()
         while True:
             await self.note((await snapshot()).verifier)
             await asyncio.sleep(INTERVAL_SECONDS)
 
-    async def note(self, status: dict[str, Any] | None) -> None:
-        """Take up what the verifier says of itself."""
-        sample = sample_of(status)
-        if sample is None or (self._last is not None and sample.at_us == self._last.at_us):
+    async def note(self, status: VerifierStatus | None) -> None:
+        """Record what has happened since the last status."""
+        if status is None or not status.measured:
             return
-        before, self._last = self._last, sample
-        points = difference(before, sample) if before is not None else {}
+        if self._last is not None and status.at_us == self._last.at_us:
+            return
+        before, self._last = self._last, status
+        points = difference(before, status) if before is not None else {}
         points = {store: point for store, point in points.items() if store in self.whole}
         for store, point in points.items():
             self.whole[store].add(point)
@@ -88,20 +80,12 @@ class Recorder:
 
     def _complain(self, error: OSError) -> None:
         if self._is_writable:
-            _log.warning("how it goes cannot be recorded; the charts of a report will have gaps", error=error)
+            _log.warning("series_not_written", error=error)
         self._is_writable = False
 
 
-def sample_of(status: dict[str, Any] | None) -> Sample | None:
-    """Return what a verifier's status says was counted; None if it says nothing of the kind."""
-    try:
-        return msgspec.convert(status, type=Sample)
-    except msgspec.ValidationError:
-        return None
-
-
-def difference(before: Sample, after: Sample) -> dict[str, Point]:
-    """Return what happened between two samples on each store; nothing where that cannot be told."""
+def difference(before: VerifierStatus, after: VerifierStatus) -> dict[str, Point]:
+    """Return what happened on each store between two statuses; nothing where that is not known."""
     seconds = (after.at_us - before.at_us) / 1e6
     if not 0 < seconds <= UNANSWERED_SECONDS_MAX:
         return {}
@@ -141,3 +125,53 @@ def _point(before: Measured, after: Measured, at_wall_seconds: float, seconds: f
         unverified_seconds=after.unverified_seconds,
         seconds=seconds,
     )
+
+
+FIELDS = Point.__struct_fields__
+DIGITS = 5
+"""More than these nobody sees in a chart; moments keep theirs."""
+
+
+class Measurements(Protocol):
+    """Whoever measures as it goes."""
+
+    @property
+    def whole(self) -> Mapping[str, Series]: ...
+
+    @property
+    def recent(self) -> Mapping[str, Sequence[Point]]: ...
+
+
+class ChartPoints(msgspec.Struct, frozen=True, kw_only=True):
+    """The points of each store, the oldest first, as rows of the named fields."""
+
+    fields: tuple[str, ...]
+    stores: dict[str, list[list[float | None]]]
+
+
+def chart_points(measurements: Measurements, since_wall_seconds: float = 0.0) -> ChartPoints:
+    """Return the points of each store since a moment, the oldest first, as rows of the named fields."""
+    return ChartPoints(
+        fields=FIELDS,
+        stores={
+            store: [_row(point) for point in _points(measurements, store) if point.at_wall_seconds > since_wall_seconds]
+            for store in measurements.whole
+        },
+    )
+
+
+def _points(measurements: Measurements, store: str) -> list[Point]:
+    recent = list(measurements.recent[store])
+    earlier = measurements.whole[store].points
+    if recent:
+        earlier = [point for point in earlier if point.at_wall_seconds < recent[0].at_wall_seconds]
+    return [*earlier, *recent]
+
+
+def _row(point: Point) -> list[float | None]:
+    values = (getattr(point, field) for field in FIELDS)
+    return [_short(value) if field != "at_wall_seconds" else value for field, value in zip(FIELDS, values, strict=True)]
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")

@@ -9,33 +9,27 @@ from collections.abc import Coroutine
 from typing import Any
 
 from soak import join, log
+from soak.api.permission import Permission
+from soak.api.status import SoakStatus
 from soak.configuration import Configuration
-from soak.daemon import drain, heartbeat
-from soak.daemon.abort import reason_to_abort
-from soak.daemon.announced import AnnouncedPage, AnnouncedWindows
+from soak.daemon.announced_faults import AnnouncedWindows
 from soak.daemon.bed import make_testbed, ways_through_proxies
 from soak.daemon.board import StatusBoard
-from soak.daemon.by_hand import FaultsPage
-from soak.daemon.child_commands import child_environment, load_command, verifier_command
-from soak.daemon.children import Child
-from soak.daemon.fault_controller import FaultController
-from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies
-from soak.daemon.faults import FaultLog
-from soak.daemon.folder import DataFolder
+from soak.daemon.children import Child, child_environment, load_command, verifier_command
+from soak.daemon.fault_controller import FaultController, check_named, needs_power_cuts, needs_proxies
+from soak.daemon.fault_routes import AnnouncedRoutes, FaultRoutes
+from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
 from soak.daemon.notify import Notifier, keep_notified
-from soak.daemon.on_record import violations_not_hidden
 from soak.daemon.opening import open_run
-from soak.daemon.outcome_builder import OutcomeBuilder
-from soak.daemon.permission import Permission
+from soak.daemon.outcome_builder import OutcomeBuilder, OutcomeWriter
 from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
-from soak.daemon.recorder import Recorder
-from soak.daemon.run_identity import RunIdentity, begin, remember
-from soak.daemon.snapshot import Snapshot
+from soak.daemon.recorder import SeriesRecorder
+from soak.daemon.run_identity import RunIdentity, begin, remember, write_heartbeats
 from soak.daemon.status_page import StatusPage
-from soak.daemon.stop import LeftError, StopRequest
-from soak.daemon.telling import Teller
+from soak.daemon.stop import LeftError, StopRequest, await_verdict, end_load, reason_to_abort, write_end_of_load
+from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.daemon.view import View
 from soak.errors import DamagedRecordError, ExitCode, SoakError
 from soak.faults.catalogue import ALL
@@ -44,7 +38,7 @@ from soak.join import JoinInfo
 from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
 from soak.report import outcome as outcomes
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.servers.lock import DataFolderLock
 from soak.servers.server import ServerEvent
 from soak.tasks import end_tasks
@@ -60,7 +54,7 @@ ERRORS_SAID_MAX = 32
 _log = log.get_logger("soak.daemon")
 
 
-async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> Outcome:
+async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> RunOutcome:
     """Run one soak in its data folder; raises `SoakError` where it cannot begin."""
     settings = configuration.settings
     folder = DataFolder(settings.data_dir)
@@ -69,7 +63,7 @@ async def run_soak(configuration: Configuration, view: View, *, with_load: bool 
         log.configure(settings.log, file=folder.logs / "daemon.log", to_stderr=settings.log.format != "auto")
         register = ChildrenFile(folder.children_file)
         if killed := register.end_leftovers():
-            view.say(f"ended {killed} processes that an earlier daemon left behind")
+            view.say(f"killed {killed} processes that an earlier daemon left behind")
         beginning = _begin(configuration, folder)
         stop = StopRequest(view.say)
         with stop.listening(), violations_not_hidden(folder, beginning.run):
@@ -86,7 +80,7 @@ def _begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
 
 
 class Daemon:
-    """Holds the rooms together while a soak runs."""
+    """Runs one soak: starts and stops its parts, and passes on what happens."""
 
     def __init__(
         self,
@@ -110,7 +104,7 @@ class Daemon:
         self._journal: RunJournal | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._errors_said: set[str] = set()
-        self._faults = FaultLog(self._say)
+        self._faults = UnplannedFaults(self._say)
         self._talking = asyncio.Event()
         """The first message was acknowledged, or none is to be expected."""
         self._testbed = make_testbed(
@@ -129,23 +123,23 @@ class Daemon:
             beginning, folder, self._settings.duration, self._testbed, self._children, self._faults, self._announced
         )
         self._ending = OutcomeBuilder(beginning, folder, self._testbed, self._children, self._board)
-        self._teller = Teller(folder, beginning.run)
-        self._recorder = Recorder(folder.series_file, beginning.run, beginning.plan.names)
+        self._outcomes = OutcomeWriter(folder, beginning.run)
+        self._recorder = SeriesRecorder(folder.series_file, beginning.run, beginning.plan.names)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._permission = Permission(self._token)
-        self._faults_page = FaultsPage(self._permission)
+        self._faults_page = FaultRoutes(self._permission)
         self._conducting = FaultController(
             self._settings.faults, beginning, self._testbed, self._faults_page, self._say
         )
         self._page = self._make_page()
-        announced_page = AnnouncedPage(self._permission, self._announced)
+        announced_page = AnnouncedRoutes(self._permission, self._announced)
         routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
 
     # The course of a run ------------------------------------------------------------------------------------
 
-    async def run(self) -> Outcome:
-        """Start, soak, drain; whatever happens, nothing of it is left running."""
+    async def run(self) -> RunOutcome:
+        """Start, soak, drain; whatever happens, nothing is left running."""
         try:
             await self._http.start()
             self._board.http_address = self._http.address
@@ -164,14 +158,14 @@ class Daemon:
             await self._close()
         await self._ending.settle(outcome)
         if self._info is not None or self._beginning.resumed is not None:
-            self._teller.tell_last(outcome)
+            self._outcomes.write_last(outcome)
         self._notifier.send(STATUS=f"run {outcome.run} is over: {outcome.verdict}")
         self._notifier.close()
         return outcome
 
-    async def conclude(self) -> Outcome:
-        """Tell how a run ended whose daemon was killed between the verdict and its own last word."""
-        self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it could tell")
+    async def conclude(self) -> RunOutcome:
+        """Report a run whose daemon was killed after the verdict and before its own report."""
+        self._say(f"run {self._beginning.run} has its verdict; its daemon was killed before it reported it")
         if self._beginning.plan.given:
             self._ending.notes.append(
                 f"what the run wrote may still be on its servers, under the namespace {self._beginning.namespace}; "
@@ -182,7 +176,7 @@ class Daemon:
         outcome = self._ending.outcome(self._folder.result(self._beginning.run))
         await self._board.close()
         await self._ending.settle(outcome)
-        self._teller.tell_last(outcome)
+        self._outcomes.write_last(outcome)
         self._view.close()
         return outcome
 
@@ -194,7 +188,9 @@ class Daemon:
         stores = ", ".join(beginning.plan.names)
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
         self._say(f"page {self._http.address}/, metrics at {self._http.address}/metrics")
-        self._view.offer(f"with buttons that act, once: {self._http.address}/#code={self._permission.new_code()}")
+        self._view.offer(
+            f"Control link (single use, 10 minutes): {self._http.address}/#code={self._permission.new_code()}"
+        )
         self._spawn(self._refresh(), "refresh")
         self._spawn(self._board.consumption.measure(), "consumption")
         self._spawn(keep_notified(self._notifier, self._board.snapshot), "service manager")
@@ -229,14 +225,14 @@ class Daemon:
         remember(self._folder, beginning, opened.info.header, beginning.ending)
         join.publish(self._folder.path, opened.info)
         self._info = opened.info
-        beating = heartbeat.beat(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
+        beating = write_heartbeats(self._folder.heartbeat_file, beginning.run, beginning.active_seconds)
         self._spawn(beating, "heartbeat")
 
     def _launch(self) -> None:
-        """Begin in earnest: from here on acknowledged messages count."""
+        """Start load and verifier: from here on acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
-        self._spawn(self._teller.tell_forever(self._ending.so_far), "telling")
+        self._spawn(self._outcomes.write_forever(self._ending.so_far), "telling")
         for child in self._children.values():
             if child.name == "load" and self._beginning.ending is not None:
                 continue
@@ -252,7 +248,7 @@ class Daemon:
             self._spawn(self._end_in_time(), "duration")
 
     def _break_servers(self) -> None:
-        """Begin to break servers: as asked by hand from now on, and as planned once somebody speaks."""
+        """Allow faults by hand from now on, and scheduled ones after the first message."""
         if self._journal is None:
             return
         self._board.conductor = self._conducting.begin(
@@ -265,31 +261,31 @@ class Daemon:
         await self._talking.wait()
         await self._conducting.follow()
 
-    async def _drain(self) -> Outcome:
+    async def _drain(self) -> RunOutcome:
         self._board.phase = "draining"
         self._notifier.send(STOPPING="1")
         self._say(f"draining: {self._stop.reason}")
         await self._conducting.finish()
         self._board.problems += await self._announced.end_all()
         if (load := self._children.get("load")) is not None:
-            await drain.end_load(load, self._settings)
+            await end_load(load, self._settings)
         verifier = self._children["verifier"]
         if self._journal is not None and not verifier.gave_up and self._ending.failure is not ExitCode.UNREACHABLE:
             if self._info is not None:
                 ending = self._beginning.ending or self._stop.reason
                 remember(self._folder, self._beginning, self._info.header, ending)
-            self._note_problem(await drain.write_end_of_load(self._journal, self._faults, self._stop.reason))
-            self._note_problem(await drain.await_verdict(verifier, self._settings, self._say))
+            self._note_problem(await write_end_of_load(self._journal, self._faults, self._stop.reason))
+            self._note_problem(await await_verdict(verifier, self._settings, self._say))
         result = self._folder.result(self._beginning.run)
         if result is not None:
             await self._ending.clean_up(self._info, is_violation=result.verdict == "violation")
         return self._ending.outcome(result)
 
-    async def _let_scrapers_know(self, outcome: Outcome) -> None:
-        """Stay until Prometheus, if one has come, has seen the end; otherwise it would look as if we had died."""
+    async def _let_scrapers_know(self, outcome: RunOutcome) -> None:
+        """Wait until Prometheus, if it scrapes us, has seen the end; otherwise it would look like a crash."""
         self._board.ended(outcome.verdict)
         if longest := self._http.scrapes.expected_seconds():
-            self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for Prometheus to see it, Ctrl-C leaves")
+            self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for a Prometheus scrape, Ctrl-C skips it")
         with contextlib.suppress(LeftError):
             await self._stop.unless_urgent(self._http.scrapes.until_next())
 
@@ -304,12 +300,12 @@ class Daemon:
             async with asyncio.timeout(SERVERS_STOP_SECONDS_MAX):
                 await self._testbed.stop()
         except (OSError, SoakError) as error:
-            _log.warning("servers did not stop cleanly", error=error)
+            _log.warning("server_stop_failed", error=error)
         await self._board.close()
         await self._http.close()
         self._view.close()
         if self._info is None and self._beginning.resumed is None:
-            # It never began: servers that were started for it hold nothing.
+            # It never began: the servers started for it hold no data of a run.
             await self._ending.remove_servers()
 
     # What it is made of -------------------------------------------------------------------------------------
@@ -355,7 +351,7 @@ class Daemon:
     # What happens meanwhile ---------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        _log.info(text)
+        _log.info("message", text=text)
         self._view.say(text)
 
     def _note_problem(self, problem: str | None) -> None:
@@ -370,8 +366,8 @@ class Daemon:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
             return
-        # A part that breaks must not leave a soak that looks alive.
-        _log.error("a part of the daemon broke", part=task.get_name(), exc_info=error)
+        # A task that fails must not leave a soak that looks alive.
+        _log.error("daemon_task_failed", task=task.get_name(), exc_info=error)
         self._note_problem(
             f"internal error in {task.get_name()} ({type(error).__name__}: {error}), see logs/daemon.log"
         )
@@ -393,7 +389,7 @@ class Daemon:
                 self._stop.ask(abort.reason)
             await asyncio.sleep(REFRESH_SECONDS)
 
-    def _say_new_errors(self, snapshot: Snapshot) -> None:
+    def _say_new_errors(self, snapshot: SoakStatus) -> None:
         for line in snapshot.store_errors():
             if line not in self._errors_said and len(self._errors_said) < ERRORS_SAID_MAX:
                 self._errors_said.add(line)
@@ -406,9 +402,9 @@ class Daemon:
                     await asyncio.sleep(FIRST_MESSAGE_POLL_SECONDS)
         self._talking.set()
 
-    def _has_begun(self, snapshot: Snapshot) -> bool:
+    def _has_begun(self, snapshot: SoakStatus) -> bool:
         # A load that is somebody else's may come at any time; the verifier has to be there before anything is broken.
-        return snapshot.total("acknowledged") > 0 if "load" in self._children else snapshot.verifier is not None
+        return snapshot.totals.acknowledged > 0 if "load" in self._children else snapshot.verifier is not None
 
     async def _end_in_time(self) -> None:
         """End when the duration is over. It begins with the first acknowledged message, not with the load's imports."""

@@ -1,23 +1,62 @@
-"""How a run begins: anew, or where a daemon that was killed left it."""
+"""How a run begins: anew, or resumed where a daemon that was killed left it.
+
+A heartbeat every second tells the next daemon until when this one lived.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration
-from soak.daemon import heartbeat
 from soak.daemon.folder import DataFolder
-from soak.daemon.heartbeat import Heartbeat
-from soak.daemon.plan import Plan, make_plan, without_secrets
+from soak.daemon.plan import RunPlan, make_plan, without_secrets
 from soak.errors import DamagedRecordError, UsageError
 from soak.ledger.records import RunHeader
 from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
 from soak.verifier.result import read_so_far
+
+HEARTBEAT_SECONDS = 1.0
+
+
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """When the daemon was last known alive."""
+
+    run: str
+    boot: str
+    """CLOCK_MONOTONIC begins anew with each boot: two times of different boots cannot be compared."""
+    at_us: int
+    active_seconds: float
+    """How long the run has been active, all its daemons taken together."""
+
+
+def read_heartbeat(path: Path) -> Heartbeat | None:
+    """Return the last sign of life; None if there is none, or it is damaged."""
+    try:
+        return read_sealed(path, Heartbeat)
+    except DamagedFileError:
+        return None
+
+
+async def write_heartbeats(path: Path, run: str, active_before_seconds: float) -> None:
+    """Write the sign of life until cancelled."""
+    began = time.monotonic()
+    boot = boot_identity()
+    while True:
+        active = active_before_seconds + time.monotonic() - began
+        sign = Heartbeat(run=run, boot=boot, at_us=now_us(), active_seconds=active)
+        with contextlib.suppress(OSError):
+            # Not synced to disk: it has to survive our death, not the machine's.
+            write_sealed(path, sign, is_synced=False)
+        await asyncio.sleep(HEARTBEAT_SECONDS)
+
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -45,7 +84,7 @@ class RunIdentity:
     run: str
     seed: int
     namespace: str
-    plan: Plan
+    plan: RunPlan
     resumed: RunHeader | None = None
     last_alive_us: int | None = None
     active_seconds: float = 0.0
@@ -164,7 +203,7 @@ def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -
 
 def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple[str, ...]]:
     """Return the last sign of life of the daemon before us; where it is lost, what its other files say."""
-    alive = heartbeat.read(folder.heartbeat_file)
+    alive = read_heartbeat(folder.heartbeat_file)
     if alive is not None and alive.run == header.run:
         return alive, ()
     written = folder.last_written_wall_seconds()
@@ -179,7 +218,7 @@ def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple
     return guessed, (what,)
 
 
-def _named(plan: Plan) -> str | None:
+def _named(plan: RunPlan) -> str | None:
     return None if plan.subject is None else plan.subject.name
 
 

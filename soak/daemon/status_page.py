@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 from aiohttp import web
 
 import soak
 from soak import log
+from soak.api.connections import read_body
+from soak.api.http import error, is_cross_site, json_response
+from soak.api.permission import Permission, stranger
+from soak.api.status import SoakStatus
 from soak.daemon.audience import Audience, frame_of
-from soak.daemon.charted import Measurements, charted
-from soak.daemon.connections import read_body
 from soak.daemon.folder import DataFolder
-from soak.daemon.found import Found, Wanted
-from soak.daemon.permission import SAME_SITE, Permission, error, stranger
-from soak.daemon.snapshot import Snapshot
+from soak.daemon.recorder import ChartPoints, Measurements, chart_points
+from soak.daemon.violation_index import ViolationFilter, ViolationIndex
 from soak.errors import UsageError
 from soak.json_input import decode_json
-from soak.page.assets import HEADERS, INDEX, read_assets
-from soak.page.standing import Measure, stands
-from soak.report.chapters import Story, story_of
-from soak.report.findings import resolve
-from soak.report.outcome import Outcome
-from soak.report.recorded import Recorded
+from soak.page.assets import INDEX, answer_file, read_assets
+from soak.page.standing import Measure, Standing, assess
+from soak.report.outcome import RunOutcome
+from soak.report.story import Story, story_of
+from soak.report.violation_records import ViolationRecord, resolve
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import UnreadableEvidenceError
+from soak.verifier.result import Totals
 
 ASSETS_PATH = "/page/"
 EVENTS_PATH = "/events"
@@ -48,13 +48,40 @@ _ID = "{id:[0-9a-f]{4,64}}"
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page that was opened by a link asks with."""
+    """The single-use code of a control link."""
 
     code: str
 
 
+class PageState(msgspec.Struct, frozen=True, kw_only=True):
+    """The event `state`: all that the page shows."""
+
+    now_wall_seconds: float
+    version: str
+    standing: Standing
+    found_version: int
+    """Grows with every violation, so that the page knows when to list them again."""
+    why_no_faults: str
+    points: ChartPoints
+    soak: SoakStatus
+
+
+class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """The event `end`: how the run ended."""
+
+    run: str
+    verdict: str
+    exit_code: int
+    reasons: list[str]
+    notes: list[str]
+    tried: str
+    finished: bool
+    data_dir: str
+    totals: Totals | None
+
+
 class StatusPage:
-    """Tells browsers how the soak is, and takes from them what they may ask for."""
+    """Serves the page, streams the status to it, and carries out what it is permitted to ask for."""
 
     def __init__(
         self,
@@ -74,10 +101,10 @@ class StatusPage:
         self._why_no_faults = why_no_faults
         self._assets = read_assets()
         self._audience = Audience()
-        self._found = Found(folder.verifier)
+        self._found = ViolationIndex(folder.verifier)
         self._taking_in = asyncio.Lock()
         self._stories = asyncio.Semaphore(STORIES_AT_ONCE_MAX)
-        self._snapshot: Snapshot | None = None
+        self._snapshot: SoakStatus | None = None
         self._violations_known = 0
 
     def routes(self) -> list[web.RouteDef]:
@@ -97,60 +124,58 @@ class StatusPage:
 
     # What it tells ------------------------------------------------------------------------------------------
 
-    async def show(self, snapshot: Snapshot) -> None:
-        """Tell everybody who watches how it is; called about every second."""
+    async def show(self, snapshot: SoakStatus) -> None:
+        """Send the status to every open page; called about every second."""
         self._snapshot = snapshot
-        self._violations_known = max(self._violations_known, int(snapshot.total("violations")))
+        self._violations_known = max(self._violations_known, snapshot.totals.violations)
         if not self._audience.size:
             return
         try:
             await self._take_in()
             self._audience.publish(frame_of("state", self._state(snapshot)))
         except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
-            _log.exception("the page could not be told how it is")
+            _log.exception("page_update_failed")
 
-    def end(self, outcome: Outcome) -> None:
-        """Tell everybody how it ended, and let them go."""
-        told = {
-            "run": outcome.run,
-            "verdict": outcome.verdict,
-            "exit_code": outcome.exit_code,
-            "reasons": outcome.reasons,
-            "notes": outcome.notes,
-            "tried": "" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
-            "finished": outcome.finished,
-            "data_dir": outcome.data_dir,
-            "totals": None if outcome.result is None else outcome.result.totals,
-        }
-        self._audience.end(frame_of("end", msgspec.json.encode(told)))
+    def end(self, outcome: RunOutcome) -> None:
+        """Send the end to every open page, and close the streams."""
+        end = PageEnd(
+            run=outcome.run,
+            verdict=outcome.verdict,
+            exit_code=outcome.exit_code,
+            reasons=outcome.reasons,
+            notes=outcome.notes,
+            tried="" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
+            finished=outcome.finished,
+            data_dir=outcome.data_dir,
+            totals=None if outcome.result is None else outcome.result.totals,
+        )
+        self._audience.end(frame_of("end", msgspec.json.encode(end)))
 
-    def _state(self, snapshot: Snapshot) -> bytes:
-        status = snapshot.verifier
-        standing = stands(snapshot.phase, status, snapshot.problems, self._measure, self._violations_known)
+    def _state(self, snapshot: SoakStatus) -> bytes:
         return msgspec.json.encode(
-            {
-                "now_wall_seconds": time.time(),
-                "version": soak.__version__,
-                "standing": standing,
-                "found_version": self._found.version,
-                "why_no_faults": self._why_no_faults(),
-                "points": charted(self._measurements, time.time() - FRESH_SECONDS),
-                "soak": msgspec.structs.replace(snapshot, verifier=_shown(status)),
-            }
+            PageState(
+                now_wall_seconds=time.time(),
+                version=soak.__version__,
+                standing=assess(snapshot, self._measure, self._violations_known),
+                found_version=self._found.version,
+                why_no_faults=self._why_no_faults(),
+                points=chart_points(self._measurements, time.time() - FRESH_SECONDS),
+                soak=_shown(snapshot),
+            )
         )
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get("Sec-Fetch-Site", "none") not in SAME_SITE:
+        if is_cross_site(request):
             # It could not read a word, and would take the place of somebody who can.
-            return error(403, "this is not told to another site")
+            return error(403, "refused: the request comes from another site")
         if self._audience.is_full or self._snapshot is None:
-            why = "too many watch already" if self._snapshot is not None else "the soak is starting"
+            why = "too many pages are open" if self._snapshot is not None else "the soak is starting"
             return error(503, f"{why}; try again in a moment")
         await self._take_in()
         return await self._audience.attend(request, frame_of("state", self._state(self._snapshot)))
 
     async def _series(self, _request: web.Request) -> web.Response:
-        return _json(charted(self._measurements))
+        return _json(chart_points(self._measurements))
 
     async def _take_in(self) -> None:
         async with self._taking_in:
@@ -168,16 +193,13 @@ class StatusPage:
         asset = self._assets.get(name)
         if asset is None:
             return error(404, "the page has no such file")
-        headers = {**HEADERS, "Content-Type": asset.content_type, "ETag": asset.tag}
-        if request.headers.get("If-None-Match") == asset.tag:
-            return web.Response(status=304, headers=headers)
-        return web.Response(body=asset.body, headers=headers)
+        return answer_file(request, asset)
 
     # Violations ---------------------------------------------------------------------------------------------
 
     async def _violations(self, request: web.Request) -> web.Response:
         try:
-            wanted = msgspec.convert(dict(request.query), Wanted)
+            wanted = msgspec.convert(dict(request.query), ViolationFilter)
         except msgspec.ValidationError as problem:
             return error(400, str(problem))
         await self._take_in()
@@ -210,15 +232,15 @@ class StatusPage:
     def _tell(self, identity: str) -> Story:
         record = self._record(identity)
         file = evidence_file.read(record.evidence) if record.evidence is not None else None
-        return story_of(record, file, self._found.newest(Wanted(store=record.violation.store)))
+        return story_of(record, file, self._found.newest(ViolationFilter(store=record.violation.store)))
 
-    def _record(self, identity: str) -> Recorded:
+    def _record(self, identity: str) -> ViolationRecord:
         return self._found.get(identity) or resolve(self._folder.path, identity)[0]
 
     # What may be done ---------------------------------------------------------------------------------------
 
     async def _session(self, request: web.Request) -> web.Response:
-        """Tell a page whether it may do anything, so that it does not offer what would be refused."""
+        """Say whether a page may act, so that it offers no buttons that would be refused."""
         refusal = self._permission.refusal(request)
         is_stranger = refusal is not None and refusal.status == 403
         return _json({"permitted": refusal is None, "local": not is_stranger})
@@ -229,10 +251,10 @@ class StatusPage:
         try:
             code = decode_json(await read_body(request), type=Code).code
         except msgspec.MsgspecError as problem:
-            return error(400, f"this is no code: {problem}")
+            return error(400, f"invalid request: {problem}")
         token = self._permission.token_for(code)
         if token is None:
-            return error(401, "this link was used before, or is too old; 'soak page' gives a new one")
+            return error(401, "this link was used before, or has expired; 'soak page' prints a new one")
         return _json({"token": token})
 
     async def _new_code(self, request: web.Request) -> web.Response:
@@ -245,21 +267,19 @@ class StatusPage:
         return _json({"stopping": True})
 
 
-def _shown(status: dict[str, Any] | None) -> dict[str, Any] | None:
+def _shown(snapshot: SoakStatus) -> SoakStatus:
     """Leave out what the page does not show in full."""
-    if status is None:
-        return None
-    kept = dict(status)
-    kept["recoveries"] = list(kept.get("recoveries") or [])[-RECOVERIES_SHOWN_MAX:]
-    return kept
+    if snapshot.verifier is None:
+        return snapshot
+    recoveries = snapshot.verifier.recoveries[-RECOVERIES_SHOWN_MAX:]
+    return msgspec.structs.replace(snapshot, verifier=msgspec.structs.replace(snapshot.verifier, recoveries=recoveries))
 
 
-def _listed(record: Recorded) -> dict[str, object]:
+def _listed(record: ViolationRecord) -> dict[str, object]:
     told = record.as_dict()
     del told["evidence"]  # a path on this machine; the page has an address for it
     return told
 
 
 def _json(value: object) -> web.Response:
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-    return web.Response(body=msgspec.json.encode(value), content_type="application/json", headers=headers)
+    return json_response(value, headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})

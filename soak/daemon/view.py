@@ -1,9 +1,10 @@
-"""What a person sees while it runs: a live panel on a terminal, a line now and then anywhere else."""
+"""The terminal while a soak runs: a live panel, or a line every few seconds where it is no terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from typing import Protocol, TextIO
 
 from rich.console import Console, Group
@@ -12,10 +13,41 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from soak.daemon.rates import Rates
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus
 from soak.duration import format_seconds
 from soak.masking import mask
+
+WINDOW_SNAPSHOTS = 6
+
+
+class Rates:
+    """Remembers a few snapshots; the rate is taken between the oldest and the newest of them."""
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float, float]] = deque(maxlen=WINDOW_SNAPSHOTS)
+
+    def note(self, snapshot: SoakStatus) -> None:
+        if snapshot.verifier is not None:
+            totals = snapshot.totals
+            self._points.append((snapshot.uptime_seconds, totals.acknowledged, totals.reads))
+
+    @property
+    def appended(self) -> float:
+        """Acknowledged appends per second."""
+        return self._growth(1)
+
+    @property
+    def read(self) -> float:
+        """Reads per second."""
+        return self._growth(2)
+
+    def _growth(self, column: int) -> float:
+        if len(self._points) < 2:
+            return 0.0
+        first, last = self._points[0], self._points[-1]
+        seconds = last[0] - first[0]
+        return max(0.0, (last[column] - first[column]) / seconds) if seconds > 0 else 0.0
+
 
 PLAIN_INTERVAL_SECONDS = 5.0
 FINDINGS_SHOWN = 3
@@ -32,7 +64,7 @@ class View(Protocol):
     def offer(self, text: str) -> None:
         """Tell the person at the terminal what nobody else may read; where there is none, tell nobody."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         """Tell how it is; called about every second."""
 
     def close(self) -> None:
@@ -55,7 +87,7 @@ class PlainView:
     def offer(self, text: str) -> None:
         """Say nothing: lines are kept in files and shown in logs."""
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
         now = time.monotonic()
         if snapshot.phase in {"running", "draining"} and now - self._shown_at >= PLAIN_INTERVAL_SECONDS:
@@ -83,7 +115,7 @@ class LiveView:
     def offer(self, text: str) -> None:
         self.say(text)
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
         with contextlib.suppress(OSError):
             self._live.update(panel(snapshot, self._rates))
@@ -93,16 +125,17 @@ class LiveView:
             self._live.stop()
 
 
-def status_line(snapshot: Snapshot, rates: Rates) -> str:
-    """Tell the whole state in one line."""
+def status_line(snapshot: SoakStatus, rates: Rates) -> str:
+    """Return the whole status in one line."""
+    totals = snapshot.totals
     if snapshot.verifier is None:
         told = f"{snapshot.phase}, the verifier does not answer"
     else:
         told = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
-            f"verified {snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f}  "
-            f"violations {_violations(snapshot)}  tolerated {snapshot.total('tolerated'):,.0f}  "
-            f"lag {_seconds(snapshot.gauge('ledger_lag_seconds'))}"
+            f"verified {totals.verified:,} of {totals.acknowledged:,}  "
+            f"violations {_violations(snapshot)}  tolerated {totals.tolerated:,}  "
+            f"lag {_seconds(snapshot.verifier.ledger_lag_seconds)}"
         )
     if snapshot.faults_active:
         told += f"  faults: {', '.join(snapshot.faults_active)}"
@@ -111,7 +144,7 @@ def status_line(snapshot: Snapshot, rates: Rates) -> str:
     return told
 
 
-def panel(snapshot: Snapshot, rates: Rates) -> Group:
+def panel(snapshot: SoakStatus, rates: Rates) -> Group:
     """Draw the state as a table, with what needs attention below it."""
     is_bounded = snapshot.remaining_seconds is not None and snapshot.phase == "running"
     left = f", ends in {format_seconds(snapshot.remaining_seconds or 0.0)}" if is_bounded else ""
@@ -125,20 +158,21 @@ def panel(snapshot: Snapshot, rates: Rates) -> Group:
     return Group(table, *below)
 
 
-def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
-    found = snapshot.total("violations")
-    colour = "bold red" if found else "green"
-    attempts = "  ".join(f"{word} {snapshot.total('attempts', word):,.0f}" for word in ("ok", "failed", "unknown"))
-    oldest = _seconds(snapshot.gauge("oldest_unverified_seconds"))
+def _rows(snapshot: SoakStatus, rates: Rates) -> list[tuple[str, str]]:
+    totals, verifier = snapshot.totals, snapshot.verifier
+    colour = "bold red" if totals.violations else "green"
+    attempts = "  ".join(f"{word} {totals.attempts.get(word, 0):,}" for word in ("ok", "failed", "unknown"))
+    oldest = _seconds(None if verifier is None else verifier.oldest_unverified_seconds)
+    lag = _seconds(None if verifier is None else verifier.ledger_lag_seconds)
     children = [_mark(child.name, child.state == "running", child.restarts) for child in snapshot.children]
     servers = [_mark(server.kind, server.is_up, server.restarts) for server in snapshot.servers]
     return [
         ("stores", escape(", ".join(snapshot.stores))),
         ("appends", f"{rates.appended:,.0f}/s  {attempts}"),
         ("reads", f"{rates.read:,.0f}/s"),
-        ("verified", f"{snapshot.total('verified'):,.0f} of {snapshot.total('acknowledged'):,.0f} acknowledged"),
-        ("violations", f"[{colour}]{_violations(snapshot)}[/]  tolerated {snapshot.total('tolerated'):,.0f}"),
-        ("lag", f"ledger {_seconds(snapshot.gauge('ledger_lag_seconds'))}  oldest unverified {oldest}"),
+        ("verified", f"{totals.verified:,} of {totals.acknowledged:,} acknowledged"),
+        ("violations", f"[{colour}]{_violations(snapshot)}[/]  tolerated {totals.tolerated:,}"),
+        ("lag", f"ledger {lag}  oldest unverified {oldest}"),
         ("faults", _faults(snapshot)),
         ("children", "  ".join(children)),
         ("servers", "  ".join(servers)),
@@ -146,12 +180,12 @@ def _rows(snapshot: Snapshot, rates: Rates) -> list[tuple[str, str]]:
     ]
 
 
-def _faults(snapshot: Snapshot) -> str:
+def _faults(snapshot: SoakStatus) -> str:
     told = ", ".join(snapshot.faults_active) or "none"
     planned = snapshot.fault_next
     if planned is None:
         return told
-    when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waits for its turn"
+    when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waiting for another fault to end"
     return f"{told}  next: {planned.name} of {planned.target} {when}"
 
 
@@ -160,21 +194,23 @@ def _mark(name: str, up: bool, restarts: int) -> str:  # noqa: FBT001  a row of 
     return f"[{'green' if up else 'red'}]{escape(name)}[/]{again}"
 
 
-def _trouble(snapshot: Snapshot) -> list[str]:
+def _trouble(snapshot: SoakStatus) -> list[str]:
     restarts = [f"{child.name} restarted {child.restarts}x" for child in snapshot.children if child.restarts]
     down = snapshot.not_ready if snapshot.phase == "running" and snapshot.verifier is not None else []
     return [*restarts, *down, *snapshot.warnings]
 
 
-def _violations(snapshot: Snapshot) -> str:
-    found, findings = snapshot.total("violations"), len((snapshot.verifier or {}).get("findings", []))
-    return f"{found:,.0f}" + (f" in {findings} finding{'' if findings == 1 else 's'}" if findings else "")
+def _violations(snapshot: SoakStatus) -> str:
+    findings = 0 if snapshot.verifier is None else len(snapshot.verifier.findings)
+    return f"{snapshot.totals.violations:,}" + (
+        f" in {findings} finding{'' if findings == 1 else 's'}" if findings else ""
+    )
 
 
-def _findings(snapshot: Snapshot) -> list[str]:
-    found = (snapshot.verifier or {}).get("findings", [])
-    told = [str(one.get("headline")) for one in found[:FINDINGS_SHOWN]]
-    return told + ([f"and {len(found) - FINDINGS_SHOWN} more findings"] if len(found) > FINDINGS_SHOWN else [])
+def _findings(snapshot: SoakStatus) -> list[str]:
+    found = [] if snapshot.verifier is None else snapshot.verifier.findings
+    shown = [one.headline for one in found[:FINDINGS_SHOWN]]
+    return shown + ([f"and {len(found) - FINDINGS_SHOWN} more findings"] if len(found) > FINDINGS_SHOWN else [])
 
 
 def _seconds(value: float | None) -> str:

@@ -22,7 +22,7 @@ import msgspec
 from soak import join
 from soak.errors import SoakError
 from soak.json_input import decode_json
-from soak.report.moment import clock
+from soak.report.text import clock
 
 ASK_SECONDS = 2.0
 ANSWER_SECONDS_MAX = 5.0

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
+from aiohttp import web
+
 FOLDER = Path(__file__).parent / "files"
 INDEX = "index.html"
 TYPES = {
@@ -55,3 +57,11 @@ def read_assets(folder: Path = FOLDER) -> dict[str, Asset]:
 def _asset(path: Path) -> Asset:
     body = path.read_bytes()
     return Asset(body, TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+
+
+def answer_file(request: web.Request, asset: Asset) -> web.Response:
+    """Answer with a file, or with 304 where the browser has it already."""
+    headers = {**HEADERS, "ETag": asset.tag}
+    if request.headers.get("If-None-Match") == asset.tag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=asset.body, headers={**headers, "Content-Type": asset.content_type})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from soak.report.escaping import one_line
+from soak.report.text import one_line
 
 WIDTH, HEIGHT = 960, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 18, 30
@@ -28,7 +28,7 @@ _TIME_STEPS_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 
 Dot = tuple[float, float]
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """One line of a chart, in stretches: nothing is drawn between two of them."""
 
     name: str
@@ -63,7 +63,7 @@ class Frame(NamedTuple):
     is_log: bool = False
 
 
-def draw(frame: Frame, lines: Sequence[Line], bands: Sequence[Band] = (), marks: Sequence[Mark] = ()) -> Markup:
+def draw(frame: Frame, lines: Sequence[ChartLine], bands: Sequence[Band] = (), marks: Sequence[Mark] = ()) -> Markup:
     """Draw a chart."""
     values = [value for line in lines for stretch in line.stretches for _, value in stretch]
     scale = _log_scale(values) if frame.is_log else _linear_scale(values)
@@ -144,7 +144,7 @@ def _moment(x: float, text: str) -> Markup:
     ).format(HEIGHT - BOTTOM, HEIGHT - BOTTOM + 4, HEIGHT - BOTTOM + 19, text, x=_short(x))
 
 
-def _line(line: Line, along: Callable[[float], float], up: Callable[[float], float]) -> Markup:
+def _line(line: ChartLine, along: Callable[[float], float], up: Callable[[float], float]) -> Markup:
     parts = []
     for stretch in line.stretches:
         dots = [(along(at), up(value)) for at, value in stretch]
@@ -187,7 +187,7 @@ def _marks(marks: Sequence[Mark], along: Callable[[float], float]) -> Markup:
     )
 
 
-def _words(frame: Frame, lines: Sequence[Line], bands: Sequence[Band]) -> str:
+def _words(frame: Frame, lines: Sequence[ChartLine], bands: Sequence[Band]) -> str:
     told = [frame.title]
     for line in lines:
         values = [value for stretch in line.stretches for _, value in stretch]

@@ -23,7 +23,7 @@ in the same microsecond neither is said to have come first.
 """
 
 
-class Event(NamedTuple):
+class EdnEvent(NamedTuple):
     """One line of a history."""
 
     time: int
@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 def jepsen_lines(histories: Iterable[SessionHistory]) -> Iterator[str]:
     """Return the lines of a history, in the order of time."""
-    events: list[Event] = []
+    events: list[EdnEvent] = []
     processes = iter(range(2**62))
     for history in histories:
         _add_appends(events, history, processes)
@@ -50,7 +50,7 @@ def jepsen_lines(histories: Iterable[SessionHistory]) -> Iterator[str]:
         )
 
 
-def _add_appends(events: list[Event], history: SessionHistory, processes: Iterator[int]) -> None:
+def _add_appends(events: list[EdnEvent], history: SessionHistory, processes: Iterator[int]) -> None:
     # Between the clocks of several hosts nothing orders two appends of one writer either, once they are widened.
     is_one_clock = history.clock_epsilon_us == 0
     timed = [append for append in history.appends if append.is_timed and is_one_clock]
@@ -63,7 +63,7 @@ def _add_appends(events: list[Event], history: SessionHistory, processes: Iterat
 
 
 def _add_sequence(
-    events: list[Event], session: str, appends: list[AppendOperation], processes: Iterator[int], epsilon_us: int = 0
+    events: list[EdnEvent], session: str, appends: list[AppendOperation], processes: Iterator[int], epsilon_us: int = 0
 ) -> None:
     process: int | None = None
     free_from = -1
@@ -73,10 +73,10 @@ def _add_sequence(
         value = f"[:append {quoted(session)} {quoted(append.element)}]"
         sent = BEGINNING if append.sent == BEGINNING else max(1, append.sent - epsilon_us)
         invoked = max(sent * NANOSECONDS, free_from + 1)
-        events.append(Event(invoked, process, ":invoke", value))
+        events.append(EdnEvent(invoked, process, ":invoke", value))
         if append.ended is None:
             # It may still be applied at any time; whoever sent it goes on as somebody else.
-            events.append(Event(END * NANOSECONDS, process, ":info", value))
+            events.append(EdnEvent(END * NANOSECONDS, process, ":info", value))
             process, free_from = None, -1
             continue
         ended = (append.ended + epsilon_us) * NANOSECONDS + NANOSECONDS - 1
@@ -85,17 +85,17 @@ def _add_sequence(
             # It had ended when the next one was sent, in the same microsecond.
             ended = following.sent * NANOSECONDS + NANOSECONDS // 2
         free_from = max(ended, invoked + 1)
-        events.append(Event(free_from, process, _TYPES[append.outcome], value))
+        events.append(EdnEvent(free_from, process, _TYPES[append.outcome], value))
 
 
-def _add_reads(events: list[Event], history: SessionHistory, processes: Iterator[int]) -> None:
+def _add_reads(events: list[EdnEvent], history: SessionHistory, processes: Iterator[int]) -> None:
     key = quoted(history.session)
     for read in history.reads:
         process = next(processes)
         invoked, returned = _widened(read, history.clock_epsilon_us)
         elements = " ".join(quoted(element) for element in read.elements)
-        events.append(Event(invoked, process, ":invoke", f"[:r {key} nil]"))
-        events.append(Event(returned, process, ":ok", f"[:r {key} [{elements}]]"))
+        events.append(EdnEvent(invoked, process, ":invoke", f"[:r {key} nil]"))
+        events.append(EdnEvent(returned, process, ":ok", f"[:r {key} [{elements}]]"))
 
 
 def _widened(read: ReadOperation, epsilon_us: int) -> tuple[int, int]:

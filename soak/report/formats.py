@@ -10,7 +10,7 @@ import msgspec
 
 from soak.errors import SoakError, UsageError
 from soak.report import html, junit, markdown
-from soak.report.gathered import Report
+from soak.report.run_report import Report
 from soak.sealed_file import write_whole
 
 FILES_MODE = 0o644

@@ -12,12 +12,11 @@ from markupsafe import Markup
 from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.masking import mask
-from soak.report.chart import Band, Frame, Line, Mark, draw
-from soak.report.escaping import visible
-from soak.report.gathered import Report
-from soak.report.moment import clock
+from soak.report.chart import Band, ChartLine, Frame, Mark, draw
+from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
-from soak.report.summary import alarm_line, store_error_lines, tried_lines
+from soak.report.summary import self_check_line, store_error_lines, tried_lines, worst_recoveries
+from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
 
 CHART_POINTS_MAX = 480
@@ -50,11 +49,11 @@ def render(report: Report) -> str:
         setup=report.outcome.setup,
         sentence=_SENTENCES.get(report.outcome.verdict, ""),
         errors=store_error_lines(result) if result is not None else [],
-        alarm=alarm_line(result) if result is not None else "",
+        self_check=self_check_line(result) if result is not None else "",
         tried=tried_lines(result) if result is not None else [],
         charts=_charts(report, result) if result is not None else [],
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
-        recoveries=_worst(result) if result is not None else [],
+        recoveries=worst_recoveries(result.recoveries, RECOVERIES_SHOWN_MAX) if result is not None else [],
         sentences={kind.value: kind.sentence for kind in Kind},
     )
 
@@ -84,11 +83,6 @@ def _finalize(value: Any) -> Any:
     return visible(mask(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _worst(result: Result) -> list[Any]:
-    worst = sorted(result.recoveries, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN_MAX]
-    return sorted(worst, key=lambda row: row.at_wall_seconds)
-
-
 def _charts(report: Report, result: Result) -> list[StoreCharts]:
     return [
         _of_store(report, result, store, series_of(report.series[store].points, CHART_POINTS_MAX))
@@ -112,10 +106,10 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
     rates = draw(
         Frame("operations per second", since, until, lambda value: f"{value:g}/s"),
         [
-            Line("appends acknowledged", "a", _stretches(series, "acknowledged_rate"), fills=True),
-            Line("reads", "b", _stretches(series, "read_rate")),
-            Line("messages verified", "c", _stretches(series, "verified_rate")),
-            Line("errors", "e", _stretches(series, "error_rate")),
+            ChartLine("appends acknowledged", "a", _stretches(series, "acknowledged_rate"), fills=True),
+            ChartLine("reads", "b", _stretches(series, "read_rate")),
+            ChartLine("messages verified", "c", _stretches(series, "verified_rate")),
+            ChartLine("errors", "e", _stretches(series, "error_rate")),
         ],
         bands,
         marks,
@@ -123,10 +117,10 @@ def _of_store(report: Report, result: Result, store: str, series: Series) -> Sto
     latencies = draw(
         Frame("time to answer", since, until, _duration, is_log=True),
         [
-            Line("append, worst of a hundred", "a thick", _stretches(series, "append_p99_seconds")),
-            Line("append, median", "a dashed", _stretches(series, "append_p50_seconds")),
-            Line("read, worst of a hundred", "b thick", _stretches(series, "read_p99_seconds")),
-            Line("read, median", "b dashed", _stretches(series, "read_p50_seconds")),
+            ChartLine("append p99", "a thick", _stretches(series, "append_p99_seconds")),
+            ChartLine("append p50", "a dashed", _stretches(series, "append_p50_seconds")),
+            ChartLine("read p99", "b thick", _stretches(series, "read_p99_seconds")),
+            ChartLine("read p50", "b dashed", _stretches(series, "read_p50_seconds")),
         ],
         bands,
         marks,
@@ -138,7 +132,7 @@ def _violations(series: Series, since: float, until: float, bands: list[Band]) -
     if not series.points[-1].violations:
         return None
     frame = Frame("violations so far", since, until, lambda value: f"{value:g}")
-    return draw(frame, [Line("violations", "e", _stretches(series, "violations"), fills=True)], bands)
+    return draw(frame, [ChartLine("violations", "e", _stretches(series, "violations"), fills=True)], bands)
 
 
 def _end_of(fault: FaultResult, until: float) -> float:

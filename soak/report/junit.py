@@ -10,9 +10,9 @@ import time
 from xml.etree import ElementTree as ET
 
 from soak.checker.kinds import Kind
-from soak.report.escaping import one_line, visible
-from soak.report.gathered import FindingStory, Report
-from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
+from soak.report.run_report import FindingStory, Report
+from soak.report.summary import self_check_line, store_error_lines, totals_lines, tried_lines
+from soak.report.text import one_line, visible
 from soak.verifier.result import Result, StoreResult
 
 MESSAGE_CHARACTERS_MAX = 500
@@ -59,7 +59,7 @@ def _run_suite(report: Report) -> ET.Element:
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
         error.text = visible("\n".join(reasons))
     if result is not None:
-        told = [*tried_lines(result), *totals_lines(result.totals), alarm_line(result)]
+        told = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
         told += [*store_error_lines(result), *result.notes]
         ET.SubElement(suite, "system-out").text = visible("\n".join(told))
     return _counted(suite)

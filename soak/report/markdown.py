@@ -6,10 +6,19 @@ from collections.abc import Iterable, Sequence
 
 from soak.checker.kinds import Kind
 from soak.duration import format_seconds
-from soak.report.escaping import markdown, one_line, preformatted
-from soak.report.gathered import FindingStory, Report
-from soak.report.moment import clock
-from soak.report.summary import alarm_line, store_error_lines, totals_lines, tried_lines
+from soak.report.run_report import FindingStory, Report
+from soak.report.summary import (
+    RECOVERY_COLUMNS,
+    STORE_COLUMNS,
+    recovery_cells,
+    self_check_line,
+    store_error_lines,
+    store_numbers,
+    totals_lines,
+    tried_lines,
+    worst_recoveries,
+)
+from soak.report.text import clock, markdown, one_line, preformatted
 from soak.verifier.result import RecoveryResult, Result
 
 BYTES_MAX = 1_000_000
@@ -46,10 +55,10 @@ def _sections(report: Report) -> Iterable[str]:
     elif result.violations_by:
         yield _violations(result)
     if errors := store_error_lines(result):
-        yield "### Exceptions of stores\n\n" + _bullets(errors)
+        yield "### Store errors\n\n" + _bullets(errors)
     yield "### Stores\n\n" + _stores(result)
     # All of it is our own words and numbers.
-    yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), alarm_line(result))) + "\n"
+    yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), self_check_line(result))) + "\n"
     if result.recoveries:
         yield _recoveries(result.recoveries)
     yield _bullets([*result.notes, *outcome.notes])
@@ -62,22 +71,14 @@ def _headline(report: Report) -> str:
     if report.result is not None:
         parts.append(f"{format_seconds(report.lasted_seconds)} until {clock(report.ended_wall_seconds)}")
     if report.state != "finished":
-        parts.append(f"**{report.state}**: this is how it stood")
+        parts.append(f"**{report.state}**: status so far")
     if report.outcome.setup is not None:
         parts += [f"seed {report.outcome.setup.seed}", f"soak {report.outcome.setup.version}"]
     return ", ".join(parts) + "."
 
 
 def _stores(result: Result) -> str:
-    heads = ("store", "acknowledged", "verified", "forgotten", "violations", "tolerated")
-    rows = [
-        (
-            markdown(row.store),
-            *map(_number, (row.acknowledged, row.verified, row.released, row.violations, row.tolerated)),
-        )
-        for row in result.by_store
-    ]
-    return _table(heads, rows)
+    return _table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
 
 
 def _violations(result: Result) -> str:
@@ -106,27 +107,14 @@ def _finding(story: FindingStory) -> str:
 
 
 def _recoveries(recoveries: list[RecoveryResult]) -> str:
-    shown = sorted(recoveries, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_MAX]
-    rows = [
-        (
-            markdown(f"{row.kind} of {row.server}"),
-            markdown(row.store),
-            f"{'❌' if not row.kept else ('❔' if row.is_unread else '✅')} {row.shown_point}",
-            "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds),
-            _number(row.tolerated),
-            row.shown_lost,
-            _after(row.read_seconds),
-            _after(row.write_seconds),
-        )
-        for row in sorted(shown, key=lambda row: row.at_wall_seconds)
-    ]
-    heads = ("fault", "store", "recovery point", "promised", "tolerated", "lost", "read after", "write after")
+    shown = worst_recoveries(recoveries, RECOVERIES_MAX)
+    rows = []
+    for row in shown:
+        point, *others = recovery_cells(row)
+        sign = "❌" if not row.kept else ("❔" if row.is_unread else "✅")
+        rows.append((markdown(f"{row.kind} of {row.server}"), markdown(row.store), f"{sign} {point}", *others))
     left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
-    return "### Recoveries\n\n" + left + _table(heads, rows, numbers=(2, 3, 4, 5, 6, 7))
-
-
-def _after(seconds: float | None) -> str:
-    return "-" if seconds is None else format_seconds(seconds)
+    return "### Recoveries\n\n" + left + _table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
 
 
 def _sentence(kind: str) -> str:

@@ -28,7 +28,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     origin: str
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class RunSetup(msgspec.Struct, frozen=True, kw_only=True):
     """What was run, with what, and how to run it again."""
 
     version: str
@@ -45,7 +45,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """A command that begins the same run anew; passwords have to be put in."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of a run, or how it stands, as the summary shows it and as `--json` prints it."""
 
     schema: int = SCHEMA
@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     server_restarts: dict[str, int] = {}
     notes: list[str] = []
     result: Result | None = None
-    setup: Setup | None = None
+    setup: RunSetup | None = None
     """None: only the verifier knew of the run."""
 
 
@@ -89,11 +89,11 @@ def so_far(result: Result | None, problems: list[str]) -> tuple[str, ExitCode, l
     return UNDECIDED, ExitCode.INCONCLUSIVE, reasons
 
 
-def write(folder: Path, outcome: Outcome) -> None:
+def write(folder: Path, outcome: RunOutcome) -> None:
     """Replace the outcome in a data folder in one step. Raises OSError."""
     write_document(folder / FILE_NAME, outcome, is_last=outcome.finished)
 
 
-def read(folder: Path) -> Outcome | None:
+def read(folder: Path) -> RunOutcome | None:
     """Return the outcome in a data folder, if there is one."""
-    return decode_file(folder / FILE_NAME, Outcome, SCHEMA)
+    return decode_file(folder / FILE_NAME, RunOutcome, SCHEMA)

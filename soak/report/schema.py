@@ -1,31 +1,33 @@
-"""The JSON Schema of a result, made from the classes that hold it: `python -m soak.report.schema` writes it anew."""
+"""The JSON schemas of the result and of `/status`, made from their classes.
+
+`python -m soak.report.schema` writes them.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from soak.api.status import SoakStatus
 from soak.report import outcome
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 
-PATH = Path(__file__).with_name("result.schema.json")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_PACKAGE = Path(__file__).parents[1]
+RESULT_FILE = _PACKAGE / "report" / "result.schema.json"
+DOCUMENTS: dict[Path, tuple[str, type[msgspec.Struct]]] = {
+    RESULT_FILE: (f"The result of a soak, schema {outcome.SCHEMA}", RunOutcome),
+    _PACKAGE / "api" / "status.schema.json": ("The status of a running soak, as /status answers", SoakStatus),
+}
+"""By file, title and class. The result is what `--json`, `soak report --format json` and `result.json` hold."""
 
 
-def make() -> dict[str, Any]:
-    """Return the schema of what `--json`, `soak report --format json` and `result.json` hold."""
-    return {
-        "$schema": DIALECT,
-        "title": f"The result of a soak, schema {outcome.SCHEMA}",
-        **msgspec.json.schema(Outcome),
-    }
-
-
-def encoded() -> bytes:
-    return msgspec.json.format(msgspec.json.encode(make()), indent=2) + b"\n"
+def encode_schema(title: str, kind: type[msgspec.Struct]) -> bytes:
+    schema = {"$schema": DIALECT, "title": title, **msgspec.json.schema(kind)}
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2) + b"\n"
 
 
 if __name__ == "__main__":
-    PATH.write_bytes(encoded())
+    for path, (title, kind) in DOCUMENTS.items():
+        path.write_bytes(encode_schema(title, kind))

@@ -14,9 +14,8 @@ from rich.table import Table
 from soak.checker.verdict import Verdict
 from soak.duration import format_seconds
 from soak.masking import mask
-from soak.report.outcome import Outcome
-from soak.report.page import Page
-from soak.report.table import print_json
+from soak.report.outcome import RunOutcome
+from soak.report.text import OutputConsole, print_json
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
 from soak.verifier.result import KindCount, RecoveryResult, Result, StoreResult, Totals
@@ -26,17 +25,19 @@ EVIDENCE_SHOWN = 5
 STORE_ERRORS_SHOWN = 5
 RECOVERIES_SHOWN = 12
 PLAIN_WIDTH = 120
+STORE_COLUMNS = ("acknowledged", "verified", "forgotten", "violations", "tolerated")
+RECOVERY_COLUMNS = ("data lost (RPO)", "promised", "tolerated", "lost", "reads back (RTO)", "writes back", "unknown")
 _COLOURS = {"pass": "bold green", "violation": "bold red", "inconclusive": "bold yellow"}
 
 
 def summary_console() -> Console:
     """Return a console wide enough for the tables where no terminal sets the width."""
-    page = Page()
-    return page if page.is_terminal else Page(width=PLAIN_WIDTH)
+    page = OutputConsole()
+    return page if page.is_terminal else OutputConsole(width=PLAIN_WIDTH)
 
 
-def print_summary(outcome: Outcome, console: Console) -> None:
-    """Tell how the run ended."""
+def print_summary(outcome: RunOutcome, console: Console) -> None:
+    """Print how the run ended."""
     result = outcome.result
     colour = _COLOURS.get(outcome.verdict, "bold")
     lasted = _lasted(result) if result is not None else ""
@@ -46,7 +47,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
         _print_lines(console, tried_lines(result))
         _print_findings(console, result.findings, outcome.data_dir)
         _print_lines(console, [line for line in store_error_lines(result) if line not in outcome.reasons])
-        _print_lines(console, [*totals_lines(result.totals), alarm_line(result)])
+        _print_lines(console, [*totals_lines(result.totals), self_check_line(result)])
         console.print(_stores(result.by_store))
         if result.violations_by and not result.findings:
             console.print(_violations(result.violations_by))
@@ -54,8 +55,7 @@ def print_summary(outcome: Outcome, console: Console) -> None:
             console.print(_recoveries(result.recoveries))
         _print_lines(console, [f"evidence: {path}" for path in _example_files(result)])
         if result.violations_unlisted:
-            told = f"{result.violations_unlisted:,} of the violations are counted, and not listed one by one"
-            _print_lines(console, [told])
+            _print_lines(console, [f"{result.violations_unlisted:,} violations are counted, but not listed one by one"])
         _print_lines(console, _next_steps(result, outcome.data_dir))
         _print_lines(console, result.notes)
     restarts = {**outcome.child_restarts, **outcome.server_restarts}
@@ -64,8 +64,8 @@ def print_summary(outcome: Outcome, console: Console) -> None:
     _print_lines(console, outcome.notes)
 
 
-def print_outcome_json(outcome: Outcome) -> None:
-    """Tell the same to a machine."""
+def print_outcome_json(outcome: RunOutcome) -> None:
+    """Print the same as JSON."""
     print_json(msgspec.json.encode(outcome))
 
 
@@ -125,7 +125,7 @@ def _lasted(result: Result) -> str:
 
 
 def totals_lines(totals: Totals) -> list[str]:
-    """Say what was counted."""
+    """Return what was counted."""
     attempts = ", ".join(f"{outcome} {count:,}" for outcome, count in totals.attempts.items())
     doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} indeterminate"
     never = f"{totals.never_verified:,} never verified ({totals.never_verified_share:.2%})"
@@ -149,23 +149,45 @@ def tried_lines(result: Result) -> list[str]:
     return [*([] if result.tried is None else [result.tried.text]), *late]
 
 
-def alarm_line(result: Result) -> str:
-    """Say how the alarm did when it was tested."""
+def self_check_line(result: Result) -> str:
+    """Return how many of the errors that the verifier planted itself it detected."""
     if result.canaries is None:
-        return "the alarm was not tested (verifier.canary = none)"
+        return "self-check: off (verifier.canary = none)"
     detected, missed = (sum(one.detected for one in result.canaries), sum(one.missed for one in result.canaries))
     early = sum(one.early for one in result.canaries)
-    told = f"the alarm rang in {detected:,} of {detected + missed:,} tests"
-    return told + (f", and in {early:,} before there was reason to" if early else "")
+    line = f"self-check: {detected:,} of {detected + missed:,} planted errors detected"
+    return line + (f", {early:,} reported before they were planted" if early else "")
+
+
+def store_numbers(row: StoreResult) -> list[str]:
+    """Return the numbers under `STORE_COLUMNS`."""
+    return [f"{n:,}" for n in (row.acknowledged, row.verified, row.released, row.violations, row.tolerated)]
+
+
+def worst_recoveries(rows: list[RecoveryResult], most: int) -> list[RecoveryResult]:
+    """Return the recoveries that lost most, in the order of time."""
+    worst = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:most]
+    return sorted(worst, key=lambda row: row.at_wall_seconds)
+
+
+def recovery_cells(row: RecoveryResult) -> list[str]:
+    """Return the texts under `RECOVERY_COLUMNS`."""
+    return [
+        row.shown_point,
+        "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds),
+        f"{row.tolerated:,}",
+        row.shown_lost,
+        *("-" if seconds is None else format_seconds(seconds) for seconds in (row.read_seconds, row.write_seconds)),
+        f"{row.unknown:,}" + (f" ({row.surfaced:,} seen)" if row.surfaced else ""),
+    ]
 
 
 def _stores(rows: list[StoreResult]) -> Table:
     table = Table("store", box=None, padding=(0, 2))
-    for column in ("acknowledged", "verified", "forgotten", "violations", "tolerated"):
+    for column in STORE_COLUMNS:
         table.add_column(column, justify="right")
     for row in rows:
-        numbers = (row.acknowledged, row.verified, row.released, row.violations, row.tolerated)
-        table.add_row(escape(row.store), *(f"{number:,}" for number in numbers))
+        table.add_row(escape(row.store), *store_numbers(row))
     return table
 
 
@@ -178,30 +200,14 @@ def _violations(rows: list[KindCount]) -> Table:
 
 
 def _recoveries(rows: list[RecoveryResult]) -> Table:
-    """Tell what each fault took, the worst first where there are too many."""
-    shown = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:RECOVERIES_SHOWN]
+    """Show what each fault took, the worst where there are too many."""
+    shown = worst_recoveries(rows, RECOVERIES_SHOWN)
     title = f"{len(rows)} recoveries, the worst {len(shown)}:" if len(shown) < len(rows) else None
     table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 1))
-    for column in ("recovery point", "promised", "tolerated", "lost", "read after", "write after", "unknown"):
+    for column in RECOVERY_COLUMNS:
         table.add_column(column, justify="right")
-    for row in sorted(shown, key=lambda row: row.at_wall_seconds):
-        promised = "anything" if row.promised_seconds is None else format_seconds(row.promised_seconds)
-        point = row.shown_point
+    for row in shown:
+        point, *others = recovery_cells(row)
         colour = "red" if not row.kept else ("yellow" if row.is_unread else "green")
-        fault = f"{row.kind} of {row.server}"
-        table.add_row(
-            escape(fault),
-            escape(row.store),
-            f"[{colour}]{point}[/]",
-            promised,
-            f"{row.tolerated:,}",
-            row.shown_lost,
-            _after(row.read_seconds),
-            _after(row.write_seconds),
-            f"{row.unknown:,}" + (f" ({row.surfaced:,} seen)" if row.surfaced else ""),
-        )
+        table.add_row(escape(f"{row.kind} of {row.server}"), escape(row.store), f"[{colour}]{point}[/]", *others)
     return table
-
-
-def _after(seconds: float | None) -> str:
-    return "-" if seconds is None else format_seconds(seconds)

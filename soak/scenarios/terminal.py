@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from soak.errors import UsageError
-from soak.report.table import print_json
+from soak.report.text import print_json
 
 
 class ScenarioProgress:

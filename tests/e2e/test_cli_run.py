@@ -184,7 +184,7 @@ def test_a_second_signal_leaves_at_once_and_the_run_can_be_resumed(start: Callab
     soak.process.send_signal(signal.SIGINT)
     soak.until(lambda now: now["phase"] == "draining")
     assert soak.end(signal.SIGINT) == ExitCode.INCONCLUSIVE, soak.output
-    assert "left before everything was verified, as asked by SIGINT" in soak.output
+    assert "quit before everything was verified (SIGINT)" in soak.output
     assert "resume it with: soak run --data-dir" in soak.output
     assert not processes_of(soak.data_dir)
     assert (soak.data_dir / "run.json").exists()
@@ -194,7 +194,7 @@ def test_a_signal_while_it_starts_ends_it_without_a_run(start: Callable[..., Run
     soak = start("--store", "postgres")
     wait_until(lambda: "starting servers" in soak.output)
     assert soak.end(signal.SIGINT) == ExitCode.INCONCLUSIVE, soak.output
-    assert "left before it began" in soak.output
+    assert "quit before it began" in soak.output
     assert not (soak.data_dir / "run.json").exists()
     assert not processes_of(soak.data_dir)
 
@@ -216,7 +216,7 @@ def test_a_run_that_is_left_while_it_starts_is_over_for_prometheus_too(start: Ca
             soak.process.send_signal(signal.SIGINT)
         time.sleep(0.05)
     assert soak.process.wait(SECONDS_MAX) == ExitCode.INCONCLUSIVE, soak.output
-    assert "left before it began" in soak.output
+    assert "quit before it began" in soak.output
     assert 'phase="starting"' in heard[0]
     (now,) = [line for line in heard[-1].splitlines() if line.startswith("soak_phase{") and line.endswith(" 1.0")]
     assert 'phase="done"' in now

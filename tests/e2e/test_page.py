@@ -72,7 +72,7 @@ def test_it_tells_the_truth_live_and_asks_nobody_else(shown: Window, check: Runn
     assert "running" in shown.text("#run")
     for words in ("redis-list", FLAWED, "durability", "can be kept"):
         assert words in page.locator("#stores").text_content()
-    shown.until(lambda: "rings" in shown.text("#watch"))
+    shown.until(lambda: "passed" in shown.text("#watch"))
     for words in ("verifier", "load", "ledger", "redis://127.0.0.1:"):
         assert words in shown.text("#processes")
     shown.until(lambda: page.locator("figure").count() == 4)
@@ -231,7 +231,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, check: Runnin
 
 def test_a_page_that_was_only_opened_may_look_but_not_act(shown: Window, check: RunningCheck) -> None:
     page = shown.page
-    assert "may look, but not act" in shown.text("#actions")
+    assert "Read-only view" in shown.text("#actions")
     assert page.get_by_role("button", name="Stop and give the verdict").count() == 0
     page.get_by_label("Token").fill("wrong")
     page.get_by_role("button", name="Use it").click()
@@ -246,7 +246,7 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
     with window(browser) as opened:
         page = opened.page
         opened.go(link)
-        inject = page.get_by_role("button", name="Break it …")
+        inject = page.get_by_role("button", name="Inject …")
         inject.wait_for()
         assert "code" not in page.url
         assert "not possible here" in page.locator("#fault option[disabled]").first.text_content()
@@ -258,7 +258,7 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
         opened.until(lambda: not page.locator("#question").is_visible())
         assert check.status()["faults_recent"] == []
         inject.click()
-        page.locator("#question").get_by_role("button", name="Break it").click()
+        page.locator("#question").get_by_role("button", name="Inject", exact=True).click()
         opened.until(lambda: "is healed" in opened.text("#answer"))
         opened.until(lambda: "healed after" in opened.text("#faults") and "kept" in opened.text("#faults"))
         assert "nothing may be lost" in opened.text("#faults")
@@ -268,7 +268,7 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
     with window(browser) as second:
         second.go(link)
         second.until(lambda: "was used before" in second.text("#answer"))
-        assert "may look, but not act" in second.text("#actions")
+        assert "Read-only view" in second.text("#actions")
 
 
 CROSS_SITE = Path(__file__).with_name("cross_site.js").read_text()

@@ -22,8 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from soak.errors import ExitCode
 from soak.report import schema
-from soak.report.series import Series
-from soak.report.series_file import read_series
+from soak.report.series import Series, read_series
 from tests.support.checking import BUSY, RunningCheck, new_folder, processes_of, total, wait_until
 from tests.support.paths import ROOT
 
@@ -141,7 +140,7 @@ def soak(*words: str) -> subprocess.CompletedProcess[str]:
 
 def validated(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
-    jsonschema.Draft202012Validator(json.loads(schema.PATH.read_bytes())).validate(document)
+    jsonschema.Draft202012Validator(json.loads(schema.RESULT_FILE.read_bytes())).validate(document)
     return document
 
 

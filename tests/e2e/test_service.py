@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from soak.daemon import drain, run
+from soak.daemon import run, stop
 from soak.daemon.conductor import FINISH_SECONDS_MAX
 from soak.daemon.notify import Notifier
 from soak.duration import parse_seconds
@@ -135,10 +135,10 @@ def test_the_times_of_the_unit_are_longer_than_what_they_wait_for() -> None:
     to_stop = (
         FINISH_SECONDS_MAX
         + settings.load.drain
-        + drain.LOAD_STOP_MARGIN_SECONDS
-        + drain.END_OF_LOAD_SECONDS_MAX
+        + stop.LOAD_STOP_MARGIN_SECONDS
+        + stop.END_OF_LOAD_SECONDS_MAX
         + settings.verifier.drain
-        + drain.VERIFIER_MARGIN_SECONDS
+        + stop.VERIFIER_MARGIN_SECONDS
         + run.SERVERS_STOP_SECONDS_MAX
     )
     assert parse_seconds(service["TimeoutStopSec"].replace("min", "m")) > to_stop

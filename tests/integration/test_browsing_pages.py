@@ -16,9 +16,9 @@ import pytest
 
 from soak.browsing.page_memory import PageError, PageMemory
 from soak.browsing.tabs import NoBrowserError, Tabs
-from soak.chat.remembering import Remembering
+from soak.chat.http import serving
+from soak.chat.memory import ChatMemory
 from soak.chat.service import ChatService
-from soak.chat.serving import serving
 from soak.checker.message import Garbled, Message, checksum
 from soak.checker.outcome import NotApplied
 from soak.checker.text import HARD_TEXTS, MessageGenerator
@@ -68,7 +68,7 @@ async def pages(redis_url: str, namespace: str, tabs_max: int = 4) -> AsyncItera
             pytest.fail("chromium is not installed, and SOAK_REQUIRE_ALL is set")
         pytest.skip("chromium is not installed")
     store = await Troubled.open(StoreContext(servers={"redis": redis_url}, namespace=namespace, timeout_seconds=2.0))
-    service = ChatService(Remembering(store, 2.0), pace_seconds=0.0)
+    service = ChatService(ChatMemory(store, 2.0), pace_seconds=0.0)
     try:
         async with (
             serving(service.application(), "127.0.0.1", 0) as address,

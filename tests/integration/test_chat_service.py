@@ -14,11 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from soak.chat.gate import BODY_BYTES_MAX
+from soak.chat.http import BODY_BYTES_MAX, serving
+from soak.chat.memory import ChatMemory
 from soak.chat.opening import serving_store
-from soak.chat.remembering import Remembering
 from soak.chat.service import ChatService
-from soak.chat.serving import serving
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
@@ -79,7 +78,7 @@ class Client:
 async def chat(redis_url: str, namespace: str, pace_seconds: float = 0.0) -> AsyncIterator[Client]:
     context = StoreContext(servers={"redis": redis_url}, namespace=namespace, timeout_seconds=2.0)
     store = await Troubled.open(context)
-    service = ChatService(Remembering(store, context.timeout_seconds), pace_seconds=pace_seconds)
+    service = ChatService(ChatMemory(store, context.timeout_seconds), pace_seconds=pace_seconds)
     try:
         async with serving(service.application(), "127.0.0.1", 0) as address, aiohttp.ClientSession() as session:
             yield Client(session, address, store)
@@ -236,7 +235,7 @@ async def test_half_a_character_that_a_store_holds_is_told_as_it_is(redis_url: s
 
     context = StoreContext(servers={"redis": redis_url}, namespace=namespace)
     store = await Half.open(context)
-    service = ChatService(Remembering(store, 2.0))
+    service = ChatService(ChatMemory(store, 2.0))
     try:
         async with serving(service.application(), "127.0.0.1", 0) as address, aiohttp.ClientSession() as session:
             first, second = await Client(session, address, store).history()

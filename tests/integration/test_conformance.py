@@ -13,6 +13,7 @@ from openapi_spec_validator import validate
 
 from soak.conformance import document
 from soak.conformance.examination import CHECKS, ConformanceResult, examine
+from soak.stores import http_contract
 from tests.support.http_services import Service, cut_short, page, serving, silence, with_status
 
 LIMIT_SECONDS = 2.0
@@ -227,6 +228,9 @@ async def test_the_contract_is_a_valid_document_and_a_correct_service_answers_as
         "/v1/clean-up": {"namespace": "a"},
     }
     assert set(described["paths"]) == {"/v1/health", *questions}
+    health = described["paths"]["/v1/health"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert health["properties"]["contract"] == {"const": http_contract.CONTRACT}
+    assert ", ".join(map(str, sorted(http_contract.NOT_APPLIED_STATUSES))) in described["info"]["description"]
     async with serving(service) as url, ClientSession() as client:
         for path, question in questions.items():
             operation = described["paths"][path]["post"]

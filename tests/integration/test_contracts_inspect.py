@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from soak.checker.telemetry import ServerSample
 from soak.contracts.given import Eviction, what_is_given
-from soak.daemon.promises import ask_servers
+from soak.daemon.contracts import ask_servers
 from soak.errors import ServerUnreachableError
 from soak.servers.inspect import inspect
 from soak.servers.ports import free_port

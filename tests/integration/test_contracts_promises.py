@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.configuration import read
+from soak.daemon.contracts import SettledContracts, settle_promises
 from soak.daemon.plan import make_plan
-from soak.daemon.promises import Promises, settle_promises
 from soak.errors import UsageError
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.servers.ports import free_port
@@ -30,13 +30,13 @@ def settings_of(*assignments: str) -> SoakSettings:
     return read(environ={}, config=Path("/dev/null"), assignments=["stores.names=redis-list", *assignments]).settings
 
 
-async def promised(url: str, *assignments: str, begun: RunHeader | None = None) -> Promises:
+async def promised(url: str, *assignments: str, begun: RunHeader | None = None) -> SettledContracts:
     settings = settings_of(*assignments, f"servers.redis={url}")
     context = StoreContext(servers={"redis": url}, namespace="t")
-    return await settle_promises(settings, make_plan(settings, settings.stores.names), context, begun)
+    return await settle_promises(settings, make_plan(settings, settings.stores.names).specs, context, begun)
 
 
-def begun_with(promises: Promises) -> RunHeader:
+def begun_with(promises: SettledContracts) -> RunHeader:
     return RunHeader(
         version=FORMAT_VERSION,
         run="r1",

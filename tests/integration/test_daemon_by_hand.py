@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from soak.daemon.by_hand import PATH, FaultsPage
+from soak.api.permission import TOKEN_HEADER, Permission
+from soak.daemon.fault_routes import PATH, FaultRoutes
 from soak.daemon.http import HttpServer
-from soak.daemon.permission import TOKEN_HEADER, Permission
 from soak.errors import ServerUnreachableError
 from soak.faults.window import Injected
 from soak.settings import HttpSettings
@@ -37,9 +37,9 @@ class Hand:
 
 
 @contextlib.asynccontextmanager
-async def page() -> AsyncIterator[tuple[HttpServer, FaultsPage, Hand]]:
+async def page() -> AsyncIterator[tuple[HttpServer, FaultRoutes, Hand]]:
     hand = Hand()
-    faults = FaultsPage(Permission(TOKEN))
+    faults = FaultRoutes(Permission(TOKEN))
     faults.hand = hand
     faults.possible = {"redis": {"crash": None, "outage": "there is no proxy"}}
     server = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None), faults.routes())
@@ -96,9 +96,9 @@ async def test_nobody_else_is(headers: dict[str, str], status: int) -> None:
         ({**ORDER, "fault": "outage"}, 409, "outage cannot be injected: there is no proxy"),
         ({**ORDER, "hold_seconds": -1}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "hold_seconds": 1e9}, 409, "is held for 0 to 3600 seconds"),
-        ({**ORDER, "more": 1}, 400, "is no fault to inject"),
-        ({"fault": "crash"}, 400, "is no fault to inject"),
-        ([1], 400, "is no fault to inject"),
+        ({**ORDER, "more": 1}, 400, "invalid request"),
+        ({"fault": "crash"}, 400, "invalid request"),
+        ([1], 400, "invalid request"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason(body: object, status: int, complaint: str) -> None:

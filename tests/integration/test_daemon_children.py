@@ -12,8 +12,7 @@ import msgspec
 import psutil
 import pytest
 
-from soak.daemon.child_log import ChildLog
-from soak.daemon.children import Child, pause_seconds
+from soak.daemon.children import Child, ChildLog, pause_seconds
 from soak.daemon.processes import ChildrenFile, end_group, identify
 from soak.settings import SupervisionSettings
 

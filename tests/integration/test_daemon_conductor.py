@@ -88,7 +88,7 @@ async def test_by_hand_one_fault_at_a_time_and_nothing_once_it_is_finishing(tmp_
         first = asyncio.create_task(conductor.by_hand("pause", "redis", 60.0))
         await until(lambda: bed.servers["redis"].state is ServerState.PAUSED)
         assert conductor.active == ["pause of redis"]
-        with pytest.raises(UsageError, match="pause of redis is under way"):
+        with pytest.raises(UsageError, match="pause of redis is active"):
             await conductor.by_hand("crash", "redis", 0.0)
         with pytest.raises(UsageError, match="there is no fault 'nonsense'"):
             await conductor.by_hand("nonsense", "redis", 0.0)

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak import log
-from soak.daemon import connections
-from soak.daemon.by_hand import FaultsPage
+from soak.api import connections
+from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.http import HttpServer
 from soak.masking import mask
 from soak.settings import HttpSettings, LogSettings
@@ -69,7 +69,7 @@ def nonsense(source: random.Random) -> bytes:
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     log.configure(LogSettings(), file=tmp_path / "daemon.log", to_stderr=False)
     served = Served(tmp_path)
-    faults = FaultsPage(served.permission)
+    faults = FaultRoutes(served.permission)
     served.http = HttpServer(HttpSettings(port=0), served.http._source, [*faults.routes(), *served.page.routes()])
     await served.http.start()
     await served.page.show(a_snapshot())

@@ -14,13 +14,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from soak.daemon import audience, permission
-from soak.daemon.permission import TOKEN_HEADER, Permission, is_literal
+from soak.api import permission
+from soak.api.http import is_literal
+from soak.api.permission import TOKEN_HEADER, Permission
+from soak.daemon import audience
 from soak.page.assets import read_assets
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from tests.support.daemon_page import SECONDS_MAX, TOKEN, Served, a_snapshot
 
-OUTCOME = Outcome(
+OUTCOME = RunOutcome(
     run="r1",
     verdict="pass",
     exit_code=0,
@@ -128,7 +130,7 @@ async def test_there_is_room_for_so_many_and_no_more(served: Served, monkeypatch
     monkeypatch.setattr(audience, "WATCHERS_MAX", 1)
     async with watching(served):
         status, text, _ = await served.get("/events")
-        assert (status, "too many watch already" in text) == (503, True)
+        assert (status, "too many pages are open" in text) == (503, True)
     await served.until_watched_by(0)
     async with watching(served) as answer:
         assert (await next_event(answer))[0] == "state"

@@ -12,24 +12,21 @@ import pytest
 from rich.console import Console
 
 from soak import join
+from soak.api.status import SoakStatus
 from soak.checker.contract import Order, Reads
 from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration, read
-from soak.daemon import heartbeat
-from soak.daemon.contracts import settle_contracts
-from soak.daemon.faults import FaultLog
-from soak.daemon.folder import DataFolder
+from soak.daemon import run_identity
+from soak.daemon.contracts import SettledContracts, settle_contracts
+from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
-from soak.daemon.joining import join_info, store_context
 from soak.daemon.metrics import without_families
-from soak.daemon.on_record import violations_not_hidden
+from soak.daemon.opening import join_info
 from soak.daemon.plan import make_plan
-from soak.daemon.promises import Promises
-from soak.daemon.rates import Rates
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
-from soak.daemon.snapshot import Snapshot
 from soak.daemon.stop import LeftError, StopRequest
-from soak.daemon.view import LiveView, PlainView, status_line
+from soak.daemon.unplanned_faults import UnplannedFaults
+from soak.daemon.view import LiveView, PlainView, Rates, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
 from soak.ledger.records import FaultPhase
 from soak.report.outcome import conclude
@@ -111,7 +108,7 @@ async def test_it_is_healthy_also_while_it_is_not_ready() -> None:
 async def test_the_status_is_the_whole_snapshot() -> None:
     snapshot = a_snapshot(verifier={"totals": {"violations": 3}})
     _, text = await fetch(Source(snapshot, None), "/status")
-    assert msgspec.json.decode(text, type=Snapshot) == snapshot
+    assert msgspec.json.decode(text, type=SoakStatus) == snapshot
 
 
 async def test_a_port_that_is_taken_is_one_line_that_names_it() -> None:
@@ -278,9 +275,9 @@ def left_unfinished(folder: DataFolder, *assignments: str) -> RunIdentity:
     configuration = configured(*assignments)
     beginning = begin(configuration, folder)
     settings = configuration.settings
-    context = store_context(settings, beginning, {"redis": "redis://h:1"})
+    context = join.store_context(settings.stores, {"redis": "redis://h:1"}, beginning.namespace)
     settled = settle_contracts(beginning.plan.specs, context, settings.contract, {})
-    promises = Promises(settled=settled, configurations={}, lines=[])
+    promises = SettledContracts(settled=settled, configurations={}, lines=[])
     info = join_info(settings, beginning, context, promises, "redis://h:2", "")
     remember(folder, beginning, info.header)
     join.publish(folder.path, info)
@@ -296,7 +293,7 @@ def test_a_new_run_gets_a_name_a_seed_and_a_namespace_of_its_own(folder: DataFol
 
 def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
     left = left_unfinished(folder, "seed=5")
-    sign = heartbeat.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
+    sign = run_identity.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
     write_sealed(folder.heartbeat_file, sign)
     resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
     assert resumed.resumed is not None
@@ -344,7 +341,7 @@ def test_what_an_earlier_run_left_is_put_aside_with_its_evidence(folder: DataFol
 @pytest.mark.parametrize("name", ["run.json", "daemon.json", "heartbeat.json"])
 def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolder, name: str) -> None:
     left = left_unfinished(folder, "seed=5")
-    sign = heartbeat.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
+    sign = run_identity.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
     write_sealed(folder.heartbeat_file, sign)
     path = folder.path / name
     whole = path.read_bytes()
@@ -435,8 +432,8 @@ class Journal:
 
 
 async def test_the_window_of_a_crash_is_written_when_the_ledger_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("soak.daemon.faults._RETRY_SECONDS", 0.01)
-    faults = FaultLog(lambda _text: None)
+    monkeypatch.setattr("soak.daemon.unplanned_faults._RETRY_SECONDS", 0.01)
+    faults = UnplannedFaults(lambda _text: None)
     journal = Journal(failures=3)
     faults.died(ServerEvent(kind="redis", what="died", at_us=10, detail=""))
     assert faults.active == ["crash of redis"]
@@ -453,7 +450,7 @@ async def test_the_window_of_a_crash_is_written_when_the_ledger_is_back(monkeypa
 
 
 async def test_a_resumed_run_has_a_window_from_the_last_sign_of_life() -> None:
-    faults = FaultLog(lambda _text: None)
+    faults = UnplannedFaults(lambda _text: None)
     journal = Journal(failures=0)
     faults.restarted_with_daemon(["redis", "postgres"], 1000)
     writing = asyncio.create_task(faults.write_to(journal))  # type: ignore[arg-type]

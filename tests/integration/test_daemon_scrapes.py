@@ -8,11 +8,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from soak.daemon import scrapes
+from soak.api.status import SoakStatus
+from soak.daemon import http as daemon_http
 from soak.daemon.consumption import Use
-from soak.daemon.http import HttpServer
-from soak.daemon.scrapes import SCRAPER_HEADER, Scrapes
-from soak.daemon.snapshot import Snapshot
+from soak.daemon.http import SCRAPER_HEADER, HttpServer, Scrapes
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 from tests.support.daemon_page import a_snapshot
@@ -29,10 +28,10 @@ FROM_VERIFIER = {
 
 
 class Source:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: SoakStatus) -> None:
         self._snapshot = snapshot
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SoakStatus:
         return self._snapshot
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None:
@@ -42,7 +41,7 @@ class Source:
         return Use()
 
 
-async def scrape(snapshot: Snapshot, accept: str) -> tuple[str, str]:
+async def scrape(snapshot: SoakStatus, accept: str) -> tuple[str, str]:
     server = HttpServer(HttpSettings(port=0), Source(snapshot))
     await server.start()
     try:
@@ -113,7 +112,7 @@ async def test_nobody_is_waited_for_if_nobody_came_or_only_a_person() -> None:
 async def test_one_who_has_come_is_waited_for_until_answered_again() -> None:
     found = Scrapes()
     come(found)
-    assert 0.0 < found.expected_seconds() <= 2 * scrapes.INTERVAL_SECONDS_FIRST + scrapes.MARGIN_SECONDS
+    assert 0.0 < found.expected_seconds() <= 2 * daemon_http.INTERVAL_SECONDS_FIRST + daemon_http.MARGIN_SECONDS
     waiting = asyncio.create_task(found.until_next())
     await asyncio.sleep(0)
     come(found, as_prometheus=False)
@@ -136,7 +135,7 @@ async def test_one_who_asked_before_the_end_is_not_told_of_it() -> None:
 
 
 async def test_one_who_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scrapes, "MARGIN_SECONDS", 0.05)
+    monkeypatch.setattr(daemon_http, "MARGIN_SECONDS", 0.05)
     found = Scrapes()
     come(found)
     come(found)  # comes all the time, as it seems

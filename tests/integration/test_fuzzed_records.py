@@ -14,7 +14,7 @@ from soak import cli
 from soak.checker.contract import Contract
 from soak.errors import ExitCode
 from soak.report import outcome as outcomes
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from tests.support.verifying import Script, altered, scripting, verifying
 
 pytestmark = pytest.mark.long
@@ -48,7 +48,7 @@ async def record(script: Script, folder: Path) -> None:
         found = await verifier.finish()
     outcomes.write(
         folder,
-        Outcome(
+        RunOutcome(
             run=found.run,
             verdict=found.verdict,
             exit_code=1,

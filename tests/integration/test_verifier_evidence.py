@@ -464,7 +464,7 @@ async def test_the_story_of_a_loss_tells_what_happened_when_and_what_to_do_next(
         "read again",
         "it is not there",
         "What was written",
-        "What stands around it",
+        "What is around it",
         f"{TALK}/0/2",
         "durability",
         "← broken",

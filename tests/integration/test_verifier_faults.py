@@ -12,7 +12,7 @@ from soak.checker import session
 from soak.checker.contract import Contract
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
-from soak.daemon.faults import FaultLog
+from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.faults.catalogue import ALL as FAULTS
 from tests.support.verifying import found_kinds, scripting, verifying
 
@@ -329,7 +329,7 @@ async def test_a_fault_that_was_healed_after_its_daemon_was_killed_is_over(
         async with verifying(script, tmp_path) as verifier:
             await script.fault("partition-1", "start", "partition")
             await verifier.until(lambda now: active(now) == ["partition"])
-            log = FaultLog(lambda _text: None)
+            log = UnplannedFaults(lambda _text: None)
             log.healed_since(FAULTS["partition"], "redis")
             writing = asyncio.create_task(log.write_to(script.journal))
             await log.flush()

@@ -15,7 +15,7 @@ from soak.checker import absorb
 from soak.checker import session as checking
 from soak.checker.contract import Contract
 from soak.faults.catalogue import RECOVERY_KINDS
-from soak.report.outcome import Outcome
+from soak.report.outcome import RunOutcome
 from soak.report.summary import print_summary
 from soak.verifier.result import Result
 from tests.support.verifying import Script, Verifying, found_kinds, scripting, verifying
@@ -41,7 +41,7 @@ async def fault(script: Script, name: str, kind: str = "crash") -> None:
 
 
 def summary(result: Result) -> str:
-    outcome = Outcome(
+    outcome = RunOutcome(
         run=result.run,
         verdict=result.verdict,
         exit_code=0,

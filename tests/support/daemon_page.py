@@ -7,51 +7,34 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import msgspec
 
-from soak.daemon.children import ChildStatus
+from soak.api.permission import Permission
+from soak.api.status import ChildStatus, ServerStatus, SoakStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.folder import DataFolder
 from soak.daemon.http import HttpServer
-from soak.daemon.permission import Permission
-from soak.daemon.recorder import Recorder
-from soak.daemon.snapshot import ServerStatus, Snapshot
+from soak.daemon.recorder import SeriesRecorder
 from soak.daemon.status_page import StatusPage
 from soak.exposition import Exposition
 from soak.page.standing import Measure
 from soak.settings import HttpSettings
+from tests.support.statuses import soak_status
 
 
-def a_snapshot(**changes: Any) -> Snapshot:
-    snapshot = Snapshot(
-        run="r1",
-        phase="running",
-        verdict="undecided",
-        stores=["redis-list"],
-        seed=7,
-        namespace="soak_r1",
-        data_dir="/data",
-        http_address="http://127.0.0.1:1",
-        uptime_seconds=10.0,
-        remaining_seconds=None,
-        children=[ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)],
-        servers=[ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")],
-        faults_active=[],
-        not_ready=[],
-        warnings=[],
-        verifier=None,
-    )
-    return msgspec.structs.replace(snapshot, **changes)
+def a_snapshot(verifier: dict[str, Any] | None = None, **changes: Any) -> SoakStatus:
+    child = ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)
+    server = ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")
+    return soak_status(verifier, **{"seed": 7, "children": [child], "servers": [server], **changes})
 
 
 class Source:
     """What the page asks, in place of a whole daemon."""
 
-    def __init__(self, snapshot: Snapshot, verifier_text: str | None) -> None:
+    def __init__(self, snapshot: SoakStatus, verifier_text: str | None) -> None:
         self._snapshot = snapshot
         self._verifier_text = verifier_text
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> SoakStatus:
         return self._snapshot
 
     async def verifier_metrics(self, _exposition: Exposition) -> str | None:
@@ -80,7 +63,7 @@ class Served:
             DataFolder(folder),
             self.permission,
             Measure(minimum_verified=1, unverified_seconds_max=60.0, tests_alarm=True),
-            Recorder(folder / "series.jsonl", "r1", ["redis-list"]),
+            SeriesRecorder(folder / "series.jsonl", "r1", ["redis-list"]),
             stop=self.stops.append,
             why_no_faults=lambda: "",
         )

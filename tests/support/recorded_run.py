@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.report.recorded import Recorded
+from soak.report.violation_records import ViolationRecord
 from soak.verifier.journal import Violation
 
 
-def recorded(folder: Path, found: Violation) -> Recorded:
-    return Recorded(violation=found, folder=folder / "verifier", state="open")
+def recorded(folder: Path, found: Violation) -> ViolationRecord:
+    return ViolationRecord(violation=found, folder=folder / "verifier", state="open")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.chat.naming import answer_to, to_item, to_message
+from soak.chat.memory import answer_to, to_item, to_message
 from soak.checker.message import Garbled
 from soak.checker.text import MessageGenerator
 from soak.stores.http_contract import Wire, to_wire

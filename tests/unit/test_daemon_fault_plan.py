@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from soak.daemon.abort import reason_to_abort
-from soak.daemon.fault_plan import check_named, needs_power_cuts, needs_proxies, plan_faults
-from soak.daemon.plan import Plan
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus
+from soak.daemon.fault_controller import check_named, needs_power_cuts, needs_proxies, plan_faults
+from soak.daemon.plan import RunPlan
+from soak.daemon.stop import reason_to_abort
 from soak.errors import UsageError
 from soak.settings import FaultRule, FaultSettings
+from tests.support.statuses import soak_status
 
-PLAN = Plan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
+PLAN = RunPlan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
 POSSIBLE = {"redis": {"crash": None, "pause": None, "outage": "there is no proxy"}}
 
 
@@ -68,28 +69,12 @@ def test_proxies_and_the_shim_are_there_only_where_something_can_need_them() -> 
 # Ending early ----------------------------------------------------------------------------------------------
 
 
-def snapshot(**verifier: Any) -> Snapshot:
-    return Snapshot(
-        run="r1",
-        phase="running",
-        verdict="undecided",
-        stores=["redis-list"],
-        seed=7,
-        namespace="soak_r1",
-        data_dir="/data",
-        http_address="",
-        uptime_seconds=1.0,
-        remaining_seconds=None,
-        children=[],
-        servers=[],
-        faults_active=[],
-        not_ready=[],
-        warnings=[],
-        verifier=verifier,
-    )
+def snapshot(**verifier: Any) -> SoakStatus:
+    return soak_status(verifier, seed=7, http_address="", children=[])
 
 
 STUCK = {
+    "fault": "crash-1",
     "kind": "crash",
     "server": "redis",
     "store": "redis-list",

@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
-from soak.daemon.children import ChildStatus
-from soak.daemon.notify import Progress, status_line
-from soak.daemon.snapshot import Snapshot
+from soak.api.status import SoakStatus
+from soak.daemon.notify import VerifierProgress, status_line
+from tests.support.statuses import soak_status
 
-CHILD = ChildStatus(name="verifier", state="running", pid=7, restarts=0, last_exit=None)
-RUNNING = Snapshot(
-    run="r1",
-    phase="running",
-    verdict="undecided",
-    stores=["redis-list"],
-    seed=1,
-    namespace="n",
-    data_dir="/data",
-    http_address="",
-    uptime_seconds=1.0,
-    remaining_seconds=None,
-    children=[CHILD],
-    servers=[],
-    faults_active=[],
-    not_ready=[],
-    warnings=[],
-    verifier=None,
-)
+RUNNING = soak_status()
 
 
-def answered(turns: object, pid: int | None = 7) -> Snapshot:
-    child = msgspec.structs.replace(CHILD, pid=pid)
-    return msgspec.structs.replace(RUNNING, children=[child], verifier={"turns": turns})
+def answered(turns: int, pid: int | None = 7) -> SoakStatus:
+    running = soak_status({"turns": turns})
+    return msgspec.structs.replace(running, children=[msgspec.structs.replace(running.children[0], pid=pid)])
 
 
 def test_progress_is_a_count_that_has_risen_since_it_was_last_seen() -> None:
-    progress = Progress()
+    progress = VerifierProgress()
     assert progress.is_seen(answered(3))
     assert not progress.is_seen(answered(3))
     assert progress.is_seen(answered(4))
@@ -45,25 +25,23 @@ def test_progress_is_a_count_that_has_risen_since_it_was_last_seen() -> None:
 
 
 def test_no_answer_is_no_progress_and_does_not_make_an_old_count_new() -> None:
-    progress = Progress()
+    progress = VerifierProgress()
     assert not progress.is_seen(RUNNING)
     assert progress.is_seen(answered(3))
     assert not progress.is_seen(RUNNING)
     assert not progress.is_seen(answered(3))
-    assert not progress.is_seen(answered(None))
     assert not progress.is_seen(answered(9, pid=None))
 
 
 def test_a_verifier_in_place_of_one_that_died_counts_anew() -> None:
-    progress = Progress()
+    progress = VerifierProgress()
     assert progress.is_seen(answered(500))
     assert progress.is_seen(answered(1, pid=8))
     assert not progress.is_seen(answered(1, pid=8))
 
 
 def test_the_line_says_how_it_goes_and_what_is_wrong() -> None:
-    totals: dict[str, Any] = {"verified": 1200, "acknowledged": 1234, "violations": 2}
-    fine = msgspec.structs.replace(RUNNING, verifier={"totals": totals})
+    fine = soak_status({"totals": {"verified": 1200, "acknowledged": 1234, "violations": 2}})
     assert status_line(fine) == "run r1 running on redis-list: 1,200 of 1,234 verified, 2 violations"
     assert status_line(RUNNING).endswith("; the verifier does not answer")
     broken = msgspec.structs.replace(fine, faults_active=["crash of redis"])

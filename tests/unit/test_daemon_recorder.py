@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from soak.daemon.recorder import Recorder
+from soak.api.status import VerifierStatus
+from soak.daemon.recorder import SeriesRecorder
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
-from soak.report.series_file import read_series
+from soak.report.series import read_series
+from tests.support.statuses import verifier_status
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 BUCKETS = len(LATENCY_BUCKETS_SECONDS) + 1
 
 
-def status(second: float, acknowledged: int, *, slow: int = 0, store: str = "a", **values: int) -> dict[str, Any]:
+def status(second: float, acknowledged: int, *, slow: int = 0, store: str = "a", **values: int) -> VerifierStatus:
     """Say what a verifier says that has seen so many appends of about a millisecond, and some slow ones."""
     counts = [0] * BUCKETS
     counts[LATENCY_BUCKETS_SECONDS.index(0.001)] = acknowledged - slow
@@ -32,11 +34,12 @@ def status(second: float, acknowledged: int, *, slow: int = 0, store: str = "a",
         "reads": [0] * BUCKETS,
         **values,
     }
-    return {"at_us": int(second * 1e6), "at_wall_seconds": 1000.0 + second, "measured": [one], "run": "r1"}
+    sample = {"at_us": int(second * 1e6), "at_wall_seconds": 1000.0 + second, "measured": [one], "run": "r1"}
+    return verifier_status(**sample)
 
 
-async def recorded(path: Path, *statuses: dict[str, Any] | None) -> Recorder:
-    recorder = Recorder(path / "series.jsonl", "r1", ["a"])
+async def recorded(path: Path, *statuses: VerifierStatus | None) -> SeriesRecorder:
+    recorder = SeriesRecorder(path / "series.jsonl", "r1", ["a"])
     await recorder._open()
     for one in statuses:
         await recorder.note(one)
@@ -77,14 +80,13 @@ async def test_a_daemon_that_resumes_the_run_goes_on_with_its_record_after_a_gap
     assert len(read_series(tmp_path / "series.jsonl", "r1")["a"]) == 2
 
 
-@pytest.mark.parametrize("said", [{}, {"measured": "?"}, {"at_us": 1, "at_wall_seconds": 1.0}])
-async def test_a_status_without_counts_is_passed_over(tmp_path: Path, said: dict[str, Any]) -> None:
-    recorder = await recorded(tmp_path, status(1, 10), said, status(2, 20))
+async def test_a_status_without_counts_is_passed_over(tmp_path: Path) -> None:
+    recorder = await recorded(tmp_path, status(1, 10), verifier_status(at_us=1), status(2, 20))
     assert len(recorder.whole["a"]) == 1
 
 
 async def test_a_disk_that_takes_nothing_does_not_stop_the_recorder(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "missing" / "series.jsonl", "r1", ["a"])
+    recorder = SeriesRecorder(tmp_path / "missing" / "series.jsonl", "r1", ["a"])
     await recorder._open()
     for one in (status(1, 10), status(2, 20), status(3, 30)):
         await recorder.note(one)

@@ -9,7 +9,7 @@ import pytest
 from soak import configuration
 from soak.checker.contract import Order
 from soak.daemon.bed import make_testbed
-from soak.daemon.plan import Plan, make_plan
+from soak.daemon.plan import RunPlan, make_plan
 from soak.errors import UsageError
 from soak.servers import LocalTestbed
 from soak.servers.combined import CombinedTestbed
@@ -17,7 +17,7 @@ from soak.servers.docker import DockerTestbed
 from tests.support.paths import SUBJECTS
 
 
-def plan(*assignments: str) -> Plan:
+def plan(*assignments: str) -> RunPlan:
     settings = configuration.read(assignments=assignments, environ={}).settings
     return make_plan(settings, settings.stores.names)
 

@@ -16,9 +16,10 @@ from rich.console import Console
 
 from soak import cli
 from soak.errors import ExitCode
-from soak.report.page import Page
-from soak.report.recorded import verifier_folders
-from soak.report.telling import next_steps, tell
+from soak.report.story import next_steps
+from soak.report.story_text import print_story
+from soak.report.text import OutputConsole
+from soak.report.violation_records import verifier_folders
 from soak.verifier import result as results
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
@@ -41,7 +42,7 @@ def test_a_filter_that_nothing_fits_says_so_and_how_many_there_are(
 ) -> None:
     folder = data_folder(tmp_path / "run", 3)
     assert cli.main(["violations", "--data-dir", str(folder), "--store", "postgres"]) == ExitCode.PASS
-    assert capsys.readouterr().out == f"none of the 3 violations on record fits in {folder}\n"
+    assert capsys.readouterr().out == f"none of the 3 violations on record matches in {folder}\n"
 
 
 def test_a_folder_without_violations_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +71,7 @@ def test_many_violations_of_one_bug_are_listed_as_one_finding_and_each_behind_a_
         assert cli.main([*words, *flags, "--json"]) == ExitCode.PASS
         assert len(json.loads(capsys.readouterr().out)) == 161
     assert cli.main([*words, "--finding", "0123456789ab"]) == ExitCode.PASS
-    assert "none of the 161 violations on record fits" in capsys.readouterr().out
+    assert "none of the 161 violations on record matches" in capsys.readouterr().out
 
 
 def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +145,7 @@ def test_a_reader_who_leaves_is_no_violation(tmp_path: Path) -> None:
 
 def test_a_page_leaves_a_reader_who_is_gone_to_the_command() -> None:
     with pytest.raises(BrokenPipeError):
-        Page().on_broken_pipe()
+        OutputConsole().on_broken_pipe()
 
 
 def test_the_latest_of_the_runs_put_aside_comes_first(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_nothing_in_a_story_can_speak_to_the_terminal(tmp_path: Path) -> None:
     }
     page = io.StringIO()
     file = EvidenceFile(tmp_path, story, None, is_sealed=True)
-    tell(recorded(tmp_path, a_violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
+    print_story(recorded(tmp_path, a_violation(session=CLEAR_SCREEN)), file, Console(file=page, width=80))
     assert "\x1b" not in page.getvalue()
 
 

@@ -19,8 +19,8 @@ from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import SavedItem, SavedRead, save
 from soak.checker.text import MessageGenerator
+from soak.commands.export import ChosenHistories, choose_histories
 from soak.report.edn import jepsen_lines, quoted
-from soak.report.exporting import Chosen, choose
 from soak.report.history import NotExpressibleError, SessionHistory, check_expressible, of_cases, of_recording
 from soak.report.timeline import timeline
 from soak.verifier import evidence_file
@@ -229,8 +229,8 @@ def written(folder: Path, *cases: Case, recording: Recording | None = None) -> N
         )
 
 
-def choose_all(folder: Path) -> Chosen:
-    return choose(folder, run=None, sessions=None, stores=None)
+def choose_all(folder: Path) -> ChosenHistories:
+    return choose_histories(folder, run=None, sessions=None, stores=None)
 
 
 def test_what_is_named_as_left_out_is_not_in_the_file(tmp_path: Path) -> None:

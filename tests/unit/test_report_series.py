@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.report import series_file
-from soak.report.series import Point, Series, is_joined, merged, quantile, series_of
-from soak.report.series_file import SeriesFile, read_series
+from soak.report.series import Point, Series, SeriesFile, is_joined, merged, quantile, read_series, series_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -216,7 +214,7 @@ def test_a_file_that_says_nothing_is_no_error(tmp_path: Path, content: bytes) ->
 def test_the_file_is_written_anew_before_it_grows_without_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series_file, "FILE_BYTES_MAX", 20_000)
+    monkeypatch.setattr("soak.report.series.FILE_BYTES_MAX", 20_000)
     path = tmp_path / "series.jsonl"
     file = SeriesFile(path, "r1", ["a"])
     file.open()

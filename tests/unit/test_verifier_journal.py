@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from soak.commands import violations as command
-from soak.report.recorded import recorded
+from soak.report.violation_records import read_violations
 from soak.verifier import evidence
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.journal import Change, Violation, decode_line, encode_lines, thin_out
@@ -66,7 +66,7 @@ def test_a_journal_that_is_thinned_out_again_and_again_stays_short_and_loses_no_
         assert [line.seq for line in after_a_kill.since(counted)] == [*range(total - 9, total + 1)]
         assert after_a_kill.lines_damaged == 0
     assert folder.violations_unlisted > 0
-    records = recorded(tmp_path)
+    records = read_violations(tmp_path)
     assert len(records.found) + records.unlisted == total
     assert records.unreadable == {}
     assert records.found[0].violation.seq == 1

@@ -76,9 +76,9 @@ export function endActions() {
 }
 
 function build(state, targets) {
-  if (!session.local) return h("p", { class: "quiet" }, "This page only shows. Things are broken and stopped from the machine that soak runs on, under 127.0.0.1 or localhost.");
+  if (!session.local) return h("p", { class: "quiet" }, "Read-only view. Faults are injected and the soak is stopped from the machine that soak runs on, at 127.0.0.1 or localhost.");
   if (!session.permitted) return permission();
-  if (phase !== "running") return h("p", { class: "quiet" }, phase === "draining" ? "The soak is draining: everything is verified once more, then it gives its verdict." : `The soak is ${phase}.`);
+  if (phase !== "running") return h("p", { class: "quiet" }, phase === "draining" ? "Draining: everything is verified again, then the verdict is given." : `The soak is ${phase}.`);
   return [breaking(state, targets), stopping()];
 }
 
@@ -90,17 +90,17 @@ function permission() {
     await refreshSession();
     if (session.permitted) return;
     sessionStorage.removeItem(KEPT_AS);
-    tell("That is not the token of this run.");
+    tell("This is not the token of this run.");
   };
   return [
-    h("p", {}, "This page may look, but not act. For a link that may act, type ", h("code", {}, "soak page"), " on this machine, or give the token from run.json in the data folder."),
+    h("p", {}, "Read-only view. For a control link, run ", h("code", {}, "soak page"), " on this machine, or enter the token from run.json in the data folder."),
     h("form", { class: "row", submit: use }, h("label", { for: "token" }, "Token"), field, h("button", { type: "submit" }, "Use it")),
   ];
 }
 
 function breaking(state, targets) {
   if (state.why_no_faults) return h("p", { class: "quiet" }, `${capital(state.why_no_faults)}.`);
-  if (targets.length === 0) return h("p", { class: "quiet" }, "No server of this run can be broken.");
+  if (targets.length === 0) return h("p", { class: "quiet" }, "No fault is possible on the servers of this run.");
   const possible = faults.filter((one) => chosen.target in one.targets);
   if (!possible.some((one) => one.fault === chosen.fault && one.targets[chosen.target] === null)) {
     chosen.fault = possible.find((one) => one.targets[chosen.target] === null)?.fault ?? "";
@@ -118,7 +118,7 @@ function breaking(state, targets) {
     h("div", { class: "row" },
       [["target", "Server", target], ["fault", "Fault", fault], ["hold", "For", hold]].map(([id, label, field]) =>
         h("span", { class: "field" }, h("label", { for: id }, label), field)),
-      h("button", { type: "submit", "data-key": "inject", disabled: chosen.fault === "" }, "Break it …")),
+      h("button", { type: "submit", "data-key": "inject", disabled: chosen.fault === "" }, "Inject …")),
     h("p", { class: "note", id: "fault-means" }, possible.find((one) => one.fault === chosen.fault)?.description ?? "None is possible here."),
     impossible.length ? h("details", { "data-key": "impossible" }, h("summary", { "data-key": "summary-impossible" }, `${impossible.length} faults are not possible here`),
       h("dl", { class: "facts reasons-why" }, impossible.map((one) => h("div", {}, h("dt", {}, spaced(one.fault)), h("dd", {}, one.targets[chosen.target]))))) : null);
@@ -134,12 +134,12 @@ async function inject() {
   const { target, fault } = chosen;
   const what = `${spaced(fault)} of ${target}`;
   const isSure = await confirm(`${capital(spaced(fault))} ${target} for ${lasting(seconds)}?`,
-    "What it loses is measured and judged like anything else. It is healed by itself afterwards.", "Break it");
+    "Losses are measured and judged like any other. The fault heals by itself afterwards.", "Inject");
   if (!isSure) return;
-  tell(`${capital(what)} is under way …`);
+  tell(`${capital(what)} is active …`);
   try {
     await act("/faults", { fault, target, hold_seconds: seconds });
-    tell(`${capital(what)} is healed. What it took is measured and shown under Faults.`);
+    tell(`${capital(what)} is healed. Its effect is measured and shown under Faults.`);
   } catch (error) {
     tell(`${capital(what)}: ${error.message}.`);
   }
@@ -147,13 +147,13 @@ async function inject() {
 
 function stopping() {
   const stop = async () => {
-    const isSure = await confirm("Stop the soak?", "The load ends, everything is verified once more, and the verdict is given. The daemon ends with it.", "Stop and give the verdict");
+    const isSure = await confirm("Stop the soak?", "The load stops, everything is verified again, and the verdict is given. Then the daemon exits.", "Stop and give the verdict");
     if (!isSure) return;
     try {
       await act("/stop");
-      tell("Stopping: the load ends, and everything is verified once more.");
+      tell("Stopping: draining and verifying.");
     } catch (error) {
-      tell(`It does not stop: ${error.message}.`);
+      tell(`Not stopped: ${error.message}.`);
     }
   };
   return h("p", { class: "stop" }, h("button", { type: "button", class: "danger", "data-key": "stop", click: stop }, "Stop and give the verdict …"));

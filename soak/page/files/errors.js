@@ -9,7 +9,7 @@ export function showErrors(state) {
   const errors = state.soak.verifier?.store_errors;
   if (!errors) return;
   byId("errors").hidden = errors.length === 0;
-  draw(byId("errors-list"), errors, () => table("Exceptions of stores", ["exception", "nature", { cell: "count", class: "number" }, { cell: "last", class: "number" }], errors.map((one) => [
+  draw(byId("errors-list"), errors, () => table("Store errors", ["exception", "nature", { cell: "count", class: "number" }, { cell: "last", class: "number" }], errors.map((one) => [
     { cell: h("span", { class: "mono" }, one.line) },
     { cell: badge(...(NATURES[one.nature] ?? NATURES.other)) },
     { cell: count(one.count), class: "number" },

@@ -18,7 +18,7 @@ export function collectFaults(soak) {
   for (const one of recoveries) {
     if (!known.has(one.fault)) {
       known.set(one.fault, {
-        name: one.kind, target: one.server, by: one.planned ? "planned" : "not planned", state: "healed",
+        name: one.kind, target: one.server, by: one.planned ? "planned" : "unplanned", state: "healed",
         began: one.at_wall_seconds, lasted: one.lasted_seconds, reason: "", taken: [],
       });
     }
@@ -28,7 +28,7 @@ export function collectFaults(soak) {
 }
 
 function stateOf(fault) {
-  if (fault.state === "active") return badge("fault", `under way, ${fault.by}`);
+  if (fault.state === "active") return badge("fault", `active, ${fault.by}`);
   if (fault.state === "failed") return badge("bad", "failed");
   return badge("good", `healed after ${lasting(fault.lasted)}`);
 }
@@ -60,7 +60,7 @@ function rowsOf(fault) {
 
 function nextOf(next) {
   if (!next) return null;
-  const when = next.in_seconds > 0 ? `in ${ticking(next.in_seconds)}` : "as soon as its turn comes";
+  const when = next.in_seconds > 0 ? `in ${ticking(next.in_seconds)}` : "after the active fault";
   return h("p", { class: "next" }, badge("busy", "next"), ` ${spaced(next.name)} of ${next.target} ${when}, held for ${lasting(next.hold_seconds)}`);
 }
 
@@ -71,9 +71,9 @@ export function showFaults(state) {
   const recovering = (soak.verifier?.recovering ?? []).map((one) => `${one.store} waits for its first ${one.awaits.join(" and ")} after ${spaced(one.kind)} of ${one.server}`);
   draw(byId("faults-list"), { faults, next, recovering, active: soak.faults_active }, () => [
     nextOf(next),
-    soak.faults_active.length ? h("p", { class: "next" }, badge("fault", "under way"), ` ${soak.faults_active.map(spaced).join(", ")}`) : null,
+    soak.faults_active.length ? h("p", { class: "next" }, badge("fault", "active"), ` ${soak.faults_active.map(spaced).join(", ")}`) : null,
     ...recovering.map((line) => h("p", { class: "next" }, badge("busy", "recovering"), ` ${line}`)),
-    faults.length ? table("Faults and what they took", ["fault", "state", "store", "lost tail (RPO)", "reads back after (RTO)", "writes back after", "unknown writes", "contract"], faults.flatMap(rowsOf), { stacks: true })
-      : h("p", { class: "quiet" }, soak.phase === "running" ? "Nothing has been broken so far." : "Nothing was broken."),
+    faults.length ? table("Faults and their effect", ["fault", "state", "store", "data lost (RPO)", "reads back (RTO)", "writes back", "unknown writes", "contract"], faults.flatMap(rowsOf), { stacks: true })
+      : h("p", { class: "quiet" }, soak.phase === "running" ? "No faults so far." : "No faults."),
   ]);
 }

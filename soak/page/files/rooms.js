@@ -1,4 +1,4 @@
-// What is under test and who does the testing: stores and their contracts, coverage, the alarm, servers and processes.
+// What is under test and who does the testing: stores and their contracts, coverage, the self-check, servers and processes.
 
 import { badge, byId, draw, h, table } from "/page/dom.js";
 import { clock, count, lasting, plural, spaced } from "/page/words.js";
@@ -23,7 +23,7 @@ export function showStores(state) {
         Object.entries(contract.promises).map(([clause, text]) => h("div", {}, h("dt", {}, clause), h("dd", {}, text))),
         h("div", {}, h("dt", {}, "obtained"), h("dd", {}, contract.obtained))),
       contract.unmet.map((fact) => h("p", { class: "line bad" }, fact)))),
-    h("h3", {}, "Drift of configuration"),
+    h("h3", {}, "Configuration drift"),
     drifts.length ? h("ul", {}, drifts.map((line) => h("li", { class: "bad" }, line))) : h("p", { class: "quiet" }, "The servers are configured as when the run began."),
     events.length ? h("details", { "data-key": "drift-events" }, h("summary", { "data-key": "summary-drift" }, plural(events.length, "event")),
       h("ul", {}, [...events].reverse().map((one) => h("li", {}, `${clock(one.at_wall_seconds)} ${one.text}`)))) : null,
@@ -45,20 +45,20 @@ export function showWatch(state) {
     ["last read", clock(verifier.last_sweep_wall_seconds)],
     ["behind the ledger", lasting(verifier.ledger_lag_seconds)],
     ["oldest unverified", lasting(verifier.oldest_unverified_seconds)],
-    ["being looked into", plural(verifier.suspicions_open, "suspicion")],
-    ["unknown writes unseen", count(totals.indeterminate)],
+    ["under investigation", plural(verifier.suspicions_open, "suspicion")],
+    ["unknown writes never seen", count(totals.indeterminate)],
     ["unverifiable", count(totals.unverifiable)],
   ];
   const recalls = Object.entries(verifier.recalls ?? {});
   const ages = [...new Set(recalls.flatMap(([, times]) => Object.keys(times)))];
   draw(byId("watch-list"), { facts, canaries: verifier.canaries, recalls }, () => [
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    h("h3", {}, "The alarm (canary)"),
-    verifier.canaries.length ? table("Tests of the alarm, by store", ["store", "rang", "missed", "last rang", "alarm"].map((head, at) => (at === 1 || at === 2 ? numeric(head, at) : head)), verifier.canaries.map((one) => [
+    h("h3", {}, "Self-check (canary)"),
+    verifier.canaries.length ? table("Planted errors, by store", ["store", "detected", "missed", "last detected", "self-check"].map((head, at) => (at === 1 || at === 2 ? numeric(head, at) : head)), verifier.canaries.map((one) => [
       one.store, { cell: count(one.detected), class: "number" }, { cell: count(one.missed + one.early), class: "number" },
       clock(one.last_detected_wall_seconds),
-      { cell: one.missed + one.early ? badge("bad", "failed its test") : one.detected ? badge("good", "rings") : badge("unsure", "not tested yet") },
-    ])) : h("p", { class: "quiet" }, "It is not tested in this run."),
+      { cell: one.missed + one.early ? badge("bad", "failed") : one.detected ? badge("good", "passed") : badge("unsure", "not tested yet") },
+    ])) : h("p", { class: "quiet" }, "It is off in this run."),
     ages.length ? [h("h3", {}, "Closed sessions read again"), table("Closed sessions read back, by their age", ["store", ...ages.map((age) => `after ${age}`)].map(numeric),
       recalls.map(([store, times]) => [store, ...ages.map((age) => ({ cell: count(times[age]), class: "number" }))]))] : null,
   ]);
@@ -66,7 +66,7 @@ export function showWatch(state) {
 
 function stateOf(state) {
   if (state === "running") return badge("good", "running");
-  if (state === "given") return badge("unsure", "given, not watched");
+  if (state === "given") return badge("unsure", "external, not monitored");
   if (["starting", "waiting", "paused", "stopped"].includes(state)) return badge("busy", spaced(state));
   return badge("bad", spaced(state));
 }

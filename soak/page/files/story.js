@@ -30,7 +30,7 @@ export async function openStory(id) {
   try {
     answer = await get(`/violations/${encodeURIComponent(id)}`);
   } catch (error) {
-    if (asked === id) show(id, h("p", { role: "alert" }, `The story cannot be told: ${error.message}`));
+    if (asked === id) show(id, h("p", { role: "alert" }, `The story cannot be shown: ${error.message}`));
     return;
   }
   if (asked === id && dialog.open) show(id, told(answer));

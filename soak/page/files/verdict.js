@@ -33,7 +33,7 @@ export function showSilence(sinceMs, last) {
   box.hidden = false;
   box.textContent = `Connection lost since ${since}, trying again`;
   if (!last) return;
-  say("waiting", "Not live", [`At ${since} it was: ${last.standing.headline.toLowerCase()}. What has happened since is not known here.`]);
+  say("waiting", "Not live", [`At ${since} it was: ${last.standing.headline.toLowerCase()}. Nothing is known since then.`]);
   document.title = `${TITLES.waiting} · soak ${last.soak.run}`;
 }
 
@@ -45,9 +45,9 @@ const ENDS = { pass: ["clean", "Pass"], violation: ["violation", "Violation"], i
 
 export function showEnd(end) {
   const [word, name] = ENDS[end.verdict] || ["unsaid", capital(end.verdict)];
-  const ended = end.finished ? "the run has ended" : "the soak was left before everything was verified";
+  const ended = end.finished ? "the run has ended" : "quit before everything was verified";
   const reasons = [...end.reasons.map(capital), ...(end.tried ? [capital(end.tried)] : []), ...end.notes.map(capital),
-    `Exit code ${end.exit_code}. The daemon has ended, and this page with it; what it found is in ${end.data_dir}.`];
+    `Exit code ${end.exit_code}. The daemon has exited; the results are in ${end.data_dir}.`];
   hideSilence();
   say(word, `${name}: ${ended}`, reasons);
   document.title = `${name} · soak ${end.run}`;

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from soak.report.table import plain
+from soak.report.text import plain
 from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
 from soak.scenarios.analyses.table import short, summary
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from soak.report.table import plain, table_lines
+from soak.report.text import plain, table_lines
 from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
 from soak.scenarios.analyses.trials import ALL
 from soak.scenarios.terminal import markdown_table

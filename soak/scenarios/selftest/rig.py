@@ -15,8 +15,7 @@ import msgspec
 
 from soak.checker.contract import Contract
 from soak.clock import now_us
-from soak.daemon.contracts import settle_contracts
-from soak.daemon.promises import ask_servers, given_by
+from soak.daemon.contracts import ask_servers, given_by, settle_contracts
 from soak.errors import SoakError
 from soak.faults import catalogue as faults
 from soak.faults.window import Injected, during

@@ -1,0 +1,1 @@
+"""HTTP: what all our servers share, the status document, the page and its permissions."""

@@ -1,0 +1,70 @@
+"""Who may change something over HTTP: whoever can read the run's file on this machine, and whoever that one lets in.
+
+A page in a browser on this machine can send requests to 127.0.0.1, too. It cannot read the token, may not set our
+header without being asked about it first, and says where it comes from; each of the three is enough to refuse it. A
+name that was pointed at this machine on purpose (DNS rebinding) shows in the header Host, and is refused by that.
+
+Our own page gets the token by a code that works once: `soak run` shows a link with one at the terminal, `soak page`
+prints another. The code stands behind the # of the link, which no browser sends to any server.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+
+from aiohttp import web
+
+from soak.api.http import error, is_cross_site, is_literal, is_loopback
+
+TOKEN_HEADER = "X-Soak-Token"  # noqa: S105  the name of a header
+CODE_BYTES = 16
+CODE_SECONDS_MAX = 600.0
+CODES_MAX = 16
+
+
+class Permission:
+    """Holds the token of a run, and the codes that may still be changed for it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._codes: dict[str, float] = {}
+        """By code, until when it is good."""
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Return the answer to a request that may not change anything; None: it may."""
+        if (refusal := stranger(request)) is not None:
+            return refusal
+        given = request.headers.get(TOKEN_HEADER, "")
+        if not self._token or not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
+            return error(401, f"the header {TOKEN_HEADER} has to hold the token from run.json in the data folder")
+        return None
+
+    def new_code(self) -> str:
+        """Make a code that is good once, for a few minutes; the oldest gives way where there are too many."""
+        now = time.monotonic()
+        self._codes = {code: until for code, until in self._codes.items() if until > now}
+        while len(self._codes) >= CODES_MAX:
+            del self._codes[next(iter(self._codes))]
+        code = secrets.token_hex(CODE_BYTES)
+        self._codes[code] = now + CODE_SECONDS_MAX
+        return code
+
+    def token_for(self, code: str) -> str | None:
+        """Change a code for the token; None if it is unknown, used or too old."""
+        until = self._codes.pop(code, None)
+        return self._token if until is not None and until > time.monotonic() else None
+
+
+def stranger(request: web.Request) -> web.Response | None:
+    """Refuse whoever is not on this machine, or speaks for another site."""
+    if request.remote is None or not is_loopback(request.remote):
+        return error(403, "refused: only allowed from the machine that soak runs on")
+    if not is_literal(request.host):
+        return error(403, "refused: use the address 127.0.0.1, or localhost, not a name")
+    if is_cross_site(request):
+        return error(403, "refused: the request comes from another site")
+    if request.method == "POST" and request.content_type != "application/json":
+        return error(415, "send it as application/json")
+    return None

@@ -1,0 +1,76 @@
+"""The diagnosis of a violation as it is shown: every fact is held against the evidence again before it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from soak.checker.causes import Diagnosis
+from soak.checker.patterns import Sign, patterns
+from soak.report.text import clock_ms
+from soak.report.violation_records import ViolationRecord
+
+_ABSENT = frozenset({"lost", "rolled_back"})
+
+
+class Sentences(NamedTuple):
+    """The sentences of a story."""
+
+    facts: list[str]
+    against: list[str]
+    known: list[str]
+
+
+def sentences_of(story: dict[str, Any]) -> Sentences:
+    """Return the sentences that hold; of a story without typed facts, those that were written down."""
+    try:
+        diagnosis = msgspec.convert(story.get("diagnosis"), Diagnosis)
+    except msgspec.ValidationError:
+        cause = story.get("probable_cause") or {}
+        texts = (cause.get("facts"), cause.get("against"), story.get("known"))
+        return Sentences(*([str(text) for text in group or []] for group in texts))
+    offset_us = story.get("clock_offset_us", 0)
+
+    def when(at_us: int) -> str:
+        return clock_ms((at_us + offset_us) / 1e6)
+
+    groups = (diagnosis.facts, diagnosis.against, diagnosis.observed)
+    return Sentences(*([fact.sentence(when) for fact in group if fact.holds(diagnosis.clues)] for group in groups))
+
+
+def in_common(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
+    """Say what all violations of the same finding have in common, and where else the message is told of."""
+    mine = record.violation
+    finding = [
+        other.violation
+        for other in others
+        if (other.violation.run, other.violation.store, other.violation.kind, other.violation.cause)
+        == (mine.run, mine.store, mine.kind, mine.cause)
+    ]
+    signs = [
+        Sign(kind=one.kind, session=one.session, found_wall_seconds=one.at_wall_seconds, traits=one.traits)
+        for one in finding
+    ]
+    return [pattern.sentence() for pattern in patterns(signs)]
+
+
+def elsewhere(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
+    """Join what is lost in one session and leaked into another: it is one message."""
+    mine = record.violation
+    if mine.kind in _ABSENT:
+        leak = f"{mine.run}:{mine.message}"
+        return [
+            f"it stands in session {other.session} (violation {other.id})"
+            for other in (one.violation for one in others)
+            if other.kind == "leaked" and (other.store, other.message) == (mine.store, leak)
+        ]
+    if mine.kind == "leaked":
+        name = mine.message.partition(":")[2]
+        return [
+            f"it is missing from its own session {other.session} (violation {other.id})"
+            for other in (one.violation for one in others)
+            if other.kind in _ABSENT and (other.store, other.run, other.message) == (mine.store, mine.run, name)
+        ]
+    return []

@@ -1,0 +1,113 @@
+"""Text for people: moments, tables, escaping, and the console it is printed on.
+
+A message may hold anything: markup, links, characters that are invisible or turn the reading direction round. Invisible
+characters are escaped first, the same in all formats; then each format escapes what it would interpret.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import re
+import sys
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+import msgspec
+from rich.console import Console
+
+from soak.duration import parse_seconds
+from soak.errors import UsageError
+
+PLAIN_WIDTH = 120
+"""Characters in a line where no terminal sets the width."""
+_MARKDOWN = re.compile(r"[\\`*_\[\]#|~@:$]|(?<=www)\.")
+
+
+class OutputConsole(Console):
+    """Standard output, without highlighting; colours where it is a terminal and NO_COLOR is not set."""
+
+    def __init__(self, *, width: int | None = None) -> None:
+        super().__init__(highlight=False, width=width)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Leave it to the command: rich would exit with the code of a violation."""
+        raise BrokenPipeError
+
+
+def parse_moment(text: str, flag: str) -> float:
+    """Return the wall seconds that `2h` (ago) or `2026-01-31T12:00` means."""
+    try:
+        return time.time() - parse_seconds(text)
+    except ValueError:
+        pass
+    try:
+        return dt.datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"{flag} {text!r} is no moment; write how long ago, like 30m, or a time like 2026-01-31T12:00"
+        ) from None
+
+
+def clock(wall_seconds: float) -> str:
+    """Write a moment with its date, in the time of this machine."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_seconds))
+
+
+def clock_ms(wall_seconds: float) -> str:
+    """Write the time of day to the millisecond, in the time of this machine."""
+    whole = int(wall_seconds // 1)
+    return f"{time.strftime('%H:%M:%S', time.localtime(whole))}.{int((wall_seconds - whole) * 1000):03d}"
+
+
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Line up the columns of a table; the last one is as wide as it needs to be."""
+    every = [list(heads), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in every]
+
+
+def plain(text: str) -> str:
+    """Write out what cannot be seen, so that nothing read back from a store can move the cursor of a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    sys.stdout.write("\n".join(table_lines(heads, rows)) + "\n")
+
+
+def print_json(encoded: bytes) -> None:
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def visible(text: str) -> str:
+    """Write out what cannot be seen, line by line, so that the text can stand in a page of any kind."""
+    return "\n".join(plain(line) for line in text.split("\n"))
+
+
+def one_line(text: str, characters_max: int) -> str:
+    """Return a text on one line of bounded length, with what cannot be seen written out."""
+    return cut(plain(text[: characters_max + 1]), characters_max)
+
+
+def cut(text: str, characters_max: int) -> str:
+    """Return a text in bounded room; that something is missing can be seen."""
+    return text if len(text) <= characters_max else text[: max(0, characters_max - 2)] + " …"
+
+
+def markdown(text: str) -> str:
+    """Return a text for Markdown of which nothing is taken for markup: not in a table, not as HTML, not as a link.
+
+    As a character reference a sign has no meaning but itself; and names of people are not called in code.
+    """
+    safe = _MARKDOWN.sub(lambda found: f"&#{ord(found[0])};", html.escape(plain(text)))
+    # html.escape has made references of its own, whose signs must stay.
+    safe = re.sub(r"&&#35;(x?[0-9a-f]+);", r"&#\1;", safe)
+    return f"<code>{safe}</code>"
+
+
+def preformatted(text: str) -> str:
+    """Return lines for a `<pre>` element, in HTML or in Markdown."""
+    return html.escape(visible(text))
