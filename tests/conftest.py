@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.errors import ServerUnreachableError
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.servers.power_cut import no_disks
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deploy_images import DeployImages
 
-    from soak.servers import Server
+    from soak.servers.server import Server
 
 STARTING_SECONDS_MAX = 120.0
 
@@ -42,7 +42,7 @@ class TestbedThread:
     __test__ = False
 
     def __init__(self, data_dir: Path, **options: object) -> None:
-        self._testbed = LocalTestbed(data_dir, **options)  # type: ignore[arg-type]
+        self._testbed = LocalServers(data_dir, **options)  # type: ignore[arg-type]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="testbed", daemon=True)
         self._thread.start()
@@ -57,8 +57,8 @@ class TestbedThread:
             pytest.skip(str(error))
 
     @property
-    def servers(self) -> Mapping[str, Server]:
-        return self._testbed.servers
+    def nodes(self) -> Mapping[str, Server]:
+        return self._testbed.nodes
 
     def telemetry(self, kind: str) -> dict[str, str]:
         sampling = asyncio.run_coroutine_threadsafe(self._testbed.telemetry(kind), self._loop)

@@ -11,7 +11,7 @@ from pathlib import Path
 from soak.analysis.result import Cell
 from soak.analysis.table import markdown_lines
 from soak.errors import UsageError
-from soak.sealed_file import write_whole
+from soak.proc.files import write_whole
 
 BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
 

@@ -17,10 +17,10 @@ from soak.checker.contract import Contract, Expiry
 from soak.checker.faults import FaultHistory
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
-from soak.contracts.given import what_is_given
+from soak.contracts.guarantees import guarantees_of
 from soak.faults.clock_step import ClockStep
 from soak.servers.inspect import inspect
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.servers.proxy import Proxy
 from soak.servers.server import Server, ServerEvent
 from soak.stores.http import HttpStore
@@ -50,7 +50,7 @@ class Rig:
         self,
         subject: Subject,
         deployment: Deployment,
-        bed: LocalTestbed | None,
+        bed: LocalServers | None,
         contract: Contract,
         seed: int,
         *,
@@ -73,7 +73,7 @@ class Rig:
     def server(self) -> Server:
         if self._bed is None or self.subject.server is None:
             raise CannotBeTriedError("the library keeps its data in files of its own, and no server")
-        return self._bed.servers[self.subject.server]
+        return self._bed.nodes[self.subject.server]
 
     @property
     def proxy(self) -> Proxy:
@@ -139,11 +139,11 @@ async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path
     events: list[ServerEvent] = []
     environments = _environments(subject, stage)
     async with contextlib.AsyncExitStack() as undo:
-        bed: LocalTestbed | None = None
+        bed: LocalServers | None = None
         servers: dict[str, str] = {}
         if subject.server is not None:
             module = server_module_of(subject, interpreter)
-            bed = LocalTestbed(
+            bed = LocalServers(
                 folder / "bed",
                 redis_options={**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})},
                 proxied=stage is Stage.PLAIN,
@@ -168,17 +168,15 @@ async def staged(subject: Subject, stage: Stage, interpreter: Path, folder: Path
         yield Rig(subject, deployment, bed, contract, seed, deaths=events)
 
 
-async def _contract(subject: Subject, stage: Stage, bed: LocalTestbed | None) -> Contract:
+async def _contract(subject: Subject, stage: Stage, bed: LocalServers | None) -> Contract:
     """Return what is promised: the library's own clauses, and of durability what the running server says it gives."""
     contract = subject.contract
     if stage is Stage.EXPIRING and contract.ttl_seconds is None:
         contract = msgspec.structs.replace(contract, ttl_seconds=float(TTL_SECONDS), expiry=Expiry.SLIDING)
     if bed is None or subject.server is None:
         return contract
-    server = bed.servers[subject.server]
-    given = what_is_given(
-        await inspect(subject.server, server.address(server.port), timeout_seconds=OPERATION_SECONDS_MAX)
-    )
+    server = bed.nodes[subject.server]
+    given = guarantees_of(await inspect(subject.server, server.own_url, timeout_seconds=OPERATION_SECONDS_MAX))
     return msgspec.structs.replace(
         contract,
         crash_loss_seconds=given.crash.seconds,

@@ -19,7 +19,6 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from soak import parent_exit
 from soak.browsing.page_memory import PageMemory
 from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.contract import MemoryContract
@@ -30,6 +29,7 @@ from soak.chat.serving import serving
 from soak.checker.message import Message, Stored
 from soak.errors import ExitCode, SoakError
 from soak.masking import mask
+from soak.proc import parent_exit
 from soak.servers.temporary import TemporaryFolder
 from soak.stores.protocol import StoreContext
 

@@ -14,6 +14,7 @@ from soak.conformance.examination import Finding, examine
 from soak.conformance.openapi import document
 from soak.errors import ExitCode, UsageError
 from soak.report.table import plain, print_json
+from soak.servers.kinds import HTTP
 
 DESCRIPTION = (
     "Visit a memory behind HTTP and check everything that the contract of the http store asks of it, in sessions of\n"
@@ -40,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json(msgspec.json.encode(document()))
         return ExitCode.PASS
     settings = read_configuration(arguments).settings
-    address = addresses(settings).get("http")
+    address = addresses(settings).get(HTTP.name)
     if address is None:
         raise UsageError("which service? give its address with --url, or in servers.http")
     findings = asyncio.run(_examined(address, settings.stores.timeout, as_json=arguments.json))

@@ -13,6 +13,7 @@ from soak.checker.outcome import NotApplied
 from soak.conformance.checks import CHECKS, Check
 from soak.conformance.visit import FindingError, Visit
 from soak.errors import SoakError
+from soak.servers.kinds import HTTP
 from soak.stores import http_contract as wire
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -34,7 +35,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 async def examine(address: str, *, timeout_seconds: float) -> AsyncIterator[Finding]:
     """Visit the service; raises `SoakError` if it is not there or speaks something else."""
     context = StoreContext(
-        servers={"http": address}, namespace=f"soak_c_{secrets.token_hex(4)}", timeout_seconds=timeout_seconds
+        servers={HTTP.name: address}, namespace=f"soak_c_{secrets.token_hex(4)}", timeout_seconds=timeout_seconds
     )
     store = await HttpStore.open(context)
     try:

@@ -9,7 +9,7 @@ import msgspec
 from soak.checker.contract import Contract
 from soak.checker.server_identity import Identity
 from soak.checker.telemetry import ServerSample
-from soak.contracts.given import WATCHED_SETTINGS, keeper_of, what_is_given
+from soak.contracts.guarantees import WATCHED_SETTINGS, guarantees_of, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
 
 
@@ -92,5 +92,5 @@ def unsupported(
         mismatch
         for store, contract in contracts.items()
         if (server := keeper_of(needs.get(store, ()))) is not None and server in samples
-        for mismatch in find_mismatches(store, contract, what_is_given(samples[server]))
+        for mismatch in find_mismatches(store, contract, guarantees_of(samples[server]))
     ]

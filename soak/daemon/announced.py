@@ -23,7 +23,7 @@ from soak.daemon.permission import Permission, error
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.sealed_file import write_whole
+from soak.proc.files import write_whole
 
 PATH = "/faults/windows"
 FILE_NAME = "announced.json"

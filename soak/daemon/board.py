@@ -18,7 +18,7 @@ from soak.daemon.run_identity import RunIdentity
 from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
 from soak.exposition import Exposition
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.verifier import last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
@@ -32,7 +32,7 @@ class StatusBoard:
         beginning: RunIdentity,
         folder: DataFolder,
         duration_seconds: float | None,
-        testbed: Testbed,
+        testbed: Servers,
         children: Mapping[str, Child],
         faults: FaultLog,
         announced: AnnouncedWindows,
@@ -91,7 +91,7 @@ class StatusBoard:
 
     def _pids(self) -> dict[str, int | None]:
         """Name the processes that are ours: not the servers under test, but the ledger."""
-        ledger = self._testbed.servers.get(LEDGER)
+        ledger = self._testbed.nodes.get(LEDGER)
         return {
             "daemon": os.getpid(),
             **{name: child.pid for name, child in self._children.items()},
@@ -152,7 +152,7 @@ class StatusBoard:
         ]
 
     def _embedded(self, kind: str) -> ServerStatus:
-        server = self._testbed.servers.get(kind)
+        server = self._testbed.nodes.get(kind)
         if server is None:
             state = "starting" if self.phase == "starting" else "stopped"
             return ServerStatus(kind=kind, embedded=True, state=state, pid=None, restarts=0, address="")

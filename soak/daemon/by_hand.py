@@ -10,7 +10,7 @@ from aiohttp import web
 from soak.daemon.connections import read_body
 from soak.daemon.permission import Permission, error
 from soak.errors import ExitCode, SoakError, UsageError
-from soak.faults.catalogue import ALL
+from soak.faults.catalogue import ALL, current_name
 from soak.faults.presets import Possible
 from soak.faults.window import Injected
 from soak.json_input import decode_json
@@ -65,6 +65,7 @@ class FaultsPage:
             return refusal
         try:
             order = decode_json(await read_body(request), type=Order)
+            order = msgspec.structs.replace(order, fault=current_name(order.fault))
             return _json(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"this is no fault to inject: {problem}")

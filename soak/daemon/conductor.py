@@ -25,7 +25,7 @@ from soak.faults.window import HealFailedError, Injected, during
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.quiet_hours import is_quiet
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.tasks import end_tasks
 
 RECENT_MAX = 50
@@ -70,7 +70,7 @@ class Conductor:
 
     def __init__(
         self,
-        bed: Testbed,
+        bed: Servers,
         journal: RunJournal,
         limits: Limits,
         *,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from soak.checker.contract import DURABILITY, Contract
-from soak.contracts.given import Given, Loss, keeper_of
+from soak.contracts.guarantees import Guarantees, Loss, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
@@ -47,13 +47,13 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_contracts(
-    specs: Iterable[StoreSpec], context: StoreContext, settings: ContractSettings, given: Mapping[str, Given]
+    specs: Iterable[StoreSpec], context: StoreContext, settings: ContractSettings, given: Mapping[str, Guarantees]
 ) -> list[Settled]:
     """Return what each store of the run is held to, with what its server, by kind, is known to give."""
     return [_settle(spec, context, settings.stores.get(spec.name, {}), given, settings.floor) for spec in specs]
 
 
-def mismatches(settled: Iterable[Settled], given: Mapping[str, Given]) -> list[Mismatch]:
+def mismatches(settled: Iterable[Settled], given: Mapping[str, Guarantees]) -> list[Mismatch]:
     """Return every clause that is promised and that the server as configured cannot keep."""
     return [
         mismatch
@@ -76,7 +76,7 @@ def _settle(
     spec: StoreSpec,
     context: StoreContext,
     clauses: Mapping[str, object],
-    given: Mapping[str, Given],
+    given: Mapping[str, Guarantees],
     floor_seconds: float,
 ) -> Settled:
     own = spec.contract_for(context)
@@ -100,7 +100,9 @@ def _settle(
     )
 
 
-def _derived(spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Given | None) -> dict[str, Loss]:
+def _derived(
+    spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Guarantees | None
+) -> dict[str, Loss]:
     """Return how much may be lost as the server tells it, for what nobody has declared about a store."""
     if given is None:
         return {}

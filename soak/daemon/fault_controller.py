@@ -11,7 +11,7 @@ from soak.daemon.fault_plan import FaultPlan, plan_faults, what_is_possible
 from soak.daemon.run_identity import RunIdentity
 from soak.faults.schedule import Schedule
 from soak.ledger.run import RunJournal
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.settings import FaultSettings
 
 
@@ -22,7 +22,7 @@ class FaultController:
         self,
         settings: FaultSettings,
         beginning: RunIdentity,
-        testbed: Testbed,
+        testbed: Servers,
         page: FaultsPage,
         say: Callable[[str], None],
     ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from soak.clock import now_us
-from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 
 INTERVAL_SECONDS = 1.0
 

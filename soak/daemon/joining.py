@@ -12,7 +12,7 @@ from soak.daemon.promises import Promises
 from soak.daemon.run_identity import RunIdentity
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, RunHeader
-from soak.servers.bed import HTTP
+from soak.servers.kinds import HTTP
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
 
@@ -34,8 +34,8 @@ def store_context(settings: SoakSettings, beginning: RunIdentity, servers: dict[
 def _resting(beginning: RunIdentity, promises: Promises) -> list[str]:
     """Name the service, where another server keeps its data and says how durable that is."""
     derived = {one.store for one in promises.settled if one.is_derived}
-    behind = [spec for spec in beginning.plan.specs if HTTP in spec.needs and spec.name in derived]
-    return [HTTP] if beginning.plan.subject is not None and behind else []
+    behind = [spec for spec in beginning.plan.specs if HTTP.name in spec.needs and spec.name in derived]
+    return [HTTP.name] if beginning.plan.subject is not None and behind else []
 
 
 def join_info(

@@ -15,7 +15,8 @@ from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.masking import mask
 from soak.report.outcome import Outcome, Setup, conclude, so_far
-from soak.servers.bed import Testbed
+from soak.servers.kinds import KINDS
+from soak.servers.servers import Servers
 from soak.verifier.result import Result
 
 _log = log.get_logger("soak.daemon")
@@ -28,7 +29,7 @@ class OutcomeBuilder:
         self,
         beginning: RunIdentity,
         folder: DataFolder,
-        testbed: Testbed,
+        testbed: Servers,
         children: Mapping[str, Child],
         board: StatusBoard,
     ) -> None:
@@ -77,7 +78,7 @@ class OutcomeBuilder:
             data_dir=str(self._folder.path),
             finished=result is not None and result.finished,
             child_restarts={child.name: child.restarts for child in self._children.values()},
-            server_restarts={kind: server.restarts for kind, server in self._testbed.servers.items()},
+            server_restarts={kind: server.restarts for kind, server in self._testbed.nodes.items()},
             notes=list(self.notes),
             result=result,
             setup=self.setup,
@@ -91,7 +92,7 @@ class OutcomeBuilder:
             return
         if is_violation:
             stores = " ".join(f"--store {name}" for name in lasting)
-            flags = {kind: "url" if kind == "http" else kind for kind in given if kind != LEDGER}
+            flags = {kind: KINDS[kind].flag.removeprefix("--") for kind in given if kind != LEDGER}
             servers = " ".join(f"--{flag} {mask(given[kind])}" for kind, flag in flags.items())
             self.notes.append(
                 "what the run wrote is kept for you to look at; remove it with: "

@@ -9,7 +9,7 @@ import msgspec
 
 from soak.checker.telemetry import ServerSample
 from soak.contracts.floor import refusal_below_floor
-from soak.contracts.given import KEEPS_DATA, Given, keeper_of, what_is_given
+from soak.contracts.guarantees import KEEPS_DATA, Guarantees, guarantees_of, keeper_of
 from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch
 from soak.daemon.contracts import Settled, mismatches, settle_contracts
 from soak.daemon.plan import Plan
@@ -86,7 +86,7 @@ async def check_promises(header: RunHeader, servers: Mapping[str, str], needs: M
 
 
 def _refusal_to_begin(
-    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Given], floor_seconds: float
+    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Guarantees], floor_seconds: float
 ) -> UsageError:
     raised = {(one.store, clause) for one in settled for clause in one.raised}
     declared = [one.line for one in found if (one.store, LOSS_CLAUSES.get(one.clause)) not in raised]
@@ -102,9 +102,9 @@ def refusal(found: list[Mismatch]) -> UsageError:
     return UsageError("\n".join(mismatch.line for mismatch in found))
 
 
-def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Given]:
+def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Guarantees]:
     """Return what each server can promise, by its effective configuration."""
     return {
-        kind: what_is_given(ServerSample(server=kind, at=0, configuration=configuration))
+        kind: guarantees_of(ServerSample(server=kind, at=0, configuration=configuration))
         for kind, configuration in configurations.items()
     }

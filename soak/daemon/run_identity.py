@@ -16,7 +16,7 @@ from soak.daemon.heartbeat import Heartbeat
 from soak.daemon.plan import Plan, make_plan, without_secrets
 from soak.errors import DamagedRecordError, UsageError
 from soak.ledger.records import RunHeader
-from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.verifier.result import read_so_far
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"

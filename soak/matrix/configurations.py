@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from soak.servers.kinds import POSTGRES, REDIS
+
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """One way to run a server, and the store whose memory it keeps."""
@@ -21,7 +23,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 def _redis(name: str, description: str, *, load_seconds_min: float = 0.0, **options: str) -> Configuration:
     return Configuration(
         name=name,
-        server="redis",
+        server=REDIS.name,
         store="redis-list",
         options=options,
         description=description,
@@ -30,7 +32,7 @@ def _redis(name: str, description: str, *, load_seconds_min: float = 0.0, **opti
 
 
 def _postgres(name: str, description: str, **options: str) -> Configuration:
-    return Configuration(name=name, server="postgres", store="postgres", options=options, description=description)
+    return Configuration(name=name, server=POSTGRES.name, store="postgres", options=options, description=description)
 
 
 _SNAPSHOT_SECONDS = 7.0

@@ -19,7 +19,7 @@ from soak.checker.second_look import Lost
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
 from soak.checker.text import MessageGenerator
-from soak.contracts.given import Loss
+from soak.contracts.guarantees import Loss
 
 STORE = "matrix"
 

@@ -26,10 +26,11 @@ from soak.matrix.promise import promise_of
 from soak.matrix.result import CellResult
 from soak.matrix.writers import SESSIONS, Writers, first_success, read_back, session_name
 from soak.servers import versions
-from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
-from soak.servers.local import LocalTestbed
+from soak.servers.kinds import POSTGRES, REDIS
+from soak.servers.local import LocalServers
 from soak.servers.server import EventListener, ServerEvent
+from soak.servers.servers import Servers
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
@@ -88,7 +89,7 @@ async def measure(plan: CellPlan, folder: Path) -> CellResult:
 @contextlib.asynccontextmanager
 async def _serving(
     plan: CellPlan, configuration: Configuration, folder: Path, repairs: list[str]
-) -> AsyncIterator[tuple[Testbed, StoreContext]]:
+) -> AsyncIterator[tuple[Servers, StoreContext]]:
     deaths: list[ServerEvent] = []
 
     def take_note(event: ServerEvent) -> None:
@@ -116,16 +117,16 @@ async def _serving(
         raise SoakError(f"the server died by itself, not by the fault ({deaths[0].detail})")
 
 
-def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> Testbed:
+def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_event: EventListener) -> Servers:
     """Return a testbed for the servers of one cell, not yet started."""
-    is_redis = configuration.server == "redis"
+    is_redis = configuration.server == REDIS.name
     redis_options = configuration.options if is_redis else None
     postgres_options = None if is_redis else configuration.options
     if plan.testbed == "docker":
         # Imported only where it is used: the client of Docker is a heavy one.
-        from soak.servers.docker import DockerTestbed  # noqa: PLC0415
+        from soak.servers.docker.servers import DockerServers  # noqa: PLC0415
 
-        return DockerTestbed(
+        return DockerServers(
             folder,
             redis_version=versions.redis_version(plan.redis),
             postgres_version=versions.postgres_version(plan.postgres),
@@ -137,7 +138,7 @@ def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_eve
             power_cut_by=plan.power_cut,
             on_event=on_event,
         )
-    return LocalTestbed(
+    return LocalServers(
         folder,
         redis_version=versions.redis_version(plan.redis),
         postgres_version=int(plan.postgres),
@@ -151,7 +152,7 @@ def _make_bed(plan: CellPlan, configuration: Configuration, folder: Path, on_eve
 
 
 async def _write_and_break(
-    bed: Testbed,
+    bed: Servers,
     configuration: Configuration,
     fault: Fault,
     context: StoreContext,
@@ -198,7 +199,7 @@ async def _load(writers: Writers, seconds: float) -> None:
             acknowledged = sum(1 for attempt in writers.attempts if attempt.outcome == Outcome.OK)
 
 
-async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, author: MessageGenerator) -> int:
+async def _recover(bed: Servers, fault: Fault, server: str, probe: MemoryStore, author: MessageGenerator) -> int:
     try:
         async with asyncio.timeout(RECOVERY_SECONDS_MAX):
             probing = asyncio.create_task(first_success(probe, author))
@@ -238,6 +239,6 @@ async def _opened(configuration: Configuration, context: StoreContext) -> AsyncI
 
 
 def _title(sample: ServerSample, plan: CellPlan) -> str:
-    if sample.server == "postgres":
+    if sample.server == POSTGRES.name:
         return f"PostgreSQL {sample.telemetry.get('server_version', plan.postgres)}"
     return f"{'Valkey' if plan.redis == 'valkey' else 'Redis'} {sample.telemetry.get('version', plan.redis)}"

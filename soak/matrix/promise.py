@@ -6,7 +6,7 @@ import msgspec
 
 from soak.checker.contract import Contract
 from soak.checker.telemetry import ServerSample
-from soak.contracts.given import what_is_given
+from soak.contracts.guarantees import guarantees_of
 from soak.contracts.presets import PRESETS
 from soak.errors import SoakError
 
@@ -23,7 +23,7 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Promi
 
     Clauses that no configuration decides stay the store's own.
     """
-    given = what_is_given(sample)
+    given = guarantees_of(sample)
     if preset is not None:
         declared = msgspec.structs.replace(own, **PRESETS[preset].clauses())
         return Promise(contract=declared, origin=f"held to {preset}, and configured to {given.words}")

@@ -10,12 +10,14 @@ from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import SoakServer
 from soak.pytest_plugin.testbeds import TestbedServers
 from soak.pytest_plugin.versions import Version
-from soak.servers import Testbed, versions
-from soak.servers.docker import DockerTestbed
+from soak.servers import versions
 from soak.servers.docker.engine import connect
+from soak.servers.docker.servers import DockerServers
+from soak.servers.kinds import REDIS
+from soak.servers.servers import Servers
 
 
-class DockerServers(TestbedServers):
+class DockerPool(TestbedServers):
     """Containers, which are removed in the end; what killed sessions left behind goes with the next one's start."""
 
     def __init__(self, choice: Choice, background: Background) -> None:
@@ -31,16 +33,16 @@ class DockerServers(TestbedServers):
         except ServerUnreachableError as error:
             raise ServerUnreachableError(f"{error} (--soak-docker-image={version.name}=IMAGE names one)") from error
 
-    def _make(self, version: Version, folder: Path) -> Testbed:
+    def _make(self, version: Version, folder: Path) -> Servers:
         image = self._choice.images.get(version.name)
-        if version.kind == "redis":
-            return DockerTestbed(
+        if version.kind == REDIS.name:
+            return DockerServers(
                 folder,
                 redis_version=versions.redis_version(version.name),
                 redis_image=image,
                 redis_options=self._choice.redis_options,
             )
-        return DockerTestbed(
+        return DockerServers(
             folder,
             postgres_version=versions.postgres_version(version.name),
             postgres_image=image,

@@ -78,7 +78,7 @@ class ServerPool:
     def _open_source(self) -> Source:
         if self.choice.mode == "docker":
             # Imported only where it is used: the client of Docker is a heavy one.
-            from soak.pytest_plugin.docker import DockerServers  # noqa: PLC0415
+            from soak.pytest_plugin.docker import DockerPool  # noqa: PLC0415
 
-            return DockerServers(self.choice, self.background)
+            return DockerPool(self.choice, self.background)
         return EmbeddedServers(self.choice, self.background)

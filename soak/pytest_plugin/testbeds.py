@@ -9,7 +9,11 @@ from soak.pytest_plugin.background import Background
 from soak.pytest_plugin.options import Choice
 from soak.pytest_plugin.server import SoakServer
 from soak.pytest_plugin.versions import Version
-from soak.servers import LocalTestbed, Server, Testbed, versions
+from soak.servers import versions
+from soak.servers.kinds import REDIS
+from soak.servers.local import LocalServers
+from soak.servers.server import Server
+from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
 
 
@@ -50,7 +54,7 @@ class TestbedServers(abc.ABC):
     def __init__(self, choice: Choice, background: Background) -> None:
         self._choice = choice
         self._background = background
-        self._testbeds: dict[str, Testbed] = {}
+        self._testbeds: dict[str, Servers] = {}
         self._folder: TemporaryFolder | None = None
 
     def start(self, kind: str, version: Version) -> SoakServer:
@@ -58,7 +62,7 @@ class TestbedServers(abc.ABC):
         if testbed is None:
             testbed = self._testbeds[version.name] = self._make(version, self._folder_of(version))
         self._background.call(testbed.start([kind]))
-        return TestbedServer(kind, version, self._background, testbed.servers[kind])
+        return TestbedServer(kind, version, self._background, testbed.nodes[kind])
 
     def stop(self) -> None:
         try:
@@ -72,7 +76,7 @@ class TestbedServers(abc.ABC):
                 self._folder = None
 
     @abc.abstractmethod
-    def _make(self, version: Version, folder: Path) -> Testbed:
+    def _make(self, version: Version, folder: Path) -> Servers:
         """Return a testbed for servers of this version, not started yet."""
 
     def _folder_of(self, version: Version) -> Path:
@@ -86,10 +90,10 @@ class TestbedServers(abc.ABC):
 class EmbeddedServers(TestbedServers):
     """Servers from installed packages, as local processes: no Docker, no root, no network."""
 
-    def _make(self, version: Version, folder: Path) -> Testbed:
-        if version.kind == "redis":
-            return LocalTestbed(folder, redis_version=version.name, redis_options=self._choice.redis_options)
-        return LocalTestbed(
+    def _make(self, version: Version, folder: Path) -> Servers:
+        if version.kind == REDIS.name:
+            return LocalServers(folder, redis_version=version.name, redis_options=self._choice.redis_options)
+        return LocalServers(
             folder,
             postgres_version=versions.postgres_version(version.name).major,
             postgres_options=self._choice.postgres_options,

@@ -27,7 +27,8 @@ from soak.ledger.run import RunJournal, create_run
 from soak.selftest.crowd import Acknowledged, InProcessLoad
 from soak.selftest.pace import Pace
 from soak.selftest.seen import Seen, look, read_stories
-from soak.servers.local import LocalTestbed
+from soak.servers.kinds import LEDGER
+from soak.servers.local import LocalServers
 from soak.servers.server import ServerEvent
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
@@ -37,7 +38,7 @@ from soak.subjects.service import program_of
 from soak.tasks import end_tasks
 from soak.verifier.process import Verifier
 
-PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
+PROXIED_FAULTS = frozenset({"connection_refused", "dropped_reply"})
 OPERATION_SECONDS_MAX = 2.0
 CONNECTIONS_MAX = 16
 SOAK_SECONDS_MIN = 2.0
@@ -69,7 +70,7 @@ class Rig:
         self._fault: Injected | None = None
         disturbance = plan.setup.disturbance
         self._service = _service(plan.setup)
-        self._bed = LocalTestbed(
+        self._bed = LocalServers(
             folder,
             service=None if self._service is None else program_of(self._service, lambda _text: None),
             redis_options=plan.setup.redis_options,
@@ -101,8 +102,8 @@ class Rig:
         behind = () if self._service is None else self._service.needs
         needs = {store: [*registry.find(store).needs, *behind] for store in self._plan.stores}
         try:
-            urls = await self._bed.start({"ledger", *itertools.chain.from_iterable(needs.values())})
-            ledger_url = urls.pop("ledger")
+            urls = await self._bed.start({LEDGER.name, *itertools.chain.from_iterable(needs.values())})
+            ledger_url = urls.pop(LEDGER.name)
             yield await _begin_run(needs, urls, ledger_url, derives=self._plan.setup.derives_contract)
         finally:
             await self._bed.stop()

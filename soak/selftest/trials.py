@@ -14,6 +14,7 @@ from soak.scenarios.runner import Kind, running
 from soak.selftest.pace import Pace
 from soak.selftest.result import Trial, not_made
 from soak.selftest.trial import make_trial
+from soak.servers.kinds import POSTGRES_REPLICA
 
 SIDE_BY_SIDE = 3
 """On two cores: one trial waits where another one works."""
@@ -62,5 +63,5 @@ async def make_trials(
 def _takes_long(flaw: Flaw) -> bool:
     """Whether it needs two rigs, a replica, or patience."""
     disturbance = flaw.wrong.disturbance
-    is_slow = disturbance is not None and disturbance.target == "postgres-replica"
+    is_slow = disturbance is not None and disturbance.target == POSTGRES_REPLICA.name
     return is_slow or flaw.patience_seconds > PATIENCE_SECONDS or not flaw.wrong.can_share_a_server_with(flaw.right)

@@ -12,12 +12,12 @@ import platform
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError
+from soak.proc.spawn import run
 from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
@@ -111,10 +111,8 @@ def _family(path: Path) -> str:
 
 def _told(path: Path) -> str:
     try:
-        return subprocess.run(  # noqa: S603  the operator's own program, asked for its version
-            [str(path), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        return run([path, "--version"], seconds_max=_PROGRAM_SECONDS_MAX).output
+    except OSError:  # which a timeout is, too
         return ""
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from soak.errors import UsageError
+from soak.servers.kinds import HTTP
 
-SCHEMES = ("http", "https")
+SCHEMES = HTTP.schemes
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.servers.kinds import KINDS, POSTGRES
 from soak.stores.protocol import StoreContext
 
 _LOGIN_ERRORS = (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError)
@@ -16,13 +17,13 @@ def address_of(context: StoreContext, kind: str) -> tuple[str, str]:
     """Return the URL of a configured server, and the form of it that may be shown."""
     url = context.servers.get(kind)
     if url is None:
-        raise UsageError(f"no {kind} server is configured; give its address in servers.{kind.replace('-', '_')}")
+        raise UsageError(f"no {kind} server is configured; give its address in {KINDS[kind].setting}")
     try:
         parts = urlsplit(url)
-        port = parts.port or 5432
+        port = parts.port or POSTGRES.port
     except ValueError:
         parts, port = urlsplit(""), 0
-    if parts.scheme not in {"postgres", "postgresql"}:
+    if parts.scheme not in POSTGRES.schemes:
         raise UsageError(
             f"the address of the {kind} server is not understood; write one like postgresql://user:password@127.0.0.1:5432/database"
         )

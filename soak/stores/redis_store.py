@@ -7,6 +7,7 @@ from typing import ClassVar, Self
 
 from soak.checker.contract import Contract
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.kinds import REDIS
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_address import parse_address
 from soak.stores.redis_errors import LoginRefusedError, RedisError, ReplyError, judged
@@ -22,7 +23,7 @@ _GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
 class RedisStore:
     """The session's key is the prefix and its name, byte for byte: nothing is folded, cut or escaped."""
 
-    needs: ClassVar[tuple[str, ...]] = ("redis",)
+    needs: ClassVar[tuple[str, ...]] = (REDIS.name,)
     contract: ClassVar[Contract] = AOF_EVERYSEC_CONTRACT
     layout: ClassVar[str]
     """The part of the prefix that keeps the layouts apart in one namespace."""
@@ -33,7 +34,7 @@ class RedisStore:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        url = context.servers.get("redis")
+        url = context.servers.get(REDIS.name)
         if url is None:
             raise UsageError("no Redis server is configured; give its address in servers.redis")
         address = parse_address(url)

@@ -13,13 +13,13 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.proc.spawn import run
 from soak.subjects.description import Subject
 
 MAKE_SECONDS_MAX = 900.0
@@ -136,24 +136,14 @@ def _make(home: Path, name: str, wanted: Sequence[str]) -> None:
 def _run(name: str, command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:
-        done = subprocess.run(  # noqa: S603  pip, with what the script pins
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=MAKE_SECONDS_MAX,
-            check=False,
-            text=True,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
+        done = run(command, environment=environment, seconds_max=MAKE_SECONDS_MAX)
+    except TimeoutError:
         raise ServerUnreachableError(
             f"the environment of {name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
         ) from None
-    if done.returncode:
+    if done.code:
         raise ServerUnreachableError(
-            f"the environment of {name} cannot be installed ({_last_words(done.stdout)}); "
+            f"the environment of {name} cannot be installed ({_last_words(done.output + done.errors)}); "
             "its packages have to come from a package index once: look at the network, or at pip's settings"
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from soak.servers.service_process import ServiceProgram
+from soak.servers.web_process import ServiceProgram
 from soak.subjects import environment
 from soak.subjects.description import Subject
 from soak.subjects.process import command_of, quiet_environment

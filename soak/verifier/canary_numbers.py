@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.sealed_file import DamagedFileError, read_sealed, set_aside, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, set_aside, write_sealed
 
 FILE_NAME = "canary.json"
 LEFT_MAX = 100

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from soak.checker.faults import FaultHistory
 from soak.checker.telemetry import ServerSample
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 
-PRIMARY, REPLICA = "postgres", "postgres-replica"
+PRIMARY, REPLICA = POSTGRES.name, POSTGRES_REPLICA.name
 _POSITION = "wal_bytes"
 
 

@@ -17,7 +17,7 @@ import structlog
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
-from soak.contracts.given import WATCHED_SETTINGS
+from soak.contracts.guarantees import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
 from soak.servers.inspect import inspect
 from soak.tasks import raise_if_cancelled

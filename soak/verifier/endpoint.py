@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.sealed_file import DamagedFileError, read_sealed
+from soak.proc.files import DamagedFileError, read_sealed
 
 FILE_NAME = "endpoint.json"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from soak import log
 from soak.exposition import Exposition
+from soak.proc.files import write_whole
 
 _log = log.get_logger("soak.verifier")
 _NAMES = {Exposition.TEXT: "last-metrics.txt", Exposition.OPENMETRICS: "last-metrics.openmetrics"}
@@ -15,13 +16,10 @@ _NAMES = {Exposition.TEXT: "last-metrics.txt", Exposition.OPENMETRICS: "last-met
 def write(folder: Path, text: Callable[[Exposition], bytes]) -> None:
     """Leave it whole or not at all: the result counts for more, and must find what room there is."""
     for exposition, name in _NAMES.items():
-        part = folder / f"{name}.part"
         try:
-            part.write_bytes(text(exposition))
-            part.replace(folder / name)
+            write_whole(folder / name, text(exposition), mode=0o644, is_synced=False)
         except OSError as error:
             _log.warning("the last metrics were not written", error=str(error))
-            part.unlink(missing_ok=True)
 
 
 def read(folder: Path, exposition: Exposition) -> str | None:

@@ -17,7 +17,7 @@ from soak.checker.message import Message
 from soak.checker.read import Read
 from soak.checker.search import is_missed
 from soak.checker.text import MessageGenerator
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores import http_contract as wire
 from soak.stores.chroma import ChromaStore
 from soak.stores.embedding import embed
@@ -32,8 +32,8 @@ SEED = 5
 
 
 async def measure(folder: Path) -> list[Row]:
-    bed = LocalTestbed(folder)
-    servers = await bed.start(["chroma"])
+    servers = LocalServers(folder)
+    servers = await servers.start(["chroma"])
     try:
         store = await ChromaStore.open(StoreContext(servers=servers, namespace="recall", timeout_seconds=60.0))
         try:
@@ -41,7 +41,7 @@ async def measure(folder: Path) -> list[Row]:
         finally:
             await store.close()
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def _ask(store: ChromaStore) -> list[Row]:

@@ -17,7 +17,7 @@ from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,10 +27,10 @@ PATIENCE_SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalServers]:
     """Run servers; nobody may find that one died by itself, for all deaths here are planned."""
     events: list[object] = []
-    testbed = LocalTestbed(folder, on_event=events.append, **options)  # type: ignore[arg-type]
+    testbed = LocalServers(folder, on_event=events.append, **options)  # type: ignore[arg-type]
     await testbed.start(kinds)
     try:
         yield testbed

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from soak.servers import Testbed
+    from soak.servers.servers import Servers
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -77,11 +77,11 @@ class Broken(NamedTuple):
 
 
 async def broken_while_writing(
-    bed: Testbed, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
+    servers: Servers, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
 ) -> Broken:
     """Break a server in the middle of writes; returns which of those it had acknowledged it has lost."""
     write, read = _ways(target)
-    url = bed.servers[target].url
+    url = servers.nodes[target].url
     if target == "postgres":
         await sql(url, "create table if not exists session (writer int, number int)")
         await sql(url, "delete from session")
@@ -93,9 +93,9 @@ async def broken_while_writing(
     await asyncio.sleep(WRITING_SECONDS)
     if first is not None:
         await first()
-    await ALL[name].inject(bed, target)
+    await ALL[name].inject(servers, target)
     await asyncio.gather(*writing)
-    await ALL[name].heal(bed, target)
+    await ALL[name].heal(servers, target)
     found = await read(url)
     assert acknowledged
     return Broken(acknowledged, [one for one in acknowledged if (one.writer, one.number) not in found])
@@ -112,13 +112,13 @@ def _ways(
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as bed:
-        url = bed.servers["redis"].url
+    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as servers:
+        url = servers.nodes["redis"].url
         for _ in range(ROUNDS_MAX):
             async with client_of(url) as client:
                 await client.rpush("earlier", *range(50))
             await until_synced(url)
-            broken = await broken_while_writing(bed, "redis", "power_cut")
+            broken = await broken_while_writing(servers, "redis", "power_cut")
             async with client_of(url) as client:
                 assert await client.lrange("earlier", -50, -1) == [str(number) for number in range(50)]
             if broken.lost:  # hardly ever not: then the sync and the cut met
@@ -140,28 +140,28 @@ async def until_synced(url: str) -> None:
 
 
 async def test_a_crash_alone_loses_nothing_of_it(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", power_cuts=True) as bed:
-        broken = await broken_while_writing(bed, "redis", "crash")
+    async with running(tmp_path, "redis", power_cuts=True) as servers:
+        broken = await broken_while_writing(servers, "redis", "crash")
         assert broken.lost == []
 
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_file_synced_always_loses_nothing(tmp_path: Path, flavour: str) -> None:
     options = {"appendfsync": "always"}
-    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as bed:
-        broken = await broken_while_writing(bed, "redis", "power_cut")
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as servers:
+        broken = await broken_while_writing(servers, "redis", "power_cut")
         assert broken.lost == []
 
 
 async def test_postgres_loses_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres", power_cuts=True) as bed:
-        broken = await broken_while_writing(bed, "postgres", "power_cut")
+    async with running(tmp_path, "postgres", power_cuts=True) as servers:
+        broken = await broken_while_writing(servers, "postgres", "power_cut")
         assert broken.lost == []
 
 
 async def test_postgres_that_does_not_sync_loses_everything_since_it_started(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres", postgres_options={"fsync": "off"}, power_cuts=True) as bed:
-        server = bed.servers["postgres"]
+    async with running(tmp_path, "postgres", postgres_options={"fsync": "off"}, power_cuts=True) as servers:
+        server = servers.nodes["postgres"]
         await sql(server.url, "create table session (writer int, number int)")
         cut = await server.cut_power()
         assert cut is not None
@@ -173,22 +173,22 @@ async def test_postgres_that_does_not_sync_loses_everything_since_it_started(tmp
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_snapshot_is_there_and_what_came_after_it_is_not(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1"}
-    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as bed:
-        url = bed.servers["redis"].url
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options, power_cuts=True) as servers:
+        url = servers.nodes["redis"].url
         async with client_of(url) as client:
             await client.set("before", "yes")
             await client.save()
             await client.set("after", "yes")
-        await POWER_CUT.inject(bed, "redis")
-        await POWER_CUT.heal(bed, "redis")
+        await POWER_CUT.inject(servers, "redis")
+        await POWER_CUT.heal(servers, "redis")
         async with client_of(url) as client:
             assert await client.keys() == ["before"]
 
 
 @pytest.mark.parametrize("flavour", ["valkey", "redis"])
 async def test_a_rewritten_file_is_whole_after_a_cut(tmp_path: Path, flavour: str) -> None:
-    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as bed:
-        url = bed.servers["redis"].url
+    async with running(tmp_path, "redis", redis_version=flavour, power_cuts=True) as servers:
+        url = servers.nodes["redis"].url
         async with client_of(url) as client:
             for number in range(200):
                 await client.rpush("session", number)
@@ -197,19 +197,19 @@ async def test_a_rewritten_file_is_whole_after_a_cut(tmp_path: Path, flavour: st
                 await client.rpush("meanwhile", "x")
                 await asyncio.sleep(0.01)
         await until_synced(url)
-        await POWER_CUT.inject(bed, "redis")
-        await POWER_CUT.heal(bed, "redis")
+        await POWER_CUT.inject(servers, "redis")
+        await POWER_CUT.heal(servers, "redis")
         async with client_of(url) as client:
             assert await client.lrange("session", 0, -1) == [str(number) for number in range(200)]
 
 
 async def test_healing_twice_changes_nothing_and_without_the_shim_it_is_refused(tmp_path: Path) -> None:
-    async with running(tmp_path / "with", "redis", power_cuts=True) as bed:
-        assert POWER_CUT.unavailable(bed, "redis") is None
-        await POWER_CUT.inject(bed, "redis")
-        await POWER_CUT.heal(bed, "redis")
-        pid = bed.servers["redis"].pid
-        await POWER_CUT.heal(bed, "redis")
-        assert bed.servers["redis"].pid == pid
-    async with running(tmp_path / "without", "redis") as bed:
-        assert POWER_CUT.unavailable(bed, "redis") == "the testbed was started without power cuts"
+    async with running(tmp_path / "with", "redis", power_cuts=True) as servers:
+        assert POWER_CUT.unavailable(servers, "redis") is None
+        await POWER_CUT.inject(servers, "redis")
+        await POWER_CUT.heal(servers, "redis")
+        pid = servers.nodes["redis"].pid
+        await POWER_CUT.heal(servers, "redis")
+        assert servers.nodes["redis"].pid == pid
+    async with running(tmp_path / "without", "redis") as servers:
+        assert POWER_CUT.unavailable(servers, "redis") == "the testbed was started without power cuts"

@@ -17,7 +17,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from soak.errors import UsageError
-from soak.servers import LocalTestbed, ServerEvent, ServerState
+from soak.servers.local import LocalServers
+from soak.servers.server import ServerEvent, ServerState
 
 pytestmark = pytest.mark.long
 
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from soak.servers import Server
+    from soak.servers.server import Server
 
 PATIENCE_SECONDS = 30.0
 LONGER_THAN_A_SUPERVISOR_WAITS_SECONDS = 0.6
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
-    testbed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
+async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalServers]:
+    testbed = LocalServers(folder, **options)  # type: ignore[arg-type]
     await testbed.start(kinds)
     try:
         yield testbed
@@ -49,7 +50,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def put(server: Server) -> None:
-    if server.kind == "redis":
+    if server.name == "redis":
         async with client_of(server.url) as client:
             await client.set("kept", "yes")
     else:
@@ -57,7 +58,7 @@ async def put(server: Server) -> None:
 
 
 async def has(server: Server) -> bool:
-    if server.kind == "redis":
+    if server.name == "redis":
         async with client_of(server.url) as client:
             return bool(await client.exists("kept"))
     return bool(await sql(server.url, "select to_regclass('kept') is not null"))
@@ -94,7 +95,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
 ) -> None:
     events: list[ServerEvent] = []
     async with running(tmp_path, kind, on_event=events.append) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         url = server.url
         await put(server)
         processes = tree(server)
@@ -117,7 +118,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
 
 async def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
     async with running(tmp_path, "redis") as testbed:
-        server = testbed.servers["redis"]
+        server = testbed.nodes["redis"]
         pid = server.pid
         await server.start_again()
         assert server.pid == pid
@@ -132,7 +133,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
 ) -> None:
     events: list[ServerEvent] = []
     async with running(tmp_path, "redis", on_event=events.append) as testbed:
-        server = testbed.servers["redis"]
+        server = testbed.nodes["redis"]
         assert server.pid
         os.kill(server.pid, signal.SIGKILL)
         await until(lambda: bool(events))
@@ -145,7 +146,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path, kind) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         await put(server)
         await server.pause()
         # A child that had just ended is nobody who could answer.
@@ -162,18 +163,18 @@ async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path
 
 async def test_a_paused_server_can_be_killed_and_stopped(tmp_path: Path) -> None:
     async with running(tmp_path, "redis", "postgres") as testbed:
-        for server in testbed.servers.values():
+        for server in testbed.nodes.values():
             await server.pause()
-        await testbed.servers["redis"].kill()
-        assert testbed.servers["redis"].pid is None
-        await testbed.servers["redis"].start_again()
-        assert await has(testbed.servers["redis"]) is False
+        await testbed.nodes["redis"].kill()
+        assert testbed.nodes["redis"].pid is None
+        await testbed.nodes["redis"].start_again()
+        assert await has(testbed.nodes["redis"]) is False
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: Path, kind: str) -> None:
     async with running(tmp_path, kind) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         await put(server)
         with pytest.raises(UsageError, match="only while it is stopped"):
             await server.wipe()
@@ -188,20 +189,20 @@ async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: 
 async def test_redis_options_replace_our_settings_but_not_those_of_the_ledger(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1 300 10", "maxmemory": "100mb", "hz": "20"}
     async with running(tmp_path, "redis", "ledger", redis_version=flavour, redis_options=options) as testbed:
-        found = testbed.servers["redis"].configuration
+        found = testbed.nodes["redis"].configuration
         assert found["appendonly"] == "no"
         assert found["save"] == "900 1 300 10"
         assert found["maxmemory"] == str(100 * 2**20)
         assert found["hz"] == "20"
         assert found["appendfsync"] == "everysec"
-        assert testbed.servers["ledger"].configuration["appendonly"] == "yes"
-        assert testbed.servers["ledger"].configuration["save"] == ""
+        assert testbed.nodes["ledger"].configuration["appendonly"] == "yes"
+        assert testbed.nodes["ledger"].configuration["save"] == ""
 
 
 async def test_postgres_options_replace_our_settings(tmp_path: Path) -> None:
     options = {"synchronous_commit": "off", "application_name": "it's"}
     async with running(tmp_path, "postgres", postgres_options=options) as testbed:
-        found = testbed.servers["postgres"].configuration
+        found = testbed.nodes["postgres"].configuration
         assert found["synchronous_commit"] == "off"
         assert found["application_name"] == "it's"
         assert found["fsync"] == "on"
@@ -210,10 +211,10 @@ async def test_postgres_options_replace_our_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"redis_options": {"port": "1"}}, "chosen by the testbed"),
+        ({"redis_options": {"port": "1"}}, "chosen by soak"),
         ({"redis_options": {"save": "900"}}, "no list of save points"),
         ({"redis_options": {"appendonly": "no\nport 1"}}, "holds a line break"),
-        ({"postgres_options": {"listen_addresses": "*"}}, "chosen by the testbed"),
+        ({"postgres_options": {"listen_addresses": "*"}}, "chosen by soak"),
         ({"postgres_options": {"fsync = off\nport": "1"}}, "is no name of a PostgreSQL setting"),
     ],
 )
@@ -221,4 +222,4 @@ def test_an_option_that_cannot_be_is_one_clear_line(
     tmp_path: Path, options: dict[str, dict[str, str]], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        LocalTestbed(tmp_path, **options)  # type: ignore[arg-type]
+        LocalServers(tmp_path, **options)  # type: ignore[arg-type]

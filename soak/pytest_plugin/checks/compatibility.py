@@ -12,6 +12,7 @@ from soak.pytest_plugin import recording
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken
 from soak.pytest_plugin.memory import Memory, described
+from soak.servers.kinds import POSTGRES, REDIS
 
 
 class Compatibility:
@@ -57,10 +58,10 @@ def _check_recordable(memory: Memory) -> None:
 async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], label: str) -> recording.Recording:
     keys: list[recording.Key] = []
     statements = ""
-    if "redis" in memory.servers:
-        keys = await memory.there(recording.read_redis(memory.servers["redis"].url, memory.namespace))
-    if "postgres" in memory.servers:
-        statements = await memory.there(recording.read_postgres(memory.servers["postgres"].url, memory.namespace))
+    if REDIS.name in memory.servers:
+        keys = await memory.there(recording.read_redis(memory.servers[REDIS.name].url, memory.namespace))
+    if POSTGRES.name in memory.servers:
+        statements = await memory.there(recording.read_postgres(memory.servers[POSTGRES.name].url, memory.namespace))
     if not keys and not statements:
         broken("A user's words lie where nobody finds them: nothing on the servers begins with the namespace")
     return recording.Recording(
@@ -77,9 +78,9 @@ async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], l
 async def _expect(memory: Memory, old: recording.Recording, who: str) -> None:
     namespace = memory.other_namespace()
     if old.keys:
-        await memory.there(recording.write_redis(memory.servers["redis"].url, old.keys, old.namespace, namespace))
+        await memory.there(recording.write_redis(memory.servers[REDIS.name].url, old.keys, old.namespace, namespace))
     if old.statements:
-        url = memory.servers["postgres"].url
+        url = memory.servers[POSTGRES.name].url
         await memory.there(recording.write_postgres(url, old.statements, old.namespace, namespace))
     try:
         store = await memory.open(namespace=namespace)

@@ -15,6 +15,7 @@ from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, compare
 from soak.pytest_plugin.memory import Memory
+from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores.protocol import MemoryStore
 
 
@@ -131,7 +132,7 @@ async def _is_taken(store: MemoryStore, message: Message) -> bool:
 
 @contextlib.asynccontextmanager
 async def _lagging_replica(memory: Memory) -> AsyncIterator[None]:
-    replica = memory.servers.get("postgres-replica")
+    replica = memory.servers.get(POSTGRES_REPLICA.name)
     if replica is None or replica.protected is not None:
         yield
         return

@@ -15,6 +15,7 @@ from soak.pytest_plugin import administration
 from soak.pytest_plugin.checks.check import check
 from soak.pytest_plugin.comparison import broken, compare
 from soak.pytest_plugin.memory import Memory
+from soak.servers.kinds import REDIS
 from soak.stores.protocol import MemoryStore
 
 TTL_SECONDS = 1.5
@@ -36,11 +37,11 @@ class Expiring:
     @check
     async def test_nothing_expires_before_its_time(self, soak_memory: Memory) -> None:
         contract = soak_memory.contract
-        if "redis" in soak_memory.servers:
+        if REDIS.name in soak_memory.servers:
             await _expect_no_early_expiry(soak_memory)
         ttl = _short_ttl(soak_memory)
         if ttl is None:
-            if contract.ttl_seconds is not None and "redis" not in soak_memory.servers:
+            if contract.ttl_seconds is not None and REDIS.name not in soak_memory.servers:
                 pytest.skip(f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits")
             return
         for number, ttl in enumerate(_patient_ttls(soak_memory)):
@@ -84,7 +85,7 @@ class Expiring:
 async def _expect_no_early_expiry(memory: Memory) -> None:
     store = await memory.open()
     await memory.say(store, memory.turns(memory.session("life"), 2))
-    url = memory.servers["redis"].url
+    url = memory.servers[REDIS.name].url
     life = await memory.there(administration.longest_life_seconds(url, memory.namespace))
     promised = memory.contract.ttl_seconds
     if life is not None and (promised is None or life < promised - SLACK_SECONDS):

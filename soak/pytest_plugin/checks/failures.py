@@ -23,6 +23,7 @@ from soak.pytest_plugin.comparison import broken, shown
 from soak.pytest_plugin.lost_reply import LostReplies
 from soak.pytest_plugin.memory import Memory
 from soak.pytest_plugin.server import SoakServer
+from soak.servers.kinds import POSTGRES_REPLICA
 
 REPLIES_LOST_MAX = 4
 """An append may take several exchanges with the server; the reply of each is lost in turn."""
@@ -75,7 +76,7 @@ class Failures:
 
     @check
     async def test_a_write_that_is_refused_is_an_error(self, soak_memory: Memory) -> None:
-        servers = [server for server in breakable(soak_memory) if server.kind != "postgres-replica"]
+        servers = [server for server in breakable(soak_memory) if server.kind != POSTGRES_REPLICA.name]
         trouble = during(servers, SoakServer.refuse_writes, SoakServer.accept_writes)
         await _talk_meanwhile(soak_memory, "A user who talks while the server is full", trouble)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Self
 
 from soak.errors import UsageError
-from soak.servers.postgres_settings import DATABASE, USER, postgres_settings
-from soak.servers.redis_settings import redis_settings
+from soak.servers.postgres import DATABASE, USER, postgres_settings
+from soak.servers.redis import redis_settings
 from soak.servers.versions import Release, ServerVersion
 
 _ANYWHERE = "0.0.0.0"  # inside the container; the port is published on the loopback address only
@@ -130,7 +130,7 @@ class PostgresRecipe(Recipe):
 
 
 class ReplicaRecipe(PostgresRecipe):
-    """A replica: the same image copies the primary over the network of the testbed, then starts on the copy."""
+    """A replica: the same image copies the primary over the containers' network, then starts on the copy."""
 
     def __init__(self, version: ServerVersion, image: str, password: str, *, name: str, primary: str) -> None:
         super().__init__(version, image, password)
