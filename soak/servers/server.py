@@ -369,7 +369,7 @@ class Server(abc.ABC):
         self._mark_before = await self._start_mark()
         if self._mark_before is None and not self.kind.start_is_told:
             raise ServerUnreachableError(
-                f"{self.title} does not tell when it was started, so nobody could see that it was restarted"
+                f"{self.title} does not tell when it was started, so nobody can tell whether it was restarted"
             )
 
     async def _start_mark(self) -> str | None:

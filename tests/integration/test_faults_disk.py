@@ -181,7 +181,7 @@ async def test_postgres_whose_recovery_fails_by_the_same_disk_serves_again_when_
 @pytest.mark.parametrize("name", ["disk_full", "slow_fsync", "fsync_error", "power_cut"])
 async def test_without_the_shim_a_disk_cannot_misbehave(tmp_path: Path, name: str) -> None:
     async with running(tmp_path, "redis") as servers:
-        assert "the testbed was started without power cuts" in (ALL[name].unavailable(servers, "redis") or "")
+        assert "the servers were started without power cuts" in (ALL[name].unavailable(servers, "redis") or "")
 
 
 def test_a_cut_whose_owner_was_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path) -> None:

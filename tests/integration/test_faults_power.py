@@ -212,4 +212,4 @@ async def test_healing_twice_changes_nothing_and_without_the_shim_it_is_refused(
         await POWER_CUT.heal(servers, "redis")
         assert servers.nodes["redis"].pid == pid
     async with running(tmp_path / "without", "redis") as servers:
-        assert POWER_CUT.unavailable(servers, "redis") == "the testbed was started without power cuts"
+        assert POWER_CUT.unavailable(servers, "redis") == "the servers were started without power cuts"

@@ -40,8 +40,8 @@ async def test_a_fault_that_is_not_possible_is_refused_before_anything_happens(t
             ("replica_lag", "redis", "can happen to postgres-replica, not to redis"),
             ("crash", "postgres", "no postgres server was started here"),
             ("crash", "ledger", "can happen to redis or postgres or postgres-replica or chroma or http, not to ledger"),
-            ("connection_refused", "redis", "start the testbed with its proxies"),
-            ("dropped_reply", "redis", "start the testbed with its proxies"),
+            ("connection_refused", "redis", "start the servers with proxies"),
+            ("dropped_reply", "redis", "start the servers with proxies"),
         ):
             with pytest.raises(UsageError, match=complaint) as caught:
                 await during(ALL[name], servers, target, run.journal, 0.0)

@@ -20,7 +20,7 @@ from soak import cli
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.faults import ALL
 from soak.servers.local import LocalServers
-from soak.servers.power_cut import LoopbackVolume, disk, loops
+from soak.servers.power_cut import LoopbackVolume, loopback_volume, loops
 from soak.servers.server import ServerEvent
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_a_disk_is_no_larger_than_it_may_be_and_takes_only_what_is_written(folde
 
 
 def test_two_cannot_use_one_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_LOCK_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(loopback_volume, "_LOCK_SECONDS_MAX", 0.1)
     with opened(folder), pytest.raises(UsageError, match="in use by another process"):
         LoopbackVolume(folder / "disk", SIZE).open()
 

@@ -215,7 +215,7 @@ async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Pat
         await faults.ALL["wiped_volume"].inject(servers, "redis")
         await faults.ALL["wiped_volume"].heal(servers, "redis")
         assert await has(servers.nodes["redis"]) is False
-        assert faults.ALL["power_cut"].unavailable(servers, "redis") == "the testbed was started without power cuts"
+        assert faults.ALL["power_cut"].unavailable(servers, "redis") == "the servers were started without power cuts"
         with pytest.raises(UsageError, match="cannot be cut"):
             await servers.nodes["redis"].cut_power()
 
