@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-long test-extra lint dashboards bench lock clean
+.PHONY: help run demo test test-long test-extra lint dashboards bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -22,6 +22,9 @@ help: ## show this
 
 run: $(RUNTIME) ## start servers, load and verifier; Ctrl-C drains and gives the verdict
 	@exec $(BIN)/soak run $(ARGS)
+
+demo: $(RUNTIME) ## sixty seconds that end in a found bug
+	@exec $(BIN)/soak demo $(ARGS)
 
 # Those that wait most come first, and so share the machine with those that compute.
 test: $(DEVELOPMENT) ## run the tests; WORKERS=2 runs two at a time
@@ -43,7 +46,7 @@ dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 
 # One after the other: two that measure at the same time would measure each other.
 bench: $(DEVELOPMENT) ## measure, and print the tables
-	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python "$$file"; done
+	@for file in tests/benchmarks/bench_*.py; do $(BIN)/python -m "tests.benchmarks.$$(basename "$$file" .py)"; done
 
 lock: ## resolve the dependencies anew (needs uv)
 	echo 'setuptools>=77' | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \

@@ -20,31 +20,45 @@ from soak.errors import ExitCode, SoakError, UsageError
 from soak.masking import mask
 from soak.proc import pid1
 
-_COMMANDS = {
-    "run": "soak until Ctrl-C or --duration",
-    "check": "a bounded soak, for a pull request",
-    "verify": "the verifier alone, as a sidecar",
-    "faults": "what can be broken, and whether it can be here",
-    "inject": "break something of the soak that runs, once",
-    "fault": "announce a fault that somebody else causes, and its end",
-    "page": "a link to the page of the soak that runs, which may act",
-    "chat": "a chat with a page over any store: does it still know you?",
-    "stores": "what can be tested, and what each promises",
-    "flaws": "the planted bugs, and the incident behind each",
-    "selftest": "plant each flaw and its correct twin: is it found?",
-    "recovery-matrix": "what each configuration of a server loses in each fault",
-    "report": "how a run went, as text, JSON, JUnit, Markdown or HTML",
-    "violations": "what was found, and what became of it",
-    "explain": "the story of one violation",
-    "replay": "reach a verdict again from its evidence alone",
-    "export": "the history of sessions for an independent checker",
-    "doctor": "what this machine has and lacks",
-    "conformance": "what a memory behind HTTP lacks before it can be soaked",
-    "analyse": "what real memory libraries lose, each tried in the same way",
-    "config": "the effective settings and where each came from",
-    "clean": "remove what a run left on your servers",
-    "docker-gate": "let a soak break the containers that are named, and no others",
+GROUPS = {
+    "soak": {
+        "run": "soak until Ctrl-C or --duration",
+        "demo": "sixty seconds that end in a found bug",
+        "check": "a bounded soak, for a pull request",
+        "verify": "the verifier alone, as a sidecar",
+        "chat": "a chat with a page over any store: does it still know you?",
+    },
+    "break": {
+        "faults": "what can be broken, and whether it can be here",
+        "inject": "break something of the soak that runs, once",
+        "fault": "announce a fault that somebody else causes, and its end",
+        "docker-gate": "let a soak break the containers that are named, and no others",
+    },
+    "look": {
+        "page": "a link to the page of the soak that runs, which may act",
+        "report": "how a run went, as text, JSON, JUnit, Markdown or HTML",
+        "violations": "what was found, and what became of it",
+        "explain": "the story of one violation",
+        "replay": "reach a verdict again from its evidence alone",
+        "export": "the history of sessions for an independent checker",
+    },
+    "test soak itself, servers and libraries": {
+        "selftest": "plant each flaw and its correct twin: is it found?",
+        "recovery-matrix": "what each configuration of a server loses in each fault",
+        "analyse": "what real memory libraries lose, each tried in the same way",
+        "conformance": "what a memory behind HTTP lacks before it can be soaked",
+        "stores": "what can be tested, and what each promises",
+        "flaws": "the planted bugs, and the incident behind each",
+    },
+    "set up": {
+        "init": "a settings file with every setting as a comment",
+        "config": "the effective settings and where each came from",
+        "completion": "a script that completes soak's words in your shell",
+        "doctor": "what this machine has and lacks",
+        "clean": "remove what a run left on your servers",
+    },
 }
+COMMANDS = {name: what for group in GROUPS.values() for name, what in group.items()}
 
 _EPILOG = """\
 examples:
@@ -69,7 +83,7 @@ NAME_SHOWN_MAX = 100
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Understand a command line; one that is not understood ends the program with a line that says why."""
     words = _negative_values_joined(argv)
-    return _parser(next((word for word in words if word in _COMMANDS), None)).parse_args(words)
+    return _parser(next((word for word in words if word in COMMANDS), None)).parse_args(words)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -132,7 +146,7 @@ def _internal_error(error: Exception, *, is_shown: bool) -> str:
     return f"internal error ({what}); details in {file.name}, please report it with that file"
 
 
-class _Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """Says what is wrong in one line, with the nearest thing that is right."""
 
     def error(self, message: str) -> NoReturn:
@@ -142,9 +156,16 @@ class _Parser(argparse.ArgumentParser):
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
         if unknown is None:
             return ""
-        known = [*self._option_string_actions, *_COMMANDS]
+        known = [*self.option_names(), *COMMANDS]
         near = difflib.get_close_matches(unknown[1], known, n=1)
         return f" (did you mean {near[0]}?)" if near else ""
+
+    def option(self, name: str) -> argparse.Action | None:
+        """Return what a flag does, None where there is no such flag."""
+        return self._option_string_actions.get(name)
+
+    def option_names(self) -> list[str]:
+        return list(self._option_string_actions)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # the base has overloads
         """Let the command's own parser complain of flags it does not know, since it knows its own."""
@@ -154,24 +175,45 @@ class _Parser(argparse.ArgumentParser):
         return found
 
 
+def parser_of(command: str) -> CommandParser:
+    """Return the parser of one command."""
+    parser = CommandParser(prog=f"soak {command}", allow_abbrev=False)
+    _fill(parser, command)
+    return parser
+
+
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Make the parser. Only the chosen command is imported: each brings along what it needs, some of it heavy."""
-    parser = _Parser(
+    parser = CommandParser(
         prog="soak",
         description="Finds out whether your agents' memory forgets, before your users do.",
-        epilog=_EPILOG,
+        epilog=f"{_listed()}\n{_EPILOG}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     version = f"soak {soak.__version__} (Python {platform.python_version()})"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_Parser)
-    for name, what in _COMMANDS.items():
-        raw = argparse.RawDescriptionHelpFormatter
-        command = commands.add_parser(name, help=what, formatter_class=raw, allow_abbrev=False)
+    # Listed by group in the epilog: argparse would print one long list.
+    commands = parser.add_subparsers(
+        metavar="COMMAND", required=True, parser_class=CommandParser, help=argparse.SUPPRESS
+    )
+    for name in COMMANDS:
+        command = commands.add_parser(name, allow_abbrev=False)
         if name == chosen:
-            module = importlib.import_module(f"soak.commands.{name.replace('-', '_')}")
-            command.description, command.epilog = module.DESCRIPTION, module.EPILOG
-            module.add_arguments(command)
-            command.set_defaults(execute=module.execute, parser=command)
+            _fill(command, name)
     return parser
+
+
+def _fill(parser: argparse.ArgumentParser, name: str) -> None:
+    module = importlib.import_module(f"soak.commands.{name.replace('-', '_')}")
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = module.DESCRIPTION, module.EPILOG
+    module.add_arguments(parser)
+    parser.set_defaults(execute=module.execute, parser=parser)
+
+
+def _listed() -> str:
+    lines: list[str] = []
+    for title, group in GROUPS.items():
+        lines += [f"{title}:", *(f"  {name:<17} {what}" for name, what in group.items()), ""]
+    return "\n".join(lines)

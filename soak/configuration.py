@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -82,7 +82,7 @@ class Configuration(NamedTuple):
 
     def leaves(self) -> list[Leaf]:
         return [
-            Leaf(_dotted(path), value, _origin(self.layers, path) or "default", _is_seconds(_annotation(path)))
+            Leaf(_dotted(path), value, _origin(self.layers, path) or "default", is_duration(path))
             for path, value in _walk(self.settings, ())
         ]
 
@@ -278,6 +278,17 @@ def _annotation(path: KeyPath) -> Any:
     return found
 
 
+def is_duration(path: KeyPath) -> bool:
+    """Say whether the setting at a path is a time, which people write as 90s or 8h."""
+    return _is_seconds(_annotation(path))
+
+
+def choices(path: KeyPath) -> list[str]:
+    """Return the words that the setting at a path may be, where it is one of a few."""
+    declared = _annotation(path)
+    return [str(choice) for choice in get_args(declared)] if get_origin(declared) is Literal else []
+
+
 def _is_seconds(annotation: Any) -> bool:
     if getattr(annotation, "func", None) is parse_seconds:
         return True
@@ -373,7 +384,7 @@ def _without_secret(text: str) -> str:
 
 def _walk_values(values: Mapping[str, object], path: KeyPath) -> Iterator[tuple[KeyPath, object]]:
     for name, value in values.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict):
             yield from _walk_values(value, (*path, name))
         else:
             yield (*path, name), value

@@ -276,19 +276,20 @@ class FaultRule(Section):
     @model_validator(mode="after")
     def _one_of_each(self) -> FaultRule:
         if (self.fault is None) == (self.faults is None):
-            raise ValueError("names no fault, or both kinds; give fault = NAME, or faults = {NAME = WEIGHT}")
+            raise ValueError("set exactly one of fault = NAME and faults = {NAME = WEIGHT}")
         if (self.every is None) == (self.cron is None):
-            raise ValueError("says not when, or twice; give every = TIME, or cron = EXPRESSION")
+            raise ValueError("set exactly one of every = TIME and cron = EXPRESSION")
         if self.every is not None and self.jitter > self.every:
-            raise ValueError("has a jitter longer than every; make it shorter, or they would overtake each other")
+            raise ValueError("jitter is longer than every; make it shorter, or they would overtake each other")
         return self
 
 
 class FaultSettings(Section):
     """What is broken on purpose while it runs, and when."""
 
-    preset: Literal["none", "gentle", "recovery", "chaos"] = Field(
-        default="none", description="Rules by name, for all servers that are started here."
+    preset: Literal["none", "auto", "gentle", "recovery", "chaos"] = Field(
+        default="none",
+        description="Rules by name. auto: recovery on servers that are started here, unless there are rules.",
     )
     every: PositiveSeconds | None = Field(default=None, description="How often on each server, for a preset.")
     rules: list[FaultRule] = Field(default=[], max_length=100, description="Rules of your own: [[faults.rules]].")
@@ -296,7 +297,10 @@ class FaultSettings(Section):
         default=[], max_length=24, description="Times of the day without faults, such as 22:00-06:00."
     )
     concurrent_max: int = Field(default=1, ge=1, le=16, description="Faults at the same time, at most.")
-    healthy_min: Seconds = Field(default=30.0, description="Time without any fault before the next.")
+    healthy_min: Seconds | None = Field(
+        default=None,
+        description="Time without any fault before the next; none: a quarter of the time between two, at most 30s.",
+    )
     seed: int | None = Field(default=None, ge=0, lt=2**63, description="Makes the plan; none: the run's seed.")
     allow_by_hand: Literal["none", "simple", "all"] = Field(
         default="simple", description="What 'soak inject' may do; all: with proxies and power cuts, which cost speed."

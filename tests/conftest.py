@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shutil
 import signal
 import tempfile
-import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,59 +14,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.errors import ServerUnreachableError
-from soak.servers.local import LocalServers
 from soak.servers.power_cut import no_disks
 
+pytest.register_assert_rewrite("tests.support")  # before anything of it is imported
+
+from tests.support.docker.images import Images  # noqa: E402
+from tests.support.servers.testbed_thread import TestbedThread  # noqa: E402
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from deploy_images import DeployImages
+    from tests.support.docker.deploy_images import DeployImages
 
-    from soak.servers.server import Server
-
-STARTING_SECONDS_MAX = 120.0
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # So a shell starts what runs in its background, and every soak started here would inherit it and ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class TestbedThread:
-    """A testbed on an event loop of its own, so that plain and async tests alike can use its servers.
-
-    The thread starts the servers and lives as long as they do, because the kernel ends them with it.
-    """
-
-    __test__ = False
-
-    def __init__(self, data_dir: Path, **options: object) -> None:
-        self._testbed = LocalServers(data_dir, **options)  # type: ignore[arg-type]
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="testbed", daemon=True)
-        self._thread.start()
-
-    def url(self, kind: str) -> str:
-        starting = asyncio.run_coroutine_threadsafe(self._testbed.start([kind]), self._loop)
-        try:
-            return starting.result(STARTING_SECONDS_MAX)[kind]
-        except ServerUnreachableError as error:
-            if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-                raise
-            pytest.skip(str(error))
-
-    @property
-    def nodes(self) -> Mapping[str, Server]:
-        return self._testbed.nodes
-
-    def telemetry(self, kind: str) -> dict[str, str]:
-        sampling = asyncio.run_coroutine_threadsafe(self._testbed.telemetry(kind), self._loop)
-        return sampling.result(STARTING_SECONDS_MAX)
-
-    def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._testbed.stop(), self._loop).result(STARTING_SECONDS_MAX)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(STARTING_SECONDS_MAX)
-        self._loop.close()
 
 
 def _testbed(**options: object) -> Iterator[TestbedThread]:
@@ -138,25 +99,6 @@ def chroma_url(testbed: TestbedThread) -> str:
     return testbed.url("chroma")
 
 
-class Images:
-    """Names of Docker images by version, made without a registry, each once per worker."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-        self._made: dict[str, str] = {}
-
-    def __getitem__(self, version: str) -> str:
-        import docker_images  # noqa: PLC0415  most tests need nothing of Docker
-
-        if version not in self._made:
-            self._made[version] = docker_images.build(self._engine, version)
-        return self._made[version]
-
-    def remove(self) -> None:
-        for image in self._made.values():
-            self._engine.images.remove(image, force=True)
-
-
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Any]:
     """Return a client of the Docker engine."""
@@ -191,7 +133,7 @@ def own_disks() -> None:
 @pytest.fixture(scope="session")
 def deploy_images(engine: Any) -> Iterator[DeployImages]:
     """Return the images of the deployment, each made when first asked for."""
-    import deploy_images as made  # noqa: PLC0415  most tests need nothing of Docker
+    from tests.support.docker import deploy_images as made  # noqa: PLC0415  most tests need nothing of Docker
 
     found = made.DeployImages(os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid())))
     yield found

@@ -22,6 +22,7 @@ EPILOG = """\
 examples:
   soak check --store redis-list --duration 60s
   soak check --store http --subject agno-redis          a library, started behind HTTP with the Redis it needs
+  soak check --store postgres --faults recovery --fault-every 15s
   soak check --store mypackage.memory:Memory --users 20 --json"""
 
 STEP_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"

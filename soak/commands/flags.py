@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from soak.configuration import Configuration, read
+from soak.errors import UsageError
+
+FAULT_EVERY_DEFAULT = "2m"
 
 
 class Flag(NamedTuple):
@@ -18,6 +21,8 @@ class Flag(NamedTuple):
     metavar: str
     help: str
     repeated: bool = False
+    convert: Callable[[Any], object] | None = None
+    """Makes the value of the setting from the words that were given."""
     constant: str | None = None
     """What the flag says by itself; it takes no value then."""
     version_key: str | None = None
@@ -27,9 +32,23 @@ class Flag(NamedTuple):
     def destination(self) -> str:
         return "setting:" + self.key
 
+    def value_of(self, words: Any) -> object:
+        return words if self.convert is None else self.convert(words)
+
     def key_for(self, value: object) -> str:
         """Return the setting that this value is for: addresses have colons, versions and names of programs none."""
         return self.version_key if self.version_key is not None and ":" not in str(value) else self.key
+
+
+def fault_rule(text: str) -> dict[str, object]:
+    """Read a rule as a flag has it: `FAULT:SERVER[:every=TIME,hold=TIME,…]`."""
+    fault, _, rest = text.partition(":")
+    target, _, options = rest.partition(":")
+    pairs = [option.partition("=") for option in options.split(",") if option]
+    if not fault or not target or any(not name or not equals for name, equals, _ in pairs):
+        raise UsageError(f"--fault {text}: write FAULT:SERVER, or FAULT:SERVER:every=1m,hold=5s")
+    rule: dict[str, object] = {"fault": fault, "target": target, **{name: value for name, _, value in pairs}}
+    return rule if "cron" in rule else {"every": FAULT_EVERY_DEFAULT, **rule}
 
 
 STORE = Flag(
@@ -78,6 +97,18 @@ SUBJECT = Flag(
     "NAME|FILE",
     "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
 )
+FAULTS = (
+    Flag("--faults", "faults.preset", "PRESET", "faults on a schedule: none, gentle, recovery or chaos"),
+    Flag("--fault-every", "faults.every", "TIME", "how often on each server"),
+    Flag(
+        "--fault",
+        "faults.rules",
+        "RULE",
+        "a rule of your own, such as crash:redis:every=1m,hold=5s; may be repeated",
+        repeated=True,
+        convert=lambda texts: [fault_rule(text) for text in texts],
+    ),
+)
 SOAKING = (
     STORE,
     Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
@@ -90,6 +121,7 @@ SOAKING = (
     Flag("--seed", "seed", "N", "makes texts and choices reproducible"),
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
+    *FAULTS,
     SUBJECT,
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
@@ -146,7 +178,7 @@ def read_configuration(
     """Read the settings as this command line, the environment and soak.toml give them."""
     given = vars(arguments)
     flags: dict[str, object] = {
-        flag.key_for(given[flag.destination]): given[flag.destination]
+        flag.key_for(given[flag.destination]): flag.value_of(given[flag.destination])
         for flag in EVERY_FLAG
         if flag.destination in given
     }

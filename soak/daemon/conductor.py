@@ -29,8 +29,10 @@ from soak.servers.servers import Servers
 from soak.tasks import end_tasks
 
 RECENT_MAX = 50
-LATE_SECONDS_MAX = 300.0
-"""What falls behind its plan by more, because earlier faults took long to heal, is passed over."""
+LATE_SECONDS_MAX = 60.0
+"""What falls behind its plan by more, because earlier faults took long to heal, is skipped and counted."""
+ANNOUNCED_SECONDS = 10.0
+"""A scheduled fault is announced so long before it happens."""
 FINISH_SECONDS_MAX = 120.0
 """For what is under way to be healed at the end; a server that takes longer is stopped as it is."""
 _TURN_SECONDS = 0.05
@@ -81,6 +83,8 @@ class Conductor:
     ) -> None:
         """Take the servers; `on_problem` makes the run inconclusive, `abort` ends it."""
         self.recent: deque[FaultStory] = deque(maxlen=RECENT_MAX)
+        self.skipped = 0
+        """Scheduled faults that did not happen because earlier ones took too long to heal."""
         self._bed = bed
         self._journal = journal
         self._limits = limits
@@ -119,13 +123,20 @@ class Conductor:
         self._began = time.monotonic() - since_seconds
         for planned in schedule.actions():
             self._next = planned
-            await self._until(lambda due=planned.offset_seconds: time.monotonic() >= self._began + due)  # type: ignore[misc]
+            due = self._began + planned.offset_seconds
+            await self._until_time(due - ANNOUNCED_SECONDS)
+            if (seconds := due - time.monotonic()) > 0 and not self._finishing.is_set():
+                self._say(f"next fault: {planned.fault} of {planned.target} in {seconds:.0f}s")
+            await self._until_time(due)
             await self._until(lambda target=planned.target: self._may_begin(target))  # type: ignore[misc]
             if self._finishing.is_set():
                 break
             if self._is_timely(planned):
                 self._begin(ALL[planned.fault], planned.target, planned.hold_seconds, "schedule")
         self._next = None
+
+    async def _until_time(self, seconds: float) -> None:
+        await self._until(lambda: time.monotonic() >= seconds)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds() and not self._finishing.is_set():
@@ -138,7 +149,8 @@ class Conductor:
     def _is_timely(self, planned: Planned) -> bool:
         late = time.monotonic() - self._began - planned.offset_seconds
         if late > LATE_SECONDS_MAX:
-            self._say(f"{planned.fault} of {planned.target} is passed over: it is {late:.0f}s behind the schedule")
+            self.skipped += 1
+            self._say(f"fault skipped: {planned.fault} of {planned.target}; earlier ones took too long to heal")
             return False
         # It may have waited for its turn until the quiet hours had begun.
         return not is_quiet(self._limits.quiet_hours, dt.datetime.now(), planned.hold_seconds)  # noqa: DTZ005  the local clock

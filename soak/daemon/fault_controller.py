@@ -37,7 +37,7 @@ class FaultController:
     def prepare(self) -> None:
         """Say what is planned, and what can be asked for by hand."""
         possible = what_is_possible(self._testbed, self._beginning.plan)
-        self.plan = plan_faults(self._settings, possible)
+        self.plan = plan_faults(self._settings, possible, self._beginning.plan.embedded)
         self._page.possible = possible
         if self._settings.allow_by_hand == "simple":
             self._page.hint = " (faults.allow_by_hand = all starts servers with all that faults need)"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,8 +13,8 @@ from soak.faults.catalogue import ALL, current_name
 from soak.faults.fault import NetworkFault
 from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
-from soak.faults.presets import Possible, Preset, rules_of
-from soak.faults.schedule import Limits, Rule
+from soak.faults.presets import Possible, Preset, PresetRules, rules_of
+from soak.faults.schedule import Limits, Rule, busy_share, healthy_seconds
 from soak.servers.servers import Servers
 from soak.settings import FaultRule, FaultSettings
 
@@ -73,23 +73,43 @@ def what_is_possible(bed: Servers, plan: Plan) -> Possible:
     }
 
 
-def plan_faults(settings: FaultSettings, possible: Possible) -> FaultPlan:
+def plan_faults(settings: FaultSettings, possible: Possible, embedded: Collection[str] = ()) -> FaultPlan:
     """Make the rules; raises `UsageError` for one that names what is not possible here."""
     for number, name, target in _named(settings):
         if (reason := possible[target][name]) is not None:
             raise UsageError(f"faults.rules.{number}: {name} cannot be injected: {reason}")
     preset = Preset(settings.preset)
-    by_name = rules_of(preset, possible, settings.every)
-    if preset is not Preset.NONE and not by_name.rules:
+    if preset is Preset.AUTO:
+        started = {} if settings.rules else {kind: faults for kind, faults in possible.items() if kind in embedded}
+        by_name = rules_of(preset, started, settings.every)
+        if not by_name.rules and not settings.rules:
+            lines = ["no faults: servers of yours are broken only with a fault that testbed.allow_faults names"]
+            by_name = PresetRules(rules=(), left_out=tuple(lines))
+    else:
+        by_name = rules_of(preset, possible, settings.every)
+    if preset not in {Preset.NONE, Preset.AUTO} and not by_name.rules:
         raise UsageError(
             f"the preset {preset} has nothing that is possible here: {'; '.join(by_name.left_out) or 'no servers'}"
         )
+    rules = (*by_name.rules, *map(_rule, settings.rules))
     limits = Limits(
         quiet_hours=tuple(map(quiet_hours.parse, settings.quiet_hours)),
         concurrent_max=settings.concurrent_max,
-        healthy_min_seconds=settings.healthy_min,
+        healthy_min_seconds=healthy_seconds(rules) if settings.healthy_min is None else settings.healthy_min,
     )
-    return FaultPlan(rules=(*by_name.rules, *map(_rule, settings.rules)), limits=limits, lines=by_name.left_out)
+    return FaultPlan(rules=rules, limits=limits, lines=(*by_name.left_out, *_too_many(rules, limits)))
+
+
+def _too_many(rules: Sequence[Rule], limits: Limits) -> list[str]:
+    """Say before the run that its schedule cannot be kept."""
+    share = busy_share(rules, limits)
+    if share <= 1.0:
+        return []
+    line = (
+        f"the schedule cannot be kept: its faults and the {limits.healthy_min_seconds:g}s without any before the next "
+        f"(faults.healthy_min) need {share:.1f} times the time there is; about {1 - 1 / share:.0%} will be skipped"
+    )
+    return [line]
 
 
 def _rule(rule: FaultRule) -> Rule:

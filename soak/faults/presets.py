@@ -32,6 +32,8 @@ class Preset(enum.StrEnum):
     """What kind of weather it is."""
 
     NONE = "none"
+    AUTO = "auto"
+    """`recovery` on servers that were started here, unless there are rules; what `soak run` does by default."""
     GENTLE = "gentle"
     RECOVERY = "recovery"
     CHAOS = "chaos"
@@ -45,6 +47,8 @@ class _Recipe(msgspec.Struct, frozen=True, kw_only=True):
     jitter_share: float
     hold_seconds: float
     in_turn: bool = False
+    first_seconds: float | None = None
+    """When the first server is broken first; the others follow one after the other, evenly. None: after `every`."""
 
 
 RECIPES = {
@@ -58,10 +62,11 @@ RECIPES = {
     Preset.RECOVERY: _Recipe(
         description="restarts from the append-only file, from a snapshot, and after a crash, in turn",
         faults={"restart_from_aof": 1.0, "restart_from_rdb": 1.0, "crash": 1.0, "restart": 1.0},
-        every_seconds=300.0,
+        every_seconds=120.0,
         jitter_share=0.2,
         hold_seconds=2.0,
         in_turn=True,
+        first_seconds=15.0,
     ),
     Preset.CHAOS: _Recipe(
         description="everything that is possible, crashes most",
@@ -88,29 +93,34 @@ def rules_of(preset: Preset, possible: Possible, every_seconds: float | None = N
     """Make the rules of a preset from what is possible; a pace of its own may be given."""
     if preset is Preset.NONE:
         return PresetRules(rules=(), left_out=())
-    recipe = RECIPES[preset]
+    recipe = RECIPES[Preset.RECOVERY if preset is Preset.AUTO else preset]
     every = every_seconds if every_seconds is not None else recipe.every_seconds
+    mixes = {target: mix for target, faults in possible.items() if (mix := _mix(recipe, faults))}
     rules = [
         Rule(
             faults=mix,
             target=target,
             every_seconds=every,
+            first_seconds=_first(recipe, every, number / len(mixes)),
             jitter_seconds=every * recipe.jitter_share,
             hold_seconds=recipe.hold_seconds,
             in_turn=recipe.in_turn,
         )
-        for target, faults in possible.items()
-        if (mix := _mix(preset, recipe, faults))
+        for number, (target, mix) in enumerate(mixes.items())
     ]
     return PresetRules(rules=tuple(rules), left_out=tuple(_left_out(preset, recipe, possible)))
 
 
-def _mix(preset: Preset, recipe: _Recipe, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
+def _first(recipe: _Recipe, every: float, share: float) -> float | None:
+    return None if recipe.first_seconds is None else min(recipe.first_seconds, every) + share * every
+
+
+def _mix(recipe: _Recipe, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
     can = [name for name, reason in faults.items() if reason is None and name not in LEFT_TO_RULES]
     if recipe.faults is None:
         return tuple((name, _CHAOS_WEIGHTS.get(name, 1.0)) for name in can)
     names = [name for name in recipe.faults if name in can]
-    if preset is Preset.RECOVERY:
+    if recipe.in_turn:
         names = [name for name in names if not any(other in names for other in _MORE_SPECIFIC.get(name, ()))]
     return tuple((name, recipe.faults[name]) for name in names)
 

@@ -17,6 +17,9 @@ import msgspec
 from soak.cron import Cron
 from soak.quiet_hours import QuietHours, is_quiet
 
+HEALTHY_SECONDS_MAX = 30.0
+HEALTHY_SHARE = 0.25
+"""Of the mean time between two faults."""
 PASSED_OVER_MAX = 100_000
 """So many occurrences in a row that may not happen, and the schedule is taken to be at its end."""
 
@@ -30,6 +33,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Names and weights."""
     target: str
     every_seconds: float | None = None
+    first_seconds: float | None = None
+    """When the first one comes, without jitter; None: after `every_seconds`, as the others do."""
     cron: Cron | None = None
     """In place of `every_seconds`: times of the local clock."""
     jitter_seconds: float = 0.0
@@ -46,6 +51,20 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     concurrent_max: int = 1
     healthy_min_seconds: float = 30.0
     """Once the last fault under way has ended, none begins for so long."""
+
+
+def healthy_seconds(rules: Sequence[Rule]) -> float:
+    """Return how long servers stay healthy between two faults, so that these rules can be kept: 30 s at most."""
+    per_second = sum(1 / rule.every_seconds for rule in rules if rule.every_seconds)
+    return min(HEALTHY_SECONDS_MAX, HEALTHY_SHARE / per_second) if per_second else HEALTHY_SECONDS_MAX
+
+
+def busy_share(rules: Sequence[Rule], limits: Limits) -> float:
+    """Return which share of the time the faults of these rules take; above 1 the schedule cannot be kept."""
+    needed = sum(
+        (rule.hold_seconds + limits.healthy_min_seconds) / rule.every_seconds for rule in rules if rule.every_seconds
+    )
+    return needed / limits.concurrent_max
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,10 +155,12 @@ class Schedule:
         return self._by_clock(number, rule.cron) if rule.cron is not None else self._by_interval(number)
 
     def _by_interval(self, number: int) -> Iterator[Planned]:
-        every = self._rules[number].every_seconds or 0.0
-        count = max(1, int(self._since // every))
+        rule = self._rules[number]
+        every = rule.every_seconds or 0.0
+        first = every if rule.first_seconds is None else rule.first_seconds
+        count = max(1, int((self._since - first) // every) + 1)
         while True:
-            occurrence = self._drawn(number, count, count * every)
+            occurrence = self._drawn(number, count, first + (count - 1) * every)
             if occurrence.offset_seconds >= self._since:
                 yield occurrence
             count += 1
@@ -159,6 +180,8 @@ class Schedule:
         rule = self._rules[number]
         draw = random.Random(f"{self._seed}/{number}/{count}")
         later = draw.uniform(0.0, rule.jitter_seconds)
+        if count == 1 and rule.first_seconds is not None:
+            later = 0.0
         names = [name for name, _ in rule.faults]
         weights = [weight for _, weight in rule.faults]
         fault = names[(count - 1) % len(names)] if rule.in_turn else draw.choices(names, weights)[0]

@@ -11,8 +11,6 @@ import random
 import tempfile
 from pathlib import Path
 
-from report import Row, print_rows
-
 from soak.checker.message import Message
 from soak.checker.read import Read
 from soak.checker.search import is_missed
@@ -22,6 +20,7 @@ from soak.stores import http_contract as wire
 from soak.stores.chroma import ChromaStore
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
+from tests.support.benchmark_report import Row, print_rows
 
 SESSIONS = 250
 MESSAGES = 80

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import uvloop
-from report import Row, print_rows
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.support.benchmark_report import Row, print_rows
 
 APPENDS = 6_000
 AT_ONCE = 16
 
 
 def serve(pipe: Any) -> None:
-    from http_services import Service, serving  # noqa: PLC0415
+    from tests.support.http_services import Service, serving  # noqa: PLC0415
 
     async def main() -> None:
         async with serving(Service()) as url:

@@ -1,6 +1,6 @@
 """What the load costs: CPU per acknowledged append through the whole path, and the ledger's share of throughput.
 
-Run it: `python tests/benchmarks/bench_load.py`. The same file is the locustfile of the processes it measures.
+Run it: `python -m tests.benchmarks.bench_load`. The same file is the locustfile of the processes it measures.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
 import psutil
 
 from soak import join
@@ -30,6 +28,7 @@ from soak.ledger.run import create_run, read_header
 from soak.servers.local import LocalServers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
+from tests.support.paths import ROOT
 
 USERS = 50
 WARM_UP_SECONDS = 2.0
@@ -212,7 +211,7 @@ async def locust(role: str, urls: dict[str, str], store: str = "redis-list", *op
             "BENCH_ROLE": role,
             "BENCH_RESULT": str(folder / "result.json"),
             "BENCH_REDIS": urls.get("redis", ""),
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
         process = await asyncio.create_subprocess_exec(
             *command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -231,7 +230,7 @@ async def locust(role: str, urls: dict[str, str], store: str = "redis-list", *op
 async def bare_asyncpg(url: str, way: str) -> dict[str, float]:
     """Measure inserts of the same bytes by tasks on one uvloop, through asyncpg's pool or a connection each."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--asyncpg", way, url, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "tests.benchmarks.bench_load", "--asyncpg", way, url, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
     result: dict[str, float] = json.loads(output)

@@ -1,4 +1,4 @@
-"""What the proxy before a server costs, against the same server without it: `python tests/benchmarks/bench_proxy.py`.
+"""What the proxy before a server costs, against the same server without it: `python -m tests.benchmarks.bench_proxy`.
 
 The servers and their proxies live in a process of their own, as they do in a soak; rounds of both ways alternate.
 """

@@ -1,6 +1,6 @@
 """Many quiet sessions in one Locust process: memory per session, share of a core, and how late turns begin.
 
-Run it: `python tests/benchmarks/bench_sessions.py [sessions]`. The same file is the locustfile of the process that
+Run it: `python -m tests.benchmarks.bench_sessions [sessions]`. The same file is the locustfile of the process that
 it measures.
 """
 
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+from tests.support.paths import ROOT
 
 SESSIONS = 20_000
 THINK_SECONDS = 10.0
@@ -95,7 +95,7 @@ if IS_LOCUSTFILE:
 
 
 async def main(sessions: int) -> None:
-    from bench_load import publish_run, running_servers  # noqa: PLC0415  not in the process that is measured
+    from tests.benchmarks.bench_load import publish_run, running_servers  # noqa: PLC0415  not in the process that is measured
 
     with tempfile.TemporaryDirectory(prefix="soak-bench-") as name:
         folder = Path(name)
@@ -119,7 +119,7 @@ async def main(sessions: int) -> None:
                 | {
                     "BENCH_SESSIONS": str(sessions),
                     "BENCH_SESSIONS_RESULT": str(folder / "result.json"),
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                    "PYTHONPATH": str(ROOT),
                 },
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

@@ -1,6 +1,6 @@
 """A soak in its steady state: what verifying costs, as a share of the load it verifies.
 
-Run with `python tests/benchmarks/bench_steady.py`. It starts a real soak and measures the CPU time of its processes.
+Run with `python -m tests.benchmarks.bench_steady`. It starts a real soak and measures the CPU time of its processes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import urllib.request
 from pathlib import Path
 
 import psutil
-from report import Row, print_rows
+
+from tests.support.benchmark_report import Row, print_rows
 
 WARM_UP_SECONDS = 12.0
 MEASURED_SECONDS = 12.0
@@ -46,7 +47,8 @@ def acknowledged(folder: Path) -> int:
 def measure(store: str) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = [sys.executable, "-m", "soak", "run", "--plain", "--store", store, "--port", "0", "--data-dir", name]
+        command = [sys.executable, "-m", "soak", "run", "--plain", "--faults", "none", "--store", store]
+        command += ["--port", "0", "--data-dir", name]
         for setting in SETTINGS:
             command += ["--set", setting]
         daemon = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

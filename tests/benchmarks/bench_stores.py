@@ -1,4 +1,4 @@
-"""CPU per operation of the stores against the plain clients, in one run: `python tests/benchmarks/bench_stores.py`.
+"""CPU per operation of the stores against the plain clients, in one run: `python -m tests.benchmarks.bench_stores`.
 
 Rounds of all contenders alternate and the median counts, because a busy machine makes each round differ.
 """

@@ -1,6 +1,6 @@
 """The verifier's hot paths: ledger records taken in, histories read back and judged, memory per session.
 
-Run with `python tests/benchmarks/bench_verifier.py`. Baselines are measured in the same run, because only ratios mean
+Run with `python -m tests.benchmarks.bench_verifier`. Baselines are measured in the same run, because only ratios mean
 anything on a noisy machine.
 """
 
@@ -18,7 +18,6 @@ from pathlib import Path
 
 import redis.asyncio
 import uvloop
-from report import Row, print_rows
 
 from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
@@ -35,6 +34,7 @@ from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
+from tests.support.benchmark_report import Row, print_rows
 
 STORE = "redis-list"
 SESSIONS = 2_000

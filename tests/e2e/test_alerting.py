@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
-from alert_files import ALERTMANAGER, ALERTS, RECORDING, metrics_in_rules
-from checking import RunningCheck, checking, total
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from prometheus_servers import Prometheus, alertmanager, program, prometheus
-from webhook import Webhook, webhook
+
+from tests.support.alert_files import ALERTMANAGER, ALERTS, RECORDING, metrics_in_rules
+from tests.support.checking import RunningCheck, checking, total
+from tests.support.prometheus_servers import Prometheus, alertmanager, program, prometheus
+from tests.support.webhook import Webhook, webhook
 
 pytestmark = pytest.mark.long
 

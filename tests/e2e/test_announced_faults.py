@@ -10,20 +10,19 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from checking import BUSY, RunningCheck, checking, total
 
 from soak.errors import ExitCode
+from tests.support.checking import BUSY, RunningCheck, checking, total
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
     NewTestbed = Callable[..., TestbedThread]
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60
 
 

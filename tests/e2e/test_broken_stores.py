@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from broken_stores import TypoInAppend, TypoInHistory
-from checking import checking
 
 from soak.errors import ExitCode
+from tests.support.checking import checking
+from tests.support.stores.broken import TypoInAppend, TypoInHistory
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -21,14 +21,14 @@ WORDS = ("--users", "6", "--set", "load.think=100ms", "--duration", "10m")
     ],
 )
 def test_a_typo_ends_the_check_with_the_line_that_has_it(store: type, method: str, offset: int, said: str) -> None:
-    name = f"broken_stores:{store.__name__}"
+    name = f"tests.support.stores.broken:{store.__name__}"
     with checking("--store", name, *WORDS) as check:
         told = check.wait()
         output = check.output
     assert (check.process.returncode, told["verdict"]) == (ExitCode.USAGE, "inconclusive"), output
     line = getattr(store, method).__code__.co_firstlineno + offset
     assert told["reasons"][0].startswith(f"{name}: {method} raised {said}")
-    assert told["reasons"][0].endswith(f"(broken_stores.py:{line})")
+    assert told["reasons"][0].endswith(f"(broken.py:{line})")
     assert f"draining: {told['reasons'][0]}" in output, "it ends for this, and not when its time is over"
     result = told["result"]
     (error,) = [one for one in result["store_errors"] if one["operation"] == method]

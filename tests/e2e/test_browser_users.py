@@ -11,16 +11,16 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checking import RunningCheck, checking, kinds_by_store, processes_of, total, wait_until
 
 from soak.errors import ExitCode
+from tests.support.checking import RunningCheck, checking, kinds_by_store, processes_of, total, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(480)]
 
 SECONDS_MAX = 150.0
 """On a busy machine a browser takes its time to start."""
 
-LOST_ON_THE_PAGE = "flawed_stores:LostOnThePage"
+LOST_ON_THE_PAGE = "tests.support.stores.flawed:LostOnThePage"
 QUICK = (
     *("--users", "4", "--set", "verifier.hot_interval=300ms", "--set", "verifier.settle=1s", "--duration", "10m"),
     *("--set", "verifier.history_sessions=1000", "--set", "verifier.canary=5s", "--set", "supervision.backoff=200ms"),

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import browsing, window
-from chatting import RunningChat, Talk, chatting
-from legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 
 from soak.checker.hard_text import HARD_TEXTS
+from tests.support.browser.chatting import RunningChat, Talk, chatting
+from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
+from tests.support.browser.windows import browsing, window
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
-KEPT_IN_THE_PROCESS = "flawed_stores:KeptInTheProcess"
-WHOLE_HISTORY = "flawed_stores:WholeHistory"
+KEPT_IN_THE_PROCESS = "tests.support.stores.flawed:KeptInTheProcess"
+WHOLE_HISTORY = "tests.support.stores.flawed:WholeHistory"
 HOSTILE = (
     "<img src=x onerror=\"document.body.dataset.owned='yes'\"><script>document.body.dataset.owned='yes'</script>",
     "\u202e my name is reversed \u202c and \u2066 isolated",

@@ -18,9 +18,9 @@ from soak.errors import ExitCode
 from soak.proc.lock import DataFolderLock
 from soak.servers import binaries
 from soak.servers.ports import free_port
+from tests.support.paths import ROOT
 
 SECONDS_MAX = 60
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def soak(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 import redis
-from checking import child, processes_of, wait_until
 
 from soak.errors import ExitCode
+from tests.support.checking import child, processes_of, wait_until
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60.0
 SMALL = ("--store", "redis-list", "--users", "5", "--set", "load.think=100ms", "--set", "verifier.hot_interval=200ms")
 
@@ -30,8 +30,9 @@ SMALL = ("--store", "redis-list", "--users", "5", "--set", "load.think=100ms", "
 class RunningSoak:
     """One `soak run` in a data folder, with what it printed."""
 
-    def __init__(self, data_dir: Path, *words: str) -> None:
+    def __init__(self, data_dir: Path, *words: str, faults: str = "none") -> None:
         self.data_dir = data_dir
+        words = words if faults == "default" else ("--faults", faults, *words)
         self._output = (data_dir.parent / f"output-{time.monotonic_ns()}.txt").open("w+b")
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
         self.process = subprocess.Popen(
@@ -100,9 +101,9 @@ def start() -> Iterator[Callable[..., RunningSoak]]:
     folder.chmod(0o755)
     started: list[RunningSoak] = []
 
-    def start_one(*words: str) -> RunningSoak:
+    def start_one(*words: str, faults: str = "none") -> RunningSoak:
         (folder / "data").mkdir(exist_ok=True)
-        started.append(RunningSoak(folder / "data", *words))
+        started.append(RunningSoak(folder / "data", *words, faults=faults))
         return started[-1]
 
     yield start_one
@@ -250,3 +251,15 @@ def test_a_check_on_a_given_server_answers_in_json_and_cleans_up_its_namespace(r
     with redis.Redis.from_url(redis_url) as client:
         assert list(client.scan_iter(match=f"*{told['run']}*")) == []
     assert list(tmp_path.glob("soak-check-*")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_plain_run_breaks_what_it_started_soon_announces_it_and_names_it_in_the_verdict(
+    start: Callable[..., RunningSoak],
+) -> None:
+    run = start(*SMALL, faults="default")
+    run.until(lambda status: any(one["state"] == "healed" for one in status["faults_recent"]))
+    assert run.end(signal.SIGINT) == 0, run.output
+    assert "next fault: restart_from_aof of redis in" in run.output
+    assert "1 restart from AOF survived" in run.output

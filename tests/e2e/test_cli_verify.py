@@ -22,8 +22,8 @@ from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SESSION = "talk"
 MESSAGES = 20
 

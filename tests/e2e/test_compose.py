@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from checking import ROOT, total
 
 from soak.servers.external.containers import IN_ITS_CONTAINER
 from soak.servers.ports import free_port
+from tests.support.checking import ROOT, total
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from conftest import Images
-    from deploy_images import DeployImages
+    from tests.support.docker.deploy_images import DeployImages
+    from tests.support.docker.images import Images
 
 DEPLOY = ROOT / "deploy"
 FILES = ("compose.yaml", "compose.faults.yaml")
@@ -205,7 +205,7 @@ class Composed:
 
 @pytest.fixture
 def composed(engine: Any, images: Images, deploy_images: DeployImages) -> Iterator[Composed]:
-    import deploy_images as made  # noqa: PLC0415  needs Docker
+    from tests.support.docker import deploy_images as made  # noqa: PLC0415  needs Docker
 
     name = f"soaktest{os.getpid()}"
     ports = ("DAEMON_PORT", "LOCUST_PORT", "PROMETHEUS_PORT", "ALERTMANAGER_PORT", "GRAFANA_PORT")

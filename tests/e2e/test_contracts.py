@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import redis
-from checking import BUSY, checking, new_folder
 
 from soak.errors import ExitCode
+from tests.support.checking import BUSY, checking, new_folder
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 120
 SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
 

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checking import RunningCheck, new_folder, processes_of, total, wait_until
-from forgetful_stores import ACCOUNT_VARIABLE
-from kill_campaign import WORDS
 
 from soak.errors import ExitCode
 from soak.verifier.journal import Violation, decode_line
+from tests.support.campaigns.kills import WORDS
+from tests.support.checking import RunningCheck, new_folder, processes_of, total, wait_until
+from tests.support.stores.forgetful import ACCOUNT_VARIABLE
 
 DAMAGED = (
     *("children.json", "run.json", "daemon.json", "heartbeat.json", "series.jsonl", "result.json"),

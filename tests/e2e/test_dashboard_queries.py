@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import ROOT, RunningCheck, checking, child
-from grafana_queries import (
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.checking import ROOT, RunningCheck, checking, child
+from tests.support.grafana_queries import (
     INTERVAL_SECONDS,
     Asked,
     dashboards,
@@ -28,8 +30,7 @@ from grafana_queries import (
     substituted,
     variables,
 )
-from prometheus_client.parser import text_string_to_metric_families
-from prometheus_servers import Prometheus, configured_prometheus
+from tests.support.prometheus_servers import Prometheus, configured_prometheus
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -11,31 +11,18 @@ import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from checking import BUSY, ROOT, RunningCheck, checking, new_folder, processes_of, total, wait_until
-from flawed_stores import DROPS_VARIABLE
 
 from soak.errors import ExitCode
+from tests.support.checking import BUSY, ROOT, RunningCheck, checking, new_folder, processes_of, total, wait_until
+from tests.support.fault_rules import LONG_HOLD, rule, scheduled, under_way
+from tests.support.stores.flawed import DROPS_VARIABLE
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
-LONG_HOLD = "300s"
 ORPHAN_SECONDS_MAX = 60.0
-
-
-def rule(fault: str, target: str, every: str = "2s", hold: str = "500ms") -> dict[str, str]:
-    return {"fault": fault, "target": target, "every": every, "hold": hold}
-
-
-def scheduled(*rules: dict[str, str]) -> tuple[str, ...]:
-    return ("--set", f"faults.rules={json.dumps(rules)}", "--set", "faults.healthy_min=1s")
-
-
-def under_way(status: dict[str, Any], name: str) -> bool:
-    return any(active.startswith(name) for active in status["faults_active"])
 
 
 def soak(check: RunningCheck, *words: str) -> subprocess.CompletedProcess[str]:
@@ -203,7 +190,13 @@ def test_a_soak_ends_by_itself_after_so_many_violations() -> None:
     with new_folder() as folder:
         drops = folder / "drops.txt"
         drops.touch()
-        words = ("--store", "flawed_stores:OneInTwoHundred", *BUSY, "--set", "faults.abort_after_violations=1")
+        words = (
+            "--store",
+            "tests.support.stores.flawed:OneInTwoHundred",
+            *BUSY,
+            "--set",
+            "faults.abort_after_violations=1",
+        )
         check = RunningCheck(folder, *words, "--duration", "300s", **{DROPS_VARIABLE: str(drops)})
         try:
             told = check.wait()
@@ -225,11 +218,13 @@ def test_a_server_that_does_not_recover_in_time_ends_the_soak_as_inconclusive() 
 def test_clients_that_stay_stuck_after_a_fault_is_healed_end_the_soak_as_inconclusive() -> None:
     patience = ("--set", "faults.recovery_max=6s", "--set", "verifier.drain=3s", "--set", "load.drain=3s")
     words = (*patience, *scheduled(rule("crash", "redis", every="3s")))
-    with checking("--store", "flawed_stores:NeverReconnects", *BUSY, *words, "--duration", "300s") as check:
+    with checking(
+        "--store", "tests.support.stores.flawed:NeverReconnects", *BUSY, *words, "--duration", "300s"
+    ) as check:
         told = check.wait()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.INCONCLUSIVE, "inconclusive"), check.output
         (stuck,) = [reason for reason in told["reasons"] if "was healed (faults.recovery_max = 6s)" in reason]
-        assert stuck.startswith("flawed_stores:NeverReconnects answers no ")
+        assert stuck.startswith("tests.support.stores.flawed:NeverReconnects answers no ")
         assert "after crash of redis" in stuck
         assert told["result"]["totals"]["violations"] == 0, "who gives no answer has not forgotten"
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from checking import ROOT, new_folder
+
+from tests.support.checking import ROOT, new_folder
 
 WORKFLOW = ROOT / "deploy" / "github" / "soak.yml"
 SECONDS_MAX = 150.0

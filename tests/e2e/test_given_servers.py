@@ -8,20 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
 
 from soak.errors import ExitCode
+from tests.support.checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
     NewTestbed = Callable[..., TestbedThread]
 
-ROOT = Path(__file__).resolve().parents[2]
 NOTHING_KEPT = {"appendonly": "no", "save": ""}
 SECONDS_MAX = 60
 TAIL_SECONDS = 5.0
@@ -114,13 +113,13 @@ def test_servers_that_crash_by_themselves_are_noticed_and_what_a_crash_may_take_
 
 @pytest.mark.long
 def test_a_store_whose_context_reads_all_fail_is_no_pass_and_a_run_without_faults_says_so(redis_url: str) -> None:
-    words = ("--redis", redis_url, "--store", "flawed_stores:NoContext", "--duration", "5m")
+    words = ("--redis", redis_url, "--store", "tests.support.stores.flawed:NoContext", "--duration", "5m")
     with checking(*words, *BUSY) as check:
         check.until_verified(100)
         told = check.end()
     assert (told["verdict"], told["exit_code"]) == ("inconclusive", ExitCode.INCONCLUSIVE), told
     (reason,) = told["reasons"]
     assert reason.startswith(
-        "nearly never succeeded: context reads (history with last=N) on flawed_stores:NoContext: 0 of "
+        "nearly never succeeded: context reads (history with last=N) on tests.support.stores.flawed:NoContext: 0 of "
     )
     assert told["result"]["tried"]["text"] == "no fault was injected, so durability was not tested"

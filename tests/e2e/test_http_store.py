@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from soak.servers.ports import free_port
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "http_memory.py"
 SECONDS_MAX = 90.0
 TOKEN = "sesame"  # noqa: S105

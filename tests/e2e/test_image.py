@@ -16,7 +16,7 @@ import soak
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from deploy_images import DeployImages
+    from tests.support.docker.deploy_images import DeployImages
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]  # an image is built
 

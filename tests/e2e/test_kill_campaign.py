@@ -7,12 +7,12 @@ import random
 import signal
 
 import pytest
-from checking import RunningCheck, new_folder, processes_of, total, wait_until
-from forgetful_stores import ACCOUNT_VARIABLE
-from kill_campaign import TARGETS, WORDS, draw, run_rounds
 
 from soak.errors import ExitCode
 from soak.verifier.journal import Violation, decode_line
+from tests.support.campaigns.kills import TARGETS, WORDS, draw, run_rounds
+from tests.support.checking import RunningCheck, new_folder, processes_of, total, wait_until
+from tests.support.stores.forgetful import ACCOUNT_VARIABLE
 
 QUICK_SEEDS = [431, 1084, 2815, 437, 839, 2223, 2121, 1243, 1939, 2780]
 """Each process is killed, and each but the daemon is stopped, in the start, in the run and in the drain."""

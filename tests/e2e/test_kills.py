@@ -7,10 +7,19 @@ import signal
 import time
 
 import pytest
-from checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, processes_of, total, wait_until
-from flawed_stores import DROPS_VARIABLE
 
 from soak.errors import ExitCode
+from tests.support.checking import (
+    BUSY,
+    RunningCheck,
+    checking,
+    kinds_by_store,
+    new_folder,
+    processes_of,
+    total,
+    wait_until,
+)
+from tests.support.stores.flawed import DROPS_VARIABLE
 
 IS_LONG = os.environ.get("SOAK_LONG") == "1"
 SECONDS = 60.0 if IS_LONG else 0.0
@@ -48,7 +57,7 @@ def test_three_kills_of_the_verifier_and_one_of_the_load_change_no_verdict() -> 
 
 @pytest.mark.long
 def test_a_verifier_that_is_killed_counts_each_dropped_message_exactly_once() -> None:
-    store = "flawed_stores:OneInTwoHundred"
+    store = "tests.support.stores.flawed:OneInTwoHundred"
     with new_folder() as folder:
         drops = folder / "drops.txt"
         drops.touch()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from checking import BUSY, checking, kinds_by_store, total
 
 from soak import cli
 from soak.errors import ExitCode
+from tests.support.checking import BUSY, checking, kinds_by_store, total
 
 FLAWED = {
     # A third writer that had read what a second one overwrote brings it back: late, or after it had been seen.
-    "flawed_stores:WholeHistory": {"lost", "rolled_back", "stale", "non_monotonic"},
-    "flawed_stores:SkewedClock": {"reordered"},
-    "flawed_stores:OneInAThousand": {"lost"},
+    "tests.support.stores.flawed:WholeHistory": {"lost", "rolled_back", "stale", "non_monotonic"},
+    "tests.support.stores.flawed:SkewedClock": {"reordered"},
+    "tests.support.stores.flawed:OneInAThousand": {"lost"},
 }
 BUILT_IN = ("redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica")
 FOUND_SECONDS_MAX = 30.0
@@ -38,13 +38,13 @@ def test_flawed_memories_are_each_reported_as_the_right_kind_with_evidence_that_
         assert {store: set(counts) <= FLAWED[store] for store, counts in kinds.items()} == dict.fromkeys(
             FLAWED, True
         ), kinds
-        assert {"lost", "rolled_back"} & set(kinds["flawed_stores:WholeHistory"])
+        assert {"lost", "rolled_back"} & set(kinds["tests.support.stores.flawed:WholeHistory"])
         for store in FLAWED:
             stories = [story for story in check.evidence() if story["store"] == store]
             assert stories
             assert all(is_named(story) for story in stories)
         causes = {story["store"]: story["probable_cause"]["cause"] for story in check.evidence()}
-        assert causes["flawed_stores:SkewedClock"] == "client clock"
+        assert causes["tests.support.stores.flawed:SkewedClock"] == "client clock"
         # Every verdict is reached again from its evidence alone.
         assert cli.main(["replay", str(check.data_dir / "verifier" / "evidence")]) == ExitCode.PASS
         assert told["result"]["totals"]["unverifiable"] == 0

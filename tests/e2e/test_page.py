@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Window, browsing, window
-from checking import BUSY, ROOT, RunningCheck, checking, new_folder, total
-from flawed_stores import HOSTILE
-from legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 
 from soak.errors import ExitCode
 from soak.servers.ports import free_port
+from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
+from tests.support.browser.windows import Window, browsing, window
+from tests.support.checking import BUSY, ROOT, RunningCheck, checking, new_folder, total
+from tests.support.stores.flawed import HOSTILE
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
-FLAWED = "flawed_stores:HostileMemoryWithANameThatIsTooLongForAPhone"
+FLAWED = "tests.support.stores.flawed:HostileMemoryWithANameThatIsTooLongForAPhone"
 QUICK = (*BUSY, "--users", "8", "--set", "verifier.canary=2s", "--duration", "10m")
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
 

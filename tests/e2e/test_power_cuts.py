@@ -9,17 +9,17 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
-from test_faults import LONG_HOLD, rule, scheduled, under_way
-from test_server_backends import in_docker, left_in_docker
 
 from soak.errors import ExitCode
 from soak.servers.power_cut import loops
+from tests.support.checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
+from tests.support.docker.checks import in_docker, left_in_docker
+from tests.support.fault_rules import LONG_HOLD, rule, scheduled, under_way
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("own_disks")]
 

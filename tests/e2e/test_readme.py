@@ -34,8 +34,8 @@ from soak.flaws.catalogue import ALL as FLAWS
 from soak.servers.ports import free_port
 from soak.settings import SoakSettings
 from soak.stores import registry
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 METRICS = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 SECONDS_MAX = 60.0

@@ -18,10 +18,10 @@ import pytest
 
 from soak.errors import ExitCode
 from soak.servers.power_cut.fsync_shim import COMPILERS
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
-ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 120.0
 
 

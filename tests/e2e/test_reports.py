@@ -18,13 +18,13 @@ from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
-from checking import BUSY, ROOT, RunningCheck, new_folder, processes_of, total, wait_until
 from playwright.sync_api import Browser, sync_playwright
 
 from soak.errors import ExitCode
 from soak.report import schema
 from soak.report.series import Series
 from soak.report.series_file import read_series
+from tests.support.checking import BUSY, ROOT, RunningCheck, new_folder, processes_of, total, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from checking import processes_of, wait_until
 
 from soak.checker.contract import Contract, ReplicaReads
 from soak.flaws import catalogue
@@ -29,8 +28,9 @@ from soak.servers.local import LocalServers
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
 from soak.stores.postgres_replica import PostgresReplicaStore
+from tests.support.checking import processes_of, wait_until
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = [
     "lossy_text", "whole_history_overwrite", "delete_then_late_write", "swallowed_error", "ack_before_flush",
     "index_behind", "forgotten_in_index", "search_across_tenants", "dirty_read", "refused_but_visible",

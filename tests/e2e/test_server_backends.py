@@ -6,33 +6,17 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from checking import BUSY, RunningCheck, checking, new_folder, total
 
 from soak.errors import ExitCode
-from soak.servers.docker import ownership
+from tests.support.checking import BUSY, RunningCheck, checking, new_folder, total
+from tests.support.docker.checks import in_docker, left_in_docker
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
 SHORT = (*BUSY, "--duration", "3s")
-
-
-def left_in_docker(engine: Any, folder: Path) -> list[str]:
-    """Name everything in Docker that belongs to a data folder."""
-    label = {"label": f"{ownership.FOLDER_LABEL}={folder.resolve()}"}
-    containers = engine.containers.list(all=True, filters=label)
-    return [
-        one.name for one in (*containers, *engine.networks.list(filters=label), *engine.volumes.list(filters=label))
-    ]
-
-
-def in_docker(images: Images) -> list[str]:
-    chosen = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"], "memory": "256m"}
-    return ["--testbed", "docker", *(word for name in chosen for word in ("--set", f"testbed.{name}={chosen[name]}"))]
 
 
 def test_a_soak_runs_on_older_servers() -> None:

@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from checking import BUSY, ROOT, checking, child
 
 from soak.daemon import drain, run
 from soak.daemon.conductor import FINISH_SECONDS_MAX
@@ -20,6 +19,7 @@ from soak.daemon.notify import Notifier
 from soak.duration import parse_seconds
 from soak.errors import ExitCode
 from soak.settings import SoakSettings
+from tests.support.checking import BUSY, ROOT, checking, child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

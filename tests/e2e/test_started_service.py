@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import ROOT, SUBJECTS
+
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parents[2]
-SUBJECTS = ROOT / "tests" / "subjects"
 SECONDS_MAX = 120.0
 RESTARTED = "restart without persistence"
 BUSY = ("--users", "20", "--think", "100ms", "--spawn-rate", "100", "--json")

@@ -6,12 +6,13 @@ import asyncio
 import os
 
 import pytest
-from storm import BUILT_IN, LETTING_GO, Storm, run
+
+from tests.support.campaigns.storm import BUILT_IN, LETTING_GO, Storm, run
 
 IS_LONG = os.environ.get("SOAK_STORM") == "1"
 SECONDS = 50.0 if IS_LONG else 12.0
 SEED = int(os.environ.get("SOAK_STORM_SEED", "4"))
-FLAWED = "storm_stores:AlmostRight"
+FLAWED = "tests.support.stores.storm:AlmostRight"
 
 
 def blow(*stores: str) -> Storm:

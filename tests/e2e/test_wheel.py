@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from soak.errors import ExitCode
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
 
 

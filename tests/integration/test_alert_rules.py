@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 import yaml
-from alert_files import ALERTMANAGER, ALERTS, DEPLOY, RECORDING, RULE_TESTS, RUNBOOK, alerts, headings, rules
-from prometheus_servers import program
 
 from soak import cli
+from tests.support.alert_files import (
+    ALERTMANAGER,
+    ALERTS,
+    DEPLOY,
+    RECORDING,
+    RULE_TESTS,
+    RUNBOOK,
+    alerts,
+    headings,
+    rules,
+)
+from tests.support.prometheus_servers import program
 
 SECONDS_MAX = 150
 ALWAYS_FIRES = "Watchdog"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from soak.analysis.result import Cell, Verdict
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(1_500)
 
-ROOT = Path(__file__).resolve().parents[2]
 KNOWN = {
     # It keeps one of several turns that say the same: one for each of two roles here.
     ("agent-framework-redis@1.0.0b261002", "identical-turns"): {"lost"},

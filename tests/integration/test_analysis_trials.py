@@ -14,11 +14,10 @@ from soak.analysis import programme
 from soak.analysis.result import Cell, Verdict
 from soak.errors import ExitCode
 from soak.faults.clock_step import ClockStep
+from tests.support.paths import ROOT, SUBJECTS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
-SUBJECTS = ROOT / "tests" / "subjects"
 FOUND = {
     "concurrent-writers": {"lost", "rolled_back"},
     "growing-prefix": {"lost", "rolled_back", "stale", "non_monotonic"},

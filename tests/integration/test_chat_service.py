@@ -26,8 +26,7 @@ from soak.stores.protocol import StoreContext
 from soak.stores.redis_list import RedisListStore
 from soak.subjects.description import read_script
 from soak.subjects.process import SubjectProcess, Told
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.support.paths import EXAMPLES
 
 SAID = {"id": "chat/c/1/1/00000000", "role": "user", "content": "My name is Ada"}
 

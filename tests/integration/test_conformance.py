@@ -9,12 +9,12 @@ from typing import Any
 import jsonschema
 import pytest
 from aiohttp import ClientSession, web
-from http_services import Service, cut_short, page, serving, silence, with_status
 from openapi_spec_validator import validate
 
 from soak.conformance.checks import CHECKS
 from soak.conformance.examination import Finding, examine
 from soak.conformance.openapi import document
+from tests.support.http_services import Service, cut_short, page, serving, silence, with_status
 
 LIMIT_SECONDS = 2.0
 

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from reconfigured import reconfigurable
 from redis.asyncio import Redis
 
 from soak.checker.telemetry import ServerSample
@@ -20,9 +19,10 @@ from soak.daemon.promises import ask_servers
 from soak.errors import ServerUnreachableError
 from soak.servers.inspect import inspect
 from soak.servers.ports import free_port
+from tests.support.servers.reconfigured import reconfigurable
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
 SECONDS_MAX = 20.0
 

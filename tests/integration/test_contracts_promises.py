@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from reconfigured import reconfigurable
 
 from soak.configuration import read
 from soak.daemon.plan import make_plan
@@ -18,6 +17,7 @@ from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.servers.ports import free_port
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
+from tests.support.servers.reconfigured import reconfigurable
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from test_daemon_pieces import Source, a_snapshot
 
 from soak.daemon.by_hand import PATH, FaultsPage
 from soak.daemon.http import HttpServer
@@ -17,6 +16,7 @@ from soak.daemon.permission import TOKEN_HEADER, Permission
 from soak.errors import ServerUnreachableError
 from soak.faults.window import Injected
 from soak.settings import HttpSettings
+from tests.support.daemon_page import Source, a_snapshot
 
 TOKEN = "0123456789abcdef"  # noqa: S105  of this test only
 ORDER = {"fault": "crash", "target": "redis", "hold_seconds": 0.0}

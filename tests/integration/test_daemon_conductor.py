@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from breaking import Journalled, client_of, journalled, running, until
 
 from soak.daemon import conductor as conducting
 from soak.daemon.conductor import Conductor
@@ -19,6 +18,7 @@ from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
 from soak.servers.local import LocalServers
 from soak.servers.server import ServerState
+from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
 
 
 class Heard:
@@ -165,7 +165,7 @@ async def test_what_falls_far_behind_is_passed_over(
     async with conducted(tmp_path, ledger_url) as (conductor, _, run, heard):
         schedule = Schedule(rules, Limits(healthy_min_seconds=0.0), seed=1, began_wall_seconds=time.time())
         following = asyncio.create_task(conductor.follow(schedule, 0.0))
-        await until(lambda: any("is passed over" in line for line in heard.said))
+        await until(lambda: any("fault skipped" in line for line in heard.said))
         await conductor.finish()
         await following
         assert await run.phases() == []

@@ -14,8 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from test_daemon_page import TOKEN, Served
-from test_daemon_pieces import a_snapshot
 
 from soak import log
 from soak.daemon import connections
@@ -23,6 +21,7 @@ from soak.daemon.by_hand import FaultsPage
 from soak.daemon.http import HttpServer
 from soak.masking import mask
 from soak.settings import HttpSettings, LogSettings
+from tests.support.daemon_page import TOKEN, Served, a_snapshot
 
 pytestmark = pytest.mark.long
 

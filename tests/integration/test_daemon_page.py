@@ -13,21 +13,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from test_daemon_pieces import Source, a_snapshot
 
 from soak.daemon import audience, permission
-from soak.daemon.folder import DataFolder
-from soak.daemon.http import HttpServer
 from soak.daemon.permission import TOKEN_HEADER, Permission, is_literal
-from soak.daemon.recorder import Recorder
-from soak.daemon.status_page import StatusPage
 from soak.page.assets import read_assets
-from soak.page.standing import Measure
 from soak.report.outcome import Outcome
-from soak.settings import HttpSettings
+from tests.support.daemon_page import SECONDS_MAX, TOKEN, Served, a_snapshot
 
-TOKEN = "0123456789abcdef"  # noqa: S105  of this test only
-SECONDS_MAX = 30.0
 OUTCOME = Outcome(
     run="r1",
     verdict="pass",
@@ -40,42 +32,6 @@ OUTCOME = Outcome(
     notes=[],
     result=None,
 )
-
-
-class Served:
-    """A page that is served, and what was asked of it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.stops: list[str] = []
-        self.permission = Permission(TOKEN)
-        self.page = StatusPage(
-            DataFolder(folder),
-            self.permission,
-            Measure(minimum_verified=1, unverified_seconds_max=60.0, tests_alarm=True),
-            Recorder(folder / "series.jsonl", "r1", ["redis-list"]),
-            stop=self.stops.append,
-            why_no_faults=lambda: "",
-        )
-        self.http = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None), self.page.routes())
-        self.client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=SECONDS_MAX))
-
-    async def get(self, path: str, **headers: str) -> tuple[int, str, Any]:
-        async with self.client.get(self.http.address + path, headers=_headers(headers)) as answer:
-            return answer.status, await answer.text(), answer.headers
-
-    async def post(self, path: str, body: object, **headers: str) -> tuple[int, dict[str, Any]]:
-        async with self.client.post(self.http.address + path, json=body, headers=_headers(headers)) as answer:
-            return answer.status, await answer.json()
-
-    async def until_watched_by(self, count: int) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while self.page._audience.size != count:
-                await asyncio.sleep(0.02)
-                await self.page.show(a_snapshot())  # who has left is noticed by the next state
-
-
-def _headers(given: dict[str, str]) -> dict[str, str]:
-    return {name.replace("_", "-"): value for name, value in given.items()}
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import io
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import msgspec
@@ -16,8 +15,6 @@ from soak import join
 from soak.checker.contract import Order, Reads
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
-from soak.daemon.children import ChildStatus
-from soak.daemon.consumption import ProcessUse, Use
 from soak.daemon.contracts import settle_contracts
 from soak.daemon.faults import FaultLog
 from soak.daemon.folder import DataFolder
@@ -29,11 +26,10 @@ from soak.daemon.plan import make_plan
 from soak.daemon.promises import Promises
 from soak.daemon.rates import Rates
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
-from soak.daemon.snapshot import ServerStatus, Snapshot
+from soak.daemon.snapshot import Snapshot
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.view import LiveView, PlainView, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
-from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
 from soak.report.outcome import conclude
@@ -42,52 +38,9 @@ from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.verifier.journal import Violation, encode_lines, violation_id
+from tests.support.daemon_page import Source, a_snapshot
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
-
-
-def a_snapshot(**changes: Any) -> Snapshot:
-    snapshot = Snapshot(
-        run="r1",
-        phase="running",
-        verdict="undecided",
-        stores=["redis-list"],
-        seed=7,
-        namespace="soak_r1",
-        data_dir="/data",
-        http_address="http://127.0.0.1:1",
-        uptime_seconds=10.0,
-        remaining_seconds=None,
-        children=[ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)],
-        servers=[ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")],
-        faults_active=[],
-        not_ready=[],
-        warnings=[],
-        verifier=None,
-    )
-    return msgspec.structs.replace(snapshot, **changes)
-
-
-class Source:
-    """What the page asks, in place of a whole daemon."""
-
-    def __init__(self, snapshot: Snapshot, verifier_text: str | None) -> None:
-        self._snapshot = snapshot
-        self._verifier_text = verifier_text
-
-    async def snapshot(self) -> Snapshot:
-        return self._snapshot
-
-    async def verifier_metrics(self, _exposition: Exposition) -> str | None:
-        return self._verifier_text
-
-    def use(self) -> Use:
-        return Use(
-            processes={"load": ProcessUse(resident_bytes=4096, open_files=7, threads=3, cpu_seconds=1.5, processes=2)},
-            folder_bytes={"logs": 512},
-            disk_free_bytes=1024,
-            loop_delay_seconds=0.25,
-        )
 
 
 async def fetch(source: Source, path: str) -> tuple[int, str]:

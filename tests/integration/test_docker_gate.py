@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 NAMED = ("soak-redis",)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from breaking import running
-
 from soak.checker.faults import Excuse
 from soak.faults import ALL, Fault
 from soak.faults.catalogue import RECOVERY_KINDS
+from tests.support.servers.breaking import running
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +110,7 @@ CLEAN = frozenset(
 def test_every_fault_is_shown_by_a_test() -> None:
     assert set(SHOWN) == set(ALL)
     for module, test in SHOWN.values():
-        assert callable(getattr(importlib.import_module(module), test)), test
+        assert callable(getattr(importlib.import_module(f"tests.integration.{module}"), test)), test
 
 
 def test_every_fault_tells_what_it_is() -> None:

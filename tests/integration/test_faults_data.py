@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from breaking import PATIENCE_SECONDS, client_of, running, sql
 
 from soak.errors import UsageError
 from soak.faults import ALL, Fault
 from soak.faults.clock_step import ClockStep
 from soak.faults.ttl_change import TtlChange
+from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 import redis
-from breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 from soak.faults import ALL
 from soak.faults.slow_fsync import SlowFsync
@@ -21,6 +20,7 @@ from soak.servers import power_cut
 from soak.servers.local import LocalServers
 from soak.servers.power_cut import DiskTrouble, FsyncShim
 from soak.servers.server import ServerEvent
+from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 import redis.exceptions
-from breaking import client_of, sql
 
 from soak import faults
 from soak.errors import ServerUnreachableError
@@ -19,6 +18,7 @@ from soak.faults.dropped_reply import DroppedReply
 from soak.servers.external.servers import ExternalServers
 from soak.servers.local import LocalServers
 from soak.servers.ports import HOST
+from tests.support.servers.breaking import client_of, sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 import redis
-from breaking import client_of, running, sql
 
 from soak.faults import ALL
 from soak.faults.connection_exhaustion import CONNECTIONS_MAX
@@ -17,6 +16,7 @@ from soak.faults.dropped_reply import DroppedReply
 from soak.faults.latency import Latency
 from soak.faults.slow_link import SlowLink
 from soak.servers.ports import HOST
+from tests.support.servers.breaking import client_of, running, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

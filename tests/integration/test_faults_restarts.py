@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import client_of, running
 
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
+from tests.support.servers.breaking import client_of, running
 
 if TYPE_CHECKING:
     from pathlib import Path

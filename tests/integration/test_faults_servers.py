@@ -7,11 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import PATIENCE_SECONDS, client_of, running, sql
 
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
 from soak.faults.eviction import Eviction
+from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

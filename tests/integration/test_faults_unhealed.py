@@ -12,8 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from breaking import client_of, running, sql, until
-from doomed_owner import READY
 
 from soak.errors import UsageError
 from soak.faults import ALL, heal_leftovers
@@ -23,6 +21,10 @@ from soak.proc.tree import is_same_process
 from soak.servers.local import PIDS_NAME
 from soak.servers.postgres import PostgresServer
 from soak.servers.power_cut import DiskTrouble, FsyncShim
+from tests.support.paths import ROOT
+from tests.support.servers import doomed_owner
+from tests.support.servers.breaking import client_of, running, sql, until
+from tests.support.servers.doomed_owner import READY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
-OWNER = Path(__file__).with_name("doomed_owner.py")
 READY_SECONDS_MAX = 120.0
 SHIM: dict[str, Any] = {"power_cuts": True}
 OLDER: dict[str, Any] = {"postgres_version": 16}
@@ -91,8 +92,17 @@ async def prepare(folder: Path, doomed: Doomed) -> None:
 
 def kill_in_the_middle(folder: Path, doomed: Doomed) -> None:
     options = json.dumps(dict(doomed.options))
-    command = [sys.executable, str(OWNER), str(folder), doomed.name, doomed.target, options, doomed.stop_at]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=OWNER.parent, text=True) as owner:
+    command = [
+        sys.executable,
+        "-m",
+        doomed_owner.__name__,
+        str(folder),
+        doomed.name,
+        doomed.target,
+        options,
+        doomed.stop_at,
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True) as owner:
         patience = threading.Timer(READY_SECONDS_MAX, owner.kill)
         patience.start()
         try:

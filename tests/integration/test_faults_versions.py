@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import client_of, journalled, running, sql
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
@@ -16,6 +15,7 @@ from soak.servers import binaries, postgres_upgrade
 from soak.servers.postgres_process import PostgresProcess
 from soak.servers.redis_process import RedisProcess
 from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion, redis_version
+from tests.support.servers.breaking import client_of, journalled, running, sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import journalled, running, until
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
@@ -15,6 +14,7 @@ from soak.faults.crash import Crash
 from soak.faults.pause import Pause
 from soak.servers.local import LocalServers
 from soak.servers.server import ServerState
+from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path

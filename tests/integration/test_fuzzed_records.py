@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from verifying import Script, altered, scripting, verifying
 
 from soak import cli
 from soak.checker.contract import Contract
 from soak.errors import ExitCode
 from soak.report import outcome as outcomes
 from soak.report.outcome import Outcome
+from tests.support.verifying import Script, altered, scripting, verifying
 
 pytestmark = pytest.mark.long
 

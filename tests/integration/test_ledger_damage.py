@@ -18,17 +18,6 @@ from typing import Any
 import msgspec
 import pytest
 from redis.asyncio import Redis
-from verifying import (
-    QUICK,
-    SECONDS_MAX,
-    Script,
-    altered,
-    found_kinds,
-    scripting,
-    sidecar_command,
-    sidecar_environment,
-    verifying,
-)
 
 from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
@@ -39,6 +28,17 @@ from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
 from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.state import State
+from tests.support.verifying import (
+    QUICK,
+    SECONDS_MAX,
+    Script,
+    altered,
+    found_kinds,
+    scripting,
+    sidecar_command,
+    sidecar_environment,
+    verifying,
+)
 
 Fields = dict[bytes, bytes]
 Records = list[tuple[bytes, Fields]]

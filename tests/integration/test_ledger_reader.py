@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verifying import Script, found_kinds, scripting, verifying
 
 from soak.checker.contract import Contract
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.reader import START, Damaged, LedgerReader, RunRecord, WorkerBatch
 from soak.ledger.records import Batch, FaultPhase, encode_batch, seal
+from tests.support.verifying import Script, found_kinds, scripting, verifying
 
 TALK, LATER = "talk-chat", "later-chat"
 STRICT = Contract()

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 LOCUSTFILE = ROOT / "locustfiles" / "sessions.py"
 
 

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from browsing import Window, browsing, window
-from test_load_locust import LOCUSTFILE, ROOT, WAIT_SECONDS_MAX, Run, free_port
 
 from soak.errors import ExitCode
+from tests.support.browser.windows import Window, browsing, window
+from tests.support.locust_run import LOCUSTFILE, ROOT, WAIT_SECONDS_MAX, Run, free_port
 
 pytestmark = pytest.mark.long
 
-HOSTILE_STORE = "flawed_stores:Hostile"
+HOSTILE_STORE = "tests.support.stores.flawed:Hostile"
 
 
 def rows(opened: Window, tab: str) -> list[str]:
@@ -35,7 +35,7 @@ def test_a_master_shows_violations_and_verified_counts_while_its_workers_run(tmp
             *("--web-port", port, "--processes", "2", "--master-port", workers, "--master-bind-port", workers),
         ],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'e2e'}"},
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -18,7 +18,7 @@ from soak.matrix.result import CellResult, Verdict
 from soak.servers import power_cut
 
 if TYPE_CHECKING:
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 

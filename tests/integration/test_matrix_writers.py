@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from breaking import PATIENCE_SECONDS, running, until
 
 from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
@@ -24,6 +23,7 @@ from soak.matrix.measured import judge
 from soak.matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_name
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
+from tests.support.servers.breaking import PATIENCE_SECONDS, running, until
 
 AUTHOR = MessageGenerator("m1", 7)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 PATIENCE_SECONDS = 60.0
 
 # Its child leaves an orphan behind, which ends at once; then it waits to be asked to end, and counts how often it is.

@@ -13,7 +13,8 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from prometheus_servers import alertmanager, prometheus
+
+from tests.support.prometheus_servers import alertmanager, prometheus
 
 EXPOSITION = b'# TYPE memories_lost counter\nmemories_lost_total{store="one"} 3\nmemories_lost_total{store="two"} 0\n'
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import redis
-from plugin_run import ROOT, run_pytest
 
 from soak.errors import UsageError
 from soak.pytest_plugin import recording, versions
 from soak.pytest_plugin.versions import is_installed
+from tests.support.plugin_run import ROOT, run_pytest
 
 SUITE = """
 from examples.my_memory import MyMemory

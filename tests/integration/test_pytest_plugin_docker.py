@@ -8,14 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from plugin_run import run_pytest
 
 from soak.servers.docker.ownership import SERVER_LABEL
+from tests.support.plugin_run import run_pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 SUITE = """
 from soak.pytest_plugin import MemoryContract

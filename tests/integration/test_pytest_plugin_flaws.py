@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from plugin_run import RUN_SECONDS_MAX, run_pytest
 
 from soak.pytest_plugin import MemoryContract
+from tests.support.plugin_run import RUN_SECONDS_MAX, run_pytest
 
 CROWD = {
     "test_concurrent_writers_lose_nothing",
@@ -166,7 +166,7 @@ from soak.flaws.catalogue import ALL
 from soak.pytest_plugin import MemoryContract
 
 for name in {names!r}:
-    store = ALL[name].wrong.store if name in ALL else f"wrong_memories:{{name}}"
+    store = ALL[name].wrong.store if name in ALL else f"tests.support.stores.wrong_memories:{{name}}"
     globals()[f"Test_{{name}}"] = type(
         f"Test_{{name}}", (MemoryContract,), {{"store": store, "__module__": __name__}}
     )

@@ -7,7 +7,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import client_of, journalled, sql
 
 from soak import configuration, faults
 from soak.daemon.bed import make_testbed
@@ -17,12 +16,13 @@ from soak.faults.healing import Notes
 from soak.servers.external.servers import ExternalServers
 from soak.servers.ports import HOST, free_port
 from soak.servers.server import ServerState
+from tests.support.servers.breaking import client_of, journalled, sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 pytestmark = pytest.mark.long  # containers are started, broken and restarted
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import PATIENCE_SECONDS, client_of, running, sql, until
-from test_faults_power import WRITERS, broken_while_writing, until_synced
 
 from soak import cli
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
@@ -22,6 +20,9 @@ from soak.faults import ALL
 from soak.servers.local import LocalServers
 from soak.servers.power_cut import LoopbackVolume, loopback_volume, loops
 from soak.servers.server import ServerEvent
+from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
+from tests.support.servers.disks import append_zeros, left_of
+from tests.support.servers.power import WRITERS, broken_while_writing, until_synced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,12 +50,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def left_of(folder: Path) -> list[str]:
-    """Name the devices and mounts whose images are, or were, below a folder."""
-    found = [loop for loop in loops.loops() if loop.image.is_relative_to(folder.resolve())]
-    return [f"{loop.device} {[str(one.point) for one in loops.mounts_of(loop.number)]}" for loop in found]
 
 
 @pytest.fixture
@@ -258,14 +253,6 @@ async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_to
         assert [event.what for event in events] == ["repaired"]
     finally:
         await servers.stop()
-
-
-def append_zeros(found: object, below: str = "data") -> None:
-    """Leave what a file system leaves that had noted a file's new length, and not yet what is there."""
-    assert isinstance(found, LoopbackVolume)
-    (path,) = (found.mount() / below / "appendonlydir").glob("*.incr.aof")
-    with path.open("ab") as file:
-        file.write(b"\0" * 3_000)
 
 
 async def test_data_stays_where_it_was_begun(folder: Path) -> None:

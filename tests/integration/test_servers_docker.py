@@ -13,22 +13,21 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import client_of, sql, until
 
 from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.docker import ownership
-from soak.servers.docker.servers import ContainedServer, DockerServers
+from soak.servers.docker.servers import DockerServers
 from soak.servers.server import ServerEvent, ServerState
 from soak.servers.versions import redis_version
+from tests.support.docker.servers import NOTHING, found, has, put, running
+from tests.support.servers.breaking import client_of, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from conftest import Images
-
     from soak.servers.server import Server
+    from tests.support.docker.images import Images
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -44,50 +43,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@contextlib.asynccontextmanager
-async def running(folder: Path, images: Images, *kinds: str, **options: Any) -> AsyncIterator[DockerServers]:
-    """Run servers in Docker; whatever happens, nothing of them is left."""
-    if any(kind.startswith("postgres") for kind in kinds):
-        options.setdefault("postgres_image", images["postgres-18"])
-    if "redis" in kinds:
-        options.setdefault("redis_image", images["valkey-9"])
-    servers = DockerServers(folder, **options)
-    try:
-        await servers.start(kinds)
-        yield servers
-    finally:
-        await servers.stop()
-        await servers.discard()
-
-
-async def put(server: Server) -> None:
-    if server.name == "redis":
-        async with client_of(server.url) as client:
-            await client.set("kept", "yes")
-    else:
-        await sql(server.url, "create table kept as select 'yes' as value")
-
-
-async def has(server: Server) -> bool:
-    if server.name == "redis":
-        async with client_of(server.url) as client:
-            return bool(await client.exists("kept"))
-    return bool(await sql(server.url, "select to_regclass('kept') is not null"))
-
-
-def found(engine: Any, folder: Path) -> dict[str, list[str]]:
-    """Name everything in Docker that belongs to a data folder."""
-    label = {"label": f"{ownership.FOLDER_LABEL}={folder.resolve()}"}
-    return {
-        "containers": sorted(one.name for one in engine.containers.list(all=True, filters=label)),
-        "networks": sorted(one.name for one in engine.networks.list(filters=label)),
-        "volumes": sorted(one.name for one in engine.volumes.list(filters=label)),
-    }
-
-
-NOTHING: dict[str, list[str]] = {"containers": [], "networks": [], "volumes": []}
 
 
 async def test_all_kinds_keep_data_and_addresses_and_leave_nothing_behind(
@@ -227,7 +182,7 @@ async def test_a_server_whose_memory_is_used_up_is_killed_and_comes_back_with_it
     events: list[ServerEvent] = []
     async with running(tmp_path, images, kind, memory="96m", on_event=events.append) as servers:
         server = servers.nodes[kind]
-        assert isinstance(server, ContainedServer)
+        assert server.backend.memory_bytes is not None
         await put(server)
         await server.exhaust_memory()
         assert (server.pid, server.state) == (None, ServerState.STOPPED)

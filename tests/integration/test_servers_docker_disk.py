@@ -10,10 +10,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from breaking import client_of
-from test_faults_power import broken_while_writing, until_synced
-from test_servers_disk import append_zeros, left_of
-from test_servers_docker import NOTHING, found, has, put, running
 
 from soak import cli
 from soak.errors import ExitCode, ServerUnreachableError
@@ -22,12 +18,16 @@ from soak.servers.docker.engine import no_disks_in
 from soak.servers.docker.servers import DockerServers
 from soak.servers.power_cut import LoopbackVolume
 from soak.servers.server import ServerEvent
+from tests.support.docker.servers import NOTHING, found, has, put, running
+from tests.support.servers.breaking import client_of
+from tests.support.servers.disks import append_zeros, left_of
+from tests.support.servers.power import broken_while_writing, until_synced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from conftest import Images
+    from tests.support.docker.images import Images
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("own_disks")]
 

@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import client_of, until
 
 from soak import configuration, faults
 from soak.daemon.bed import make_testbed
@@ -20,6 +19,7 @@ from soak.servers.local import LocalServers
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
 from soak.servers.servers import CombinedServers
+from tests.support.servers.breaking import client_of, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
 
 def test_plain_tests_can_use_the_servers(redis_url: str, redis62_url: str, ledger_url: str) -> None:

@@ -8,12 +8,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from breaking import client_of, running, sql
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers import power_cut
 from soak.servers.local import LocalServers
 from soak.servers.power_cut.fsync_shim import BLOCK_BYTES, CutPower, FsyncShim
+from tests.support.servers.breaking import client_of, running, sql
 
 if TYPE_CHECKING:
     from pathlib import Path

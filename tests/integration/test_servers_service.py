@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from http_services import Service, serving
 
 from soak.daemon.folder import DataFolder
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
 from soak.servers.external.command import OperatorCommand
 from soak.servers.external.servers import ExternalServers
+from tests.support.http_services import Service, serving
 
 RESTARTED = OperatorCommand("true {server}")
 

@@ -28,15 +28,11 @@ from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import read_script
 from soak.subjects.service import program_of
+from tests.support.paths import ROOT
+from tests.support.servers.started_service import bed_of
 
-SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 SECONDS_MAX = 60.0
 CONNECTIONS = 32
-
-
-def bed_of(name: str, folder: Path, **options: object) -> LocalServers:
-    (subject,) = read_script(SUBJECTS / f"{name}.py")
-    return LocalServers(folder, service=program_of(subject, lambda _text: None), **options)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -230,7 +226,7 @@ async def test_a_power_cut_takes_of_its_files_what_it_had_not_synced(
 def _owner(folder: Path) -> Iterator[subprocess.Popen[str]]:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from test_servers_started_service import bed_of\n"
+        "from tests.support.servers.started_service import bed_of\n"
         "async def main():\n"
         "    servers = bed_of('filing', Path(sys.argv[1]))\n"
         "    await servers.start(['http'])\n"
@@ -244,8 +240,7 @@ def _owner(folder: Path) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-c", code, str(folder), is_paused],
         stdout=subprocess.PIPE,
         text=True,
-        cwd=Path(__file__).parent,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}{os.pathsep}{Path(__file__).parent}"},
+        cwd=ROOT,
     )
     try:
         yield owner

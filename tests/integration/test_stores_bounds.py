@@ -6,7 +6,6 @@ import resource
 from collections.abc import Iterator
 
 import pytest
-from lying_servers import Talk, always_ok, endless_line, huge_array, huge_bulk, huge_message, serving
 
 from soak.answer_bounds import ANSWER_BYTES_MAX, AnswerTooLargeError, announces_too_much
 from soak.checker.outcome import NotApplied
@@ -16,6 +15,7 @@ from soak.servers.inspect import inspect
 from soak.stores import registry
 from soak.stores.postgres_pool import PostgresPool
 from soak.stores.protocol import StoreContext
+from tests.support.servers.lying import Talk, always_ok, endless_line, huge_array, huge_bulk, huge_message, serving
 
 TOO_LARGE = "more than 64 MiB in one answer"
 MEMORY_BYTES_MAX = 4 * ANSWER_BYTES_MAX

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientError, web
-from http_services import Service, cut_short, hanging_up, page, serving, silence, with_status
 
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import NotApplied
@@ -22,6 +21,7 @@ from soak.stores.http_address import parse_address
 from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
+from tests.support.http_services import Service, cut_short, hanging_up, page, serving, silence, with_status
 
 AUTHOR = MessageGenerator("run-1", 7)
 LIMIT_SECONDS = 1.0

@@ -14,8 +14,8 @@ import pytest
 from soak.errors import ServerUnreachableError, UsageError
 from soak.subjects.description import Subject, read_script
 from soak.subjects.environment import default_folder, interpreter_for
+from tests.support.paths import SUBJECTS
 
-SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 WHEEL = "soak_test_thing-1.0-py3-none-any.whl"
 
 

@@ -22,8 +22,8 @@ from soak.stores.protocol import StoreContext
 from soak.subjects.deployment import deployed
 from soak.subjects.description import read_script
 from soak.subjects.process import SubjectProcess
+from tests.support.paths import SUBJECTS
 
-SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
 SECONDS_MAX = 60.0
 
 

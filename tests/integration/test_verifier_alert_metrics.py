@@ -8,7 +8,6 @@ from pathlib import Path
 
 import aiohttp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from verifying import scripting, verifying
 
 from soak.checker.faults import Excuse
 from soak.clock import now_us
@@ -17,6 +16,7 @@ from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
 from soak.verifier import last_metrics
 from soak.verifier.status import settings_seconds
+from tests.support.verifying import scripting, verifying
 
 
 async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force(

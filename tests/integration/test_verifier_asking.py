@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from verifying import scripting
-
 from soak.checker.read import Rules
 from soak.ledger.reader import LedgerReader
 from soak.verifier.follower import Follower
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
+from tests.support.verifying import scripting
 
 SESSIONS = 64
 

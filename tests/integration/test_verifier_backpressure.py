@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from verifying import SECONDS_MAX, Script, now_us, scripting, verifying
 
 from soak.checker.outcome import Outcome
 from soak.ledger.reader import LedgerReader
 from soak.verifier.backpressure import Backpressure
+from tests.support.verifying import SECONDS_MAX, Script, now_us, scripting, verifying
 
 UNREAD_MAX = 1_000
 

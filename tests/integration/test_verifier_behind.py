@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from verifying import scripting, verifying
 
 from soak.ledger import writer
+from tests.support.verifying import scripting, verifying
 
 AGE_MAX = 2.5
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from verifying import Script, Unordered, Verifying, found_kinds, scripting, verifying
 
 from soak.checker import judge as judging
 from soak.checker import session as checking
@@ -29,11 +28,12 @@ from soak.verifier import canary, result
 from soak.verifier.canary_numbers import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
+from tests.support.verifying import STORES, Script, Unordered, Verifying, found_kinds, scripting, verifying
 
 pytestmark = pytest.mark.long
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
 TALK = "talk-chat"
 OFTEN: dict[str, Any] = {"canary": 0.1, "canary_deadline": 10.0}
@@ -88,7 +88,7 @@ class Evicting(RedisListStore):
         return await super().history(session, last)
 
 
-HERE = Path(__file__).stem
+HERE = __name__
 
 
 async def canaries(verifier: Verifying, ending: str, count: int) -> dict[str, Any]:
@@ -181,12 +181,17 @@ async def test_the_canary_is_reported_by_a_reader_of_a_replica(
     [
         (f"{HERE}:LastThree", None, None, ["duplicated", "invented"]),
         (f"{HERE}:OnlyLast", None, None, ["invented", "invented"]),
-        ("verifying:Unordered", None, None, ["removed", "duplicated", "invented"]),
+        (f"{STORES}:Unordered", None, None, ["removed", "duplicated", "invented"]),
         ("redis-list", Contract(duplicates=Duplicates.AT_LEAST_ONCE), None, ["removed", "swapped", "invented"]),
         ("redis-list", Contract(reads=Reads.EVENTUAL), None, ["swapped", "duplicated", "invented"]),
         ("redis-hash", None, 1.5, ["invented", "invented"]),
         ("redis-hash", None, 0.05, ["invented"]),
-        ("verifying:AbsoluteList", Contract(ttl_seconds=1.5, expiry=Expiry.ABSOLUTE), None, ["invented", "invented"]),
+        (
+            f"{STORES}:AbsoluteList",
+            Contract(ttl_seconds=1.5, expiry=Expiry.ABSOLUTE),
+            None,
+            ["invented", "invented"],
+        ),
         (f"{HERE}:Evicting", None, None, ["invented", "invented"]),
         ("examples.my_memory:MyMemory", None, None, ["removed", "swapped", "duplicated", "invented"]),
     ],

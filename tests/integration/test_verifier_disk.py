@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from verifying import altered, found_kinds, scripting, sidecar_command, sidecar_environment, verifying
 
 from soak.checker.contract import Contract
 from soak.verifier.evidence import EvidenceFolder, Violation, violation_id
+from tests.support.verifying import altered, found_kinds, scripting, sidecar_command, sidecar_environment, verifying
 
 TALK = "talk-chat"
 STRICT = Contract()

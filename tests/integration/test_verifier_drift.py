@@ -14,15 +14,15 @@ import asyncpg
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from reconfigured import reconfigurable
-from verifying import Verifying, found_kinds, scripting, verifying
 
 from soak.checker.contract import Contract
 from soak.contracts.guarantees import WATCHED_SETTINGS
 from soak.verifier import drift
+from tests.support.servers.reconfigured import reconfigurable
+from tests.support.verifying import Verifying, found_kinds, scripting, verifying
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
 TALK = "talk-chat"
 EVERYSEC = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0)

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from list_append import anomalies, operations, read_edn
-from verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
 
 from soak import cli
 from soak.checker.case import CannotDeriveError, Case, FullRead, derive, replay
@@ -23,6 +21,8 @@ from soak.checker.saved import SavedItem
 from soak.errors import ExitCode
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file
+from tests.support.list_append import anomalies, operations, read_edn
+from tests.support.verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
@@ -325,7 +325,7 @@ class Mirrored(RedisListStore):
 async def test_what_a_copy_lacks_is_lost_only_if_the_primary_lacks_it_too(
     is_on_primary: bool, kind: str, redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="test_verifier_evidence:Mirrored") as script:
+    async with scripting(redis_url, ledger_url, store=f"{__name__}:Mirrored") as script:
         await script.open(TALK)
         said = await script.say(TALK, MESSAGES)
         for message in said[:-1]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verifying import found_kinds, scripting, verifying
 
 from soak.checker import store_judging
 from soak.checker.contract import Contract
@@ -15,6 +14,7 @@ from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.daemon.faults import FaultLog
 from soak.faults.catalogue import ALL as FAULTS
+from tests.support.verifying import found_kinds, scripting, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 8

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from verifying import RaisesForOne, Script, Verifying, altered, found_kinds, scripting, verifying
 
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.ledger.records import SeenItem
+from tests.support.verifying import STORES, RaisesForOne, Script, Verifying, altered, found_kinds, scripting, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
@@ -308,7 +308,7 @@ async def test_a_session_that_expired_may_be_begun_anew_under_an_absolute_time_t
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
     contract = Contract(ttl_seconds=1.5, expiry=Expiry.ABSOLUTE)
-    async with scripting(redis_url, ledger_url, store="verifying:AbsoluteList", contract=contract) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:AbsoluteList", contract=contract) as script:
         await script.open(TALK)
         await script.say(TALK, 2)
         async with verifying(script, tmp_path) as verifier:
@@ -344,7 +344,7 @@ async def test_repeats_are_not_held_against_a_store_that_promises_at_least_once(
 
 
 async def test_no_order_is_asked_of_a_store_that_promises_none(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:Unordered") as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:Unordered") as script:
         await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path) as verifier:
@@ -359,7 +359,7 @@ async def test_no_order_is_asked_of_a_store_that_promises_none(redis_url: str, l
 async def test_a_store_that_answers_none_for_nothing_does_not_stop_the_verifier(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:NothingIsNone", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:NothingIsNone", contract=STRICT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         await script.say(TALK, MESSAGES)
@@ -372,7 +372,7 @@ async def test_a_store_that_answers_none_for_nothing_does_not_stop_the_verifier(
 async def test_things_that_are_no_messages_are_told_once_each_whatever_they_are(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:OddRows", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddRows", contract=STRICT) as script:
         await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path) as verifier:
@@ -386,7 +386,7 @@ async def test_things_that_are_no_messages_are_told_once_each_whatever_they_are(
 async def test_a_number_that_is_none_is_told_beside_whatever_else_is_wrong(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:OddNumbers", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddNumbers", contract=STRICT) as script:
         await script.open(TALK)
         said = await script.say(TALK, MESSAGES)
         await script.replace(said[3], altered(said[3]))
@@ -399,7 +399,7 @@ async def test_a_number_that_is_none_is_told_beside_whatever_else_is_wrong(
 async def test_an_answer_that_is_no_history_is_told_and_does_not_stop_the_verifier(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:OddAnswer", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddAnswer", contract=STRICT) as script:
         await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path) as verifier:
@@ -411,7 +411,7 @@ async def test_an_answer_that_is_no_history_is_told_and_does_not_stop_the_verifi
 async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(
     redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:RaisesAtOnce", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:RaisesAtOnce", contract=STRICT) as script:
         await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path) as verifier:
@@ -426,7 +426,7 @@ async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(
 async def test_a_session_that_cannot_be_read_is_reported_and_does_not_hold_up_the_verdict(
     is_noticed_before_the_end: bool, redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store="verifying:RaisesForOne", contract=STRICT) as script:
+    async with scripting(redis_url, ledger_url, store=f"{STORES}:RaisesForOne", contract=STRICT) as script:
         await script.open(TALK)
         await script.open(RaisesForOne.unreadable)
         await script.say(TALK, MESSAGES)

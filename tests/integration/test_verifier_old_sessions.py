@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verifying import SECONDS_MAX, Script, Verifying, found_kinds, scripting, verifying
 from xxhash import xxh3_64_intdigest
 
 from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message
 from soak.stores.redis_list import RedisListStore
+from tests.support.verifying import SECONDS_MAX, Script, Verifying, found_kinds, scripting, verifying
 
 pytestmark = pytest.mark.long
 
@@ -64,7 +64,7 @@ class Forever(RedisListStore):
     layout = "forever"
 
 
-HERE = Path(__file__).stem
+HERE = __name__
 SLIDING = Contract(ttl_seconds=TTL_SECONDS, expiry=Expiry.SLIDING)
 ABSOLUTE = Contract(ttl_seconds=TTL_SECONDS, expiry=Expiry.ABSOLUTE)
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
-from verifying import Script, Verifying, found_kinds, scripting, verifying
 
 from soak.checker import remembered
 from soak.checker import session as checking
@@ -19,6 +18,7 @@ from soak.faults.catalogue import RECOVERY_KINDS
 from soak.report.outcome import Outcome
 from soak.report.summary import print_summary
 from soak.verifier.result import Result
+from tests.support.verifying import Script, Verifying, found_kinds, scripting, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6

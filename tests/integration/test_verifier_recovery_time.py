@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
-from verifying import Script, Verifying, now_us, scripting, verifying
 
 from soak.checker.faults import Excuse
 from soak.checker.outcome import Outcome
 from soak.faults.catalogue import ALL
 from soak.ledger.records import FaultPhase
+from tests.support.verifying import Script, Verifying, now_us, scripting, verifying
 
 TALK = "talk-chat"
 MESSAGES = 4

@@ -13,7 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from verifying import (
+
+from soak.checker.contract import Contract
+from soak.checker.outcome import Outcome
+from soak.ledger.records import SeenItem
+from soak.verifier import checkpoint, sweeper
+from soak.verifier.follower import Follower
+from tests.support.verifying import (
     SECONDS_MAX,
     Script,
     altered,
@@ -23,12 +29,6 @@ from verifying import (
     sidecar_environment,
     verifying,
 )
-
-from soak.checker.contract import Contract
-from soak.checker.outcome import Outcome
-from soak.ledger.records import SeenItem
-from soak.verifier import checkpoint, sweeper
-from soak.verifier.follower import Follower
 
 pytestmark = pytest.mark.long
 

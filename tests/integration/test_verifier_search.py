@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 import asyncpg
 import pytest
-from verifying import Script, Verifying, found_kinds, scripting, verifying
 
 from soak.checker.contract import Contract, Order, Reads
 from soak.checker.message import Message, Stored
 from soak.ledger.records import SeenItem
 from soak.stores.pgvector import PgvectorStore
+from tests.support.verifying import Script, Verifying, found_kinds, scripting, verifying
 
 TALK = "t1-chat"
-HERE = "test_verifier_search"
+HERE = __name__
 RIGHT = "pgvector"
 
 

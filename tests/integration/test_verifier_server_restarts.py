@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from verifying import found_kinds, now_us, scripting, verifying
 
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
@@ -24,10 +23,12 @@ from soak.servers.docker import ownership
 from soak.servers.docker.servers import DockerServers
 from soak.servers.inspect import inspect
 from soak.verifier import checkpoint
+from tests.support.verifying import found_kinds, now_us, scripting, verifying
 
 if TYPE_CHECKING:
-    from conftest import Images, TestbedThread
-    from verifying import Script
+    from tests.support.docker.images import Images
+    from tests.support.servers.testbed_thread import TestbedThread
+    from tests.support.verifying import Script
 
     NewTestbed = Callable[..., TestbedThread]
 

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from redis.asyncio import Redis
-from verifying import Verifying, scripting, verifying
 
 from soak.errors import ServerUnreachableError
 from soak.servers.binaries import valkey_server
 from soak.servers.inspect import inspect
 from soak.servers.ports import free_port
 from soak.verifier import drift
+from tests.support.verifying import Verifying, scripting, verifying
 
 if TYPE_CHECKING:
-    from conftest import TestbedThread
+    from tests.support.servers.testbed_thread import TestbedThread
 
 TALK = "talk-chat"
 SECONDS_MAX = 60.0

@@ -7,9 +7,8 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from verifying import Script, scripting, verifying
-
 from soak.checker.contract import Contract
+from tests.support.verifying import Script, scripting, verifying
 
 BROKEN, WHOLE = "broken-chat", "whole-chat"
 LIVELY = [f"lively-{number}-chat" for number in range(6)]

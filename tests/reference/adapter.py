@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
-from reference.findings import Finding, Judgement, Obligation, found
-from reference.history import (
+from tests.reference.findings import Finding, Judgement, Obligation, found
+from tests.reference.history import (
     MILLISECOND,
     SECOND,
     VERIFIER,
@@ -38,7 +38,7 @@ from reference.history import (
     WriterClosed,
     events,
 )
-from reference.judge import judge as reference_judge
+from tests.reference.judge import judge as reference_judge
 
 
 class Judge(Protocol):

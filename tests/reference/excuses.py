@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reference.findings import NO, YES, Legit, Ruling, perhaps
-from reference.history import Attempt, Expiry, Fault, Forget, Order, Outcome, Source
-from reference.knowledge import NEVER, Knowledge, View
+from tests.reference.findings import NO, YES, Legit, Ruling, perhaps
+from tests.reference.history import Attempt, Expiry, Fault, Forget, Order, Outcome, Source
+from tests.reference.knowledge import NEVER, Knowledge, View
 
 Clause = Callable[[Knowledge, Attempt, View], Ruling]
 

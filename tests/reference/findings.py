@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from reference.history import MessageId
+from tests.reference.history import MessageId
 
 LOST = "lost"
 ROLLED_BACK = "rolled_back"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 
-from reference.findings import (
+from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
     LEAKED,
@@ -24,7 +24,7 @@ from reference.findings import (
     UNDECODABLE,
     WINDOW,
 )
-from reference.history import (
+from tests.reference.history import (
     SECOND,
     VERIFIER,
     Attempt,
@@ -37,8 +37,8 @@ from reference.history import (
     Outcome,
     Source,
 )
-from reference.simulation import Simulation, Slot
-from reference.store import NEVER, Op, Store
+from tests.reference.simulation import Simulation, Slot
+from tests.reference.store import NEVER, Op, Store
 
 Plant = Callable[[Simulation], Store | None]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from reference.flaws import FLAWS
-from reference.history import History
-from reference.simulation import CONTRACTS, Simulation, draw_contract, simulate
+from tests.reference.flaws import FLAWS
+from tests.reference.history import History
+from tests.reference.simulation import CONTRACTS, Simulation, draw_contract, simulate
 
 TRIES_MAX = 40
 """How many runs are drawn until one gives the flaw an occasion."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
-from reference.excuses import absence, gone_after, is_older, is_promised
-from reference.findings import (
+from tests.reference.excuses import absence, gone_after, is_older, is_promised
+from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
     LEAKED,
@@ -37,8 +37,8 @@ from reference.findings import (
     Ruling,
     found,
 )
-from reference.history import Attempt, Expiry, Forget, History, MessageId, Order, Outcome, Read, Source
-from reference.knowledge import NEVER, Knowledge, View
+from tests.reference.history import Attempt, Expiry, Forget, History, MessageId, Order, Outcome, Read, Source
+from tests.reference.knowledge import NEVER, Knowledge, View
 
 DECISIONS = {
     "acknowledged-during-fault": "A loss of what was acknowledged between `injected` and `ended` of a fault whose loss"

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from reference.findings import Ruling
-from reference.history import (
+from tests.reference.findings import Ruling
+from tests.reference.history import (
     VERIFIER,
     Attempt,
     Fault,

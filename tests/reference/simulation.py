@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from reference.history import (
+from tests.reference.history import (
     MILLISECOND,
     SECOND,
     VERIFIER,
@@ -24,7 +24,7 @@ from reference.history import (
     Read,
     Source,
 )
-from reference.store import Op, Store, element
+from tests.reference.store import Op, Store, element
 
 CONTRACTS: dict[str, Contract] = {
     "strict": Contract(),

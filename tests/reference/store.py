@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from reference.history import Contract, Element, Expiry, Item, MessageId, Micros, Unreadable
+from tests.reference.history import Contract, Element, Expiry, Item, MessageId, Micros, Unreadable
 
 NEVER: Micros = 10**18
 

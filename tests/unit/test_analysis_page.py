@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from soak.analysis import programme
 from soak.subjects import catalogue
+from tests.support.paths import ROOT
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "analyses.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "analyses.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"`soak analyse (\S+) --trial (\S+) --seed (\d+)`", PAGE)
 ROWS = re.findall(r"^\| `([^`]+)` \| (\d[^|]*?) \|", PAGE, re.MULTILINE)
 

@@ -12,9 +12,10 @@ import os
 import time
 
 import pytest
-from checker_under_reference import CheckerJudge, as_read
-from reference.adapter import at_kind_level, compare, explain
-from reference.generator import correct, flawed
+
+from tests.reference.adapter import at_kind_level, compare, explain
+from tests.reference.generator import correct, flawed
+from tests.support.checker.under_reference import CheckerJudge, as_read
 
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4

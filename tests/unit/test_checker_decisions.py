@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from correct_store import AUTHOR, SESSION
-from test_checker_judge import SECOND, Talk, absent, kinds, told
 
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.events import Confirmed, Event
@@ -17,6 +15,8 @@ from soak.checker.partial import judge_seen
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
+from tests.support.checker.correct_store import AUTHOR, SESSION
+from tests.support.checker.talk import SECOND, Talk, absent, kinds, told
 
 LAST_TWO = Rules(contract=Contract(retained_messages=2))
 PER_WRITER = Rules(contract=Contract(order=Order.PER_WRITER))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from correct_store import AUTHOR
 
 from soak.checker.contract import Contract, Reads, ReplicaReads
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Survivor, is_excused
 from soak.checker.read import Rules
 from soak.checker.store_judging import StoreJudging
+from tests.support.checker.correct_store import AUTHOR
 
 SECOND = 1_000_000
 LIST, STREAM, REPLICA = "redis-list", "redis-stream", "postgres-replica"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from checked_session import CheckedSession
 
 from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
+from tests.support.checker.checked_session import CheckedSession
 
 TWO_SECONDS_AT_MOST = Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE)
 TAIL = Contract(crash_loss_seconds=1.0)

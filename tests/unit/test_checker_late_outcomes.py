@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from checked_session import SECOND, CheckedSession
 
 from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
+from tests.support.checker.checked_session import SECOND, CheckedSession
 
 TAIL = Contract(crash_loss_seconds=1.0)
 BEHIND = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from test_checker_judge import AUTHOR, SECOND, Talk, absent, kinds
 
 from soak.checker.absence import suspect
 from soak.checker.absorb import absorb
@@ -18,6 +17,8 @@ from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.checker.second_look import Look, Lost, look_again
+from tests.support.checker.correct_store import AUTHOR
+from tests.support.checker.talk import SECOND, Talk, absent, kinds
 
 
 def doubt(talk: Talk, seq: int, at: float) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_checker_case import case_of, checker_of, confirmed, grow, kept, mangled
 
 from soak.checker.case import CannotDeriveError, Case, Derived, Search, SecondSearch, derive, found_of, replay
 from soak.checker.contract import Contract, Reads
@@ -34,6 +32,8 @@ from soak.checker.search import (
 from soak.checker.second_look import Late
 from soak.checker.session import unpacked
 from soak.checker.suspicion import Missed
+from tests.support.checker.cases import case_of, checker_of, confirmed, grow, kept, mangled
+from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore
 
 Plan = list[tuple[str, int]]
 TALKED: Plan = [("send", 0), ("OK", 0)] * 3

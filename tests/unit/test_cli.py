@@ -54,6 +54,10 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     [
         ((), "required: COMMAND; see 'soak --help'"),
         (("rnu",), "did you mean run?"),
+        (("check", "--fault", "crash"), "--fault crash: write FAULT:SERVER, or FAULT:SERVER:every=1m,hold=5s"),
+        (("check", "--fault", "crash:redis:every"), "--fault crash:redis:every: write FAULT:SERVER"),
+        (("check", "--fault", "crash:redis:evry=1m"), "did you mean faults.rules.0.every?"),
+        (("check", "--faults", "choas"), "should be 'none', 'auto', 'gentle', 'recovery' or 'chaos'"),
         (("run", "--usres", "5"), "unrecognized arguments: --usres 5 (did you mean --users?); see 'soak run --help'"),
         (("run", "--users"), "--users: expected one argument"),
         (("run", "--users", "0"), "--users: load.users = 0: should be at least 1"),
@@ -177,3 +181,13 @@ def test_what_nobody_expected_is_one_line_with_the_details_in_a_file(
     details = next(empty_folder.glob("soak-error-*.log")).read_text()
     assert "Traceback" in details
     assert "hunter2" not in details
+
+
+def test_faults_are_set_by_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--faults", "chaos", "--fault-every", "30s", "--fault", "crash:redis:every=1m,hold=3s")
+    assert cli.main(["config", "--json", *words, "--fault", "pause:postgres"]) == ExitCode.PASS
+    values = {key: leaf["value"] for key, leaf in json.loads(capsys.readouterr().out).items()}
+    assert (values["faults.preset"], values["faults.every"]) == ("chaos", 30.0)
+    assert (values["faults.rules.0.fault"], values["faults.rules.0.target"]) == ("crash", "redis")
+    assert (values["faults.rules.0.every"], values["faults.rules.0.hold"]) == (60.0, 3.0)
+    assert (values["faults.rules.1.fault"], values["faults.rules.1.every"]) == ("pause", 120.0)

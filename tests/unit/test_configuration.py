@@ -206,10 +206,13 @@ def test_rules_for_faults_are_read_from_the_file_and_listed_one_by_one(empty_fol
 @pytest.mark.parametrize(
     ("rule", "complaint"),
     [
-        ('target = "redis"\nevery = "1m"', "names no fault, or both kinds"),
-        ('fault = "crash"\ntarget = "redis"', "says not when, or twice"),
-        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\ncron = "@daily"', "says not when, or twice"),
-        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\njitter = "2m"', "jitter longer than every"),
+        ('target = "redis"\nevery = "1m"', "set exactly one of fault = NAME and faults"),
+        ('fault = "crash"\ntarget = "redis"', "exactly one of every = TIME and cron"),
+        (
+            'fault = "crash"\ntarget = "redis"\nevery = "1m"\ncron = "@daily"',
+            "exactly one of every = TIME and cron",
+        ),
+        ('fault = "crash"\ntarget = "redis"\nevery = "1m"\njitter = "2m"', "jitter is longer than every"),
         ('fault = "crash"\ntarget = "redis"\ncron = "61 * * * *"', "'61' is no minute"),
         ('fault = "crash"\ntarget = "redis"\nevery = "1m"\nhlod = "1s"', "did you mean faults.rules.0.hold?"),
         ('fault = "crash"\nevery = "1m"', "faults.rules.0.target"),

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
-from every_flaw import FLAWS, RIGHTS
-from every_rule_flaw import RULES_BROKEN, RULES_KEPT
-from every_search_flaw import SEARCHES
-from reference.judge import DECISIONS
 
 from soak.checker.kinds import Kind
+from tests.reference.judge import DECISIONS
+from tests.support.checker.every_flaw import FLAWS, RIGHTS
+from tests.support.checker.every_rule_flaw import RULES_BROKEN, RULES_KEPT
+from tests.support.checker.every_search_flaw import SEARCHES
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "consistency-model.md").read_text(encoding="utf-8")
 RULES = [f"R{number}" for number in range(1, 17)]
 CASES = frozenset(flaw.name for flaw in (*FLAWS, *RIGHTS, *RULES_BROKEN, *RULES_KEPT, *SEARCHES))

@@ -127,3 +127,37 @@ def test_but_not_before_its_time_or_where_nobody_asks_or_nobody_planned_it(chang
 
 def test_a_snapshot_tells_the_next_fault_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(snapshot()))["fault_next"] is None
+
+
+# What `soak run` does by itself ------------------------------------------------------------------------------
+
+
+def test_by_default_servers_that_were_started_are_broken_and_given_ones_are_not() -> None:
+    possible = {"redis": {"crash": None}, "postgres": {"crash": None}}
+    plan = plan_faults(FaultSettings(preset="auto"), possible, ("ledger", "redis"))
+    assert [rule.target for rule in plan.rules] == ["redis"]
+    plan = plan_faults(FaultSettings(preset="auto"), possible, ("ledger",))
+    assert plan.rules == ()
+    assert plan.lines == ("no faults: servers of yours are broken only with a fault that testbed.allow_faults names",)
+
+
+def test_whoever_has_rules_gets_those_and_no_others() -> None:
+    settings = FaultSettings(preset="auto", rules=[FaultRule(fault="pause", target="redis", every=60.0)])
+    plan = plan_faults(settings, POSSIBLE, ("redis",))
+    assert [rule.faults for rule in plan.rules] == [(("pause", 1.0),)]
+
+
+def test_the_time_without_faults_follows_from_the_rules_unless_it_is_set() -> None:
+    def healthy(**settings: Any) -> float:
+        return plan_faults(FaultSettings(preset="recovery", **settings), POSSIBLE).limits.healthy_min_seconds
+
+    assert healthy() == 30.0
+    assert healthy(every=15.0) == pytest.approx(3.75)
+    assert healthy(every=15.0, healthy_min=10.0) == 10.0
+
+
+def test_a_schedule_that_cannot_be_kept_is_said_before_the_run() -> None:
+    (line,) = plan_faults(FaultSettings(preset="recovery", every=15.0, healthy_min=28.0), POSSIBLE).lines
+    assert "the schedule cannot be kept" in line
+    assert "about 50% will be skipped" in line
+    assert plan_faults(FaultSettings(preset="recovery", every=15.0), POSSIBLE).lines == ()

@@ -14,8 +14,7 @@ from soak.errors import UsageError
 from soak.servers.docker.servers import DockerServers
 from soak.servers.local import LocalServers
 from soak.servers.servers import CombinedServers
-
-SUBJECTS = Path(__file__).resolve().parents[1] / "subjects"
+from tests.support.paths import SUBJECTS
 
 
 def plan(*assignments: str) -> Plan:

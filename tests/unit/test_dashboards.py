@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from grafana_queries import ROOT, dashboards, exclusions, label_values, panels, queries, variables
+
+from tests.support.grafana_queries import ROOT, dashboards, exclusions, label_values, panels, queries, variables
 
 COLUMNS = 24
 UNITS = {"none", "short", "s", "bytes", "Bps", "cps", "percentunit"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from soak.configuration import _annotation
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMING = (
     *("deploy/Dockerfile", "deploy/.env", "deploy/compose.yaml", "deploy/compose.faults.yaml", "docs/deploy.md"),
     *("deploy/systemd/soak.service", "deploy/systemd/soak.env.example", "deploy/github/soak.yml"),

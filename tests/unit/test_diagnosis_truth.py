@@ -9,10 +9,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-import simulated
-from every_flaw import FLAWS, Flaw
-from every_search_flaw import SEARCHES
-from simulated import SESSION, Simulation
 
 from soak.checker import facts
 from soak.checker.cause import candidates
@@ -23,6 +19,10 @@ from soak.checker.kinds import Kind
 from soak.checker.message import Message
 from soak.verifier import reporter as reporter_module
 from soak.verifier.story import Told, story_of
+from tests.support.checker import simulated
+from tests.support.checker.every_flaw import FLAWS, Flaw
+from tests.support.checker.every_search_flaw import SEARCHES
+from tests.support.checker.simulated import SESSION, Simulation
 
 MessageId = tuple[int, int]
 FACTS_SEEN_MIN = 15

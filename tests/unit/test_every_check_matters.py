@@ -7,13 +7,13 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from every_flaw import FLAWS, RIGHTS
-from every_rule_flaw import RULES_BROKEN, RULES_KEPT
-from every_search_flaw import SEARCHES
-from mutants import MUTANTS, Mutant
-from simulated import CONTRACTS, simulate
 
 from soak.checker.kinds import Kind
+from tests.support.checker.every_flaw import FLAWS, RIGHTS
+from tests.support.checker.every_rule_flaw import RULES_BROKEN, RULES_KEPT
+from tests.support.checker.every_search_flaw import SEARCHES
+from tests.support.checker.mutants import MUTANTS, Mutant
+from tests.support.checker.simulated import CONTRACTS, simulate
 
 BY_NAME = {flaw.name: flaw for flaw in (*FLAWS, *RIGHTS, *RULES_BROKEN, *RULES_KEPT, *SEARCHES)}
 SEEDS_MAX = 80
@@ -22,7 +22,7 @@ SEEDS_MAX = 80
 
 def run(module: str, function: str) -> None:
     """Call a test function, with each of its parameters if it has any."""
-    test = getattr(importlib.import_module(module), function)
+    test = getattr(importlib.import_module(f"tests.unit.{module}"), function)
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     if not marks:
         test()

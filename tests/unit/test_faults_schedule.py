@@ -197,3 +197,19 @@ def test_a_preset_takes_what_is_possible_and_says_what_it_leaves_out() -> None:
 
 def test_no_preset_has_no_rules() -> None:
     assert rules_of(Preset.NONE, CAN).rules == ()
+
+
+def test_recovery_begins_soon_and_takes_the_servers_in_turn() -> None:
+    made = plan(rules_of(Preset.RECOVERY, CAN).rules, Limits())
+    assert made[0].offset_seconds <= 20.0
+    assert [one.target for one in made[:4]] == ["redis", "postgres", "redis", "postgres"]
+    for before, after in itertools.pairwise(one for one in made if one.target == "redis"):
+        assert 90.0 < after.offset_seconds - before.offset_seconds < 150.0
+    assert plan(rules_of(Preset.RECOVERY, CAN, 4.0).rules, Limits(healthy_min_seconds=0.1))[0].offset_seconds == 4.0
+
+
+def test_a_run_that_is_resumed_does_not_begin_its_schedule_anew() -> None:
+    rules = rules_of(Preset.RECOVERY, CAN).rules
+    limits = Limits(healthy_min_seconds=0.1)
+    whole = plan(rules, limits)
+    assert plan(rules, limits, since=300.0)[:20] == [one for one in whole if one.offset_seconds >= 300.0][:20]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.read import Judgement, Rules
 from soak.checker.window import judge_window
+from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 
 Plan = list[tuple[str, int]]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_load_reading import AUTHOR, FOREIGN, OTHER_RUN, STRICT, Talk, altered, talk_of
 
 from soak.checker.contract import Contract, Duplicates, Reads
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import Outcome
 from soak.load.reading import Expectation, Suspicion, observation, suspicion_of_search
+from tests.support.load_talk import AUTHOR, FOREIGN, OTHER_RUN, STRICT, Talk, altered, talk_of
 
 LIMIT = 5
 

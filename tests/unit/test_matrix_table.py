@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,6 +15,7 @@ from soak.matrix.measured import Measured
 from soak.matrix.plan import FAULTS, CellPlan, plan_cells
 from soak.matrix.result import CellResult, not_made
 from soak.matrix.table import HEADS, as_json, markdown_lines, report_lines
+from tests.support.paths import ROOT
 
 LIKE = CellPlan(configuration="", fault="", load_seconds=1.0)
 
@@ -148,7 +148,7 @@ def test_a_program_gets_the_numbers() -> None:
     assert (missing["verdict"], missing["measured"], missing["not_made"]) == ("not made", None, "no C compiler")
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recovery-matrix.md"
+PAGE = ROOT / "docs" / "recovery-matrix.md"
 
 
 @pytest.mark.parametrize("table", ["matrix", "matrix in docker"])

@@ -12,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from reference.adapter import Way, compare, explain, shrink
-from reference.findings import Verdict
-from reference.flaws import FLAWS
-from reference.generator import correct, flawed
-from reference.history import (
+
+from tests.reference.adapter import Way, compare, explain, shrink
+from tests.reference.findings import Verdict
+from tests.reference.flaws import FLAWS
+from tests.reference.generator import correct, flawed
+from tests.reference.history import (
     MILLISECOND,
     VERIFIER,
     Attempt,
@@ -37,8 +38,8 @@ from reference.history import (
     Unreadable,
     events,
 )
-from reference.judge import DECISIONS, judge
-from reference.simulation import CONTRACTS
+from tests.reference.judge import DECISIONS, judge
+from tests.reference.simulation import CONTRACTS
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 REPLICA = Source.REPLICA

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from test_report_commands import recorded, violation
 
 from soak.report.chapters import Story, story_of
 from soak.report.telling import tell
 from soak.verifier.evidence_file import EvidenceFile
+from tests.support.recorded_run import recorded, violation
 
 STORY: dict[str, Any] = {
     "id": "another",

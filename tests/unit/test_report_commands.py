@@ -17,41 +17,22 @@ from rich.console import Console
 from soak import cli
 from soak.errors import ExitCode
 from soak.report.page import Page
-from soak.report.recorded import Recorded, verifier_folders
+from soak.report.recorded import verifier_folders
 from soak.report.telling import next_steps, tell
 from soak.verifier import result as results
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
-from soak.verifier.journal import Violation, encode_lines, violation_id
+from soak.verifier.journal import encode_lines
 from soak.verifier.result import Result, StoreResult, Totals
+from tests.support.recorded_run import recorded, violation
 
 CLEAR_SCREEN = "\x1b[2J"
-
-
-def violation(seq: int = 1, *, session: str = "s1-chat", store: str = "redis-list") -> Violation:
-    message = f"{session}/0/{seq}"
-    return Violation(
-        id=violation_id("r1", store, session, "lost", message),
-        run="r1",
-        kind="lost",
-        store=store,
-        session=session,
-        message=message,
-        writer=0,
-        seq=seq,
-        detail="an acknowledged message is gone",
-        at_wall_seconds=1_800_000_000.0 + seq,
-    )
 
 
 def data_folder(path: Path, count: int) -> Path:
     (path / "verifier").mkdir(parents=True)
     (path / "verifier" / "journal.jsonl").write_bytes(encode_lines([violation(seq + 1) for seq in range(count)]))
     return path
-
-
-def recorded(folder: Path, found: Violation) -> Recorded:
-    return Recorded(violation=found, folder=folder / "verifier", state="open")
 
 
 def test_a_filter_that_nothing_fits_says_so_and_how_many_there_are(

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from test_report_commands import recorded, violation
 
 from soak.checker import facts
 from soak.checker.causes import Diagnosis
@@ -21,6 +20,7 @@ from soak.report.recorded import Recorded
 from soak.report.telling import as_dict, tell
 from soak.verifier.evidence_file import EvidenceFile
 from soak.verifier.journal import Violation, decode_line, encode_lines, violation_id
+from tests.support.recorded_run import recorded, violation
 
 CLUES = Clues(
     kind=Kind.LOST,

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 from hypothesis import given
 from hypothesis import strategies as st
-from list_append import anomalies, operations, read_edn
 
 from soak.checker.absorb import absorb
 from soak.checker.attempt import Attempt
@@ -30,6 +28,8 @@ from soak.report.timeline import timeline
 from soak.verifier import evidence_file
 from soak.verifier.evidence import FILES_NAME
 from soak.verifier.recording import FOLDER_NAME, Recording
+from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
+from tests.support.list_append import anomalies, operations, read_edn
 
 Plan = list[tuple[str, int]]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from every_flaw import FLAWS, RIGHTS, Flaw
-from every_rule_flaw import RULES_BROKEN, RULES_KEPT
-from every_search_flaw import SEARCHES
-from simulated import CONTRACTS, simulate
+
+from tests.support.checker.every_flaw import FLAWS, RIGHTS, Flaw
+from tests.support.checker.every_rule_flaw import RULES_BROKEN, RULES_KEPT
+from tests.support.checker.every_search_flaw import SEARCHES
+from tests.support.checker.simulated import CONTRACTS, simulate
 
 SEEDS = 6
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from simulated import AUTHOR, HOST, SECOND, STORE
 
 from soak.checker.attempt import Attempt
 from soak.checker.cause import candidates, explain
@@ -21,6 +20,7 @@ from soak.verifier.journal import Violation
 from soak.verifier.state import State
 from soak.verifier.story import Told, shown_in, story_of
 from soak.verifier.tracked_session import TrackedSession
+from tests.support.checker.simulated import AUTHOR, HOST, SECOND, STORE
 
 HEADER = RunHeader(
     version=1, run=AUTHOR.run, seed=7, namespace="n", stores=[STORE], contracts={STORE: Contract()},

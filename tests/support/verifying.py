@@ -37,8 +37,10 @@ from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.redis_list import RedisListStore
 from soak.verifier import evidence_file, process, result
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+STORES = __name__
+"""The module of the stores below: `f"{STORES}:Unordered"` names one."""
 SECONDS_MAX = 60.0
 QUICK: dict[str, Any] = {
     "settle": 0.3,
@@ -484,11 +486,10 @@ def sidecar_command(data_dir: Path, run: str) -> list[str]:
 def sidecar_environment(script: Script, **settings: Any) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     told = {f"SOAK_VERIFIER__{name.upper()}": str(value) for name, value in (QUICK | settings).items()}
-    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
     servers = {
         "SOAK_LEDGER__URL": script.info.ledger_url,
         "SOAK_SERVERS__REDIS": script.info.servers["redis"],
         "SOAK_LOG__LEVEL": "warning",
         "SOAK_CONTRACT_MISMATCH": "allow",  # what the test's server promises is not what these tests are about
     }
-    return {**plain, **told, **servers, "PYTHONPATH": path}
+    return {**plain, **told, **servers, "PYTHONPATH": str(ROOT)}

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import docker
 import docker.errors
 import pytest
-from docker_images import Image, _readable
 
 from soak.servers import binaries, versions
+from tests.support.docker.server_images import Image, _readable
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     import tarfile
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[1]
 IN_CONTEXT = (
     *("requirements.lock", "pyproject.toml", "README.md", "locust_plugins.py", "locustfiles", "soak"),
     *(".dockerignore", "deploy/Dockerfile"),

@@ -9,7 +9,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+
 RUN_SECONDS_MAX = 600.0
 """On a machine that has other things to do; it is a matter of seconds otherwise."""
 INI = "[pytest]\nfilterwarnings = error\nasyncio_default_fixture_loop_scope = function\n"
@@ -41,7 +42,7 @@ def run_pytest(folder: Path, files: dict[str, str], *arguments: str, **environme
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *WITHOUT, f"--junitxml={report}", *arguments],
         cwd=folder,
-        env={**kept, "PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}", **environment},
+        env={**kept, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS_MAX,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
-from every_flaw import LENIENT, SLIDING, STALE, Deed, Flaw, drop, forget_now, talk
-from simulated import AUTHOR, SECOND, SESSION, Simulation
 
 from soak.checker.contract import Contract, Duplicates, Order, Searches
 from soak.checker.intervals import Intervals
@@ -16,6 +14,8 @@ from soak.checker.outcome import Outcome
 from soak.checker.read import Read
 from soak.checker.search import NEAREST, is_missed
 from soak.checker.text import MessageGenerator
+from tests.support.checker.every_flaw import LENIENT, SLIDING, STALE, Deed, Flaw, drop, forget_now, talk
+from tests.support.checker.simulated import AUTHOR, SECOND, SESSION, Simulation
 
 APPROXIMATE = Contract(search=Searches.APPROXIMATE)
 

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import msgspec
-from simulated import AUTHOR, SECOND, SESSION, Row, Simulation, simulate
 
 from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
+from tests.support.checker.simulated import AUTHOR, SECOND, SESSION, Row, Simulation, simulate
 
 LOSS = {Kind.LOST, Kind.ROLLED_BACK}
 LENIENT = Contract(crash_loss_seconds=1.0)

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
+
 FOLDER = ROOT / "grafana" / "dashboards"
 SCRAPE_SECONDS = 15
 INTERVAL_SECONDS = 15

@@ -6,8 +6,25 @@ from collections import defaultdict
 from dataclasses import replace
 
 import msgspec
-from reference.adapter import drive
-from reference.history import (
+
+from soak.checker import contract as ours
+from soak.checker.attempt import Attempt
+from soak.checker.contract import Contract
+from soak.checker.events import Confirmed, Observed
+from soak.checker.expected_session import ExpectedSession
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.intervals import Intervals
+from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded
+from soak.checker.ledger_events import Leased as LeasedTo
+from soak.checker.message import Garbled, Stored
+from soak.checker.outcome import Outcome as OutcomeNumber
+from soak.checker.read import Read as OurRead
+from soak.checker.read import Rules
+from soak.checker.session import SessionChecker
+from soak.checker.store_judging import StoreJudging
+from soak.checker.text import MessageGenerator
+from tests.reference.adapter import drive
+from tests.reference.history import (
     VERIFIER,
     Event,
     Expiry,
@@ -28,24 +45,7 @@ from reference.history import (
     Source,
     WriterClosed,
 )
-from reference.history import Contract as ReferenceContract
-
-from soak.checker import contract as ours
-from soak.checker.attempt import Attempt
-from soak.checker.contract import Contract
-from soak.checker.events import Confirmed, Observed
-from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
-from soak.checker.intervals import Intervals
-from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded
-from soak.checker.ledger_events import Leased as LeasedTo
-from soak.checker.message import Garbled, Stored
-from soak.checker.outcome import Outcome as OutcomeNumber
-from soak.checker.read import Read as OurRead
-from soak.checker.read import Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
-from soak.checker.text import MessageGenerator
+from tests.reference.history import Contract as ReferenceContract
 
 AUTHOR = MessageGenerator("r1", 7)
 STORE, SERVERS = "store", ("primary", "replica")

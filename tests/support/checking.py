@@ -18,7 +18,8 @@ from typing import Any
 
 import psutil
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 SECONDS_MAX = 60.0
 BUSY = (
     *("--users", "24", "--set", "load.think=100ms", "--set", "load.shared_share=0.5", "--set", "load.spawn_rate=100"),
@@ -35,11 +36,10 @@ class RunningCheck:
         self._output = (folder / f"output-{time.monotonic_ns()}.txt").open("w+b")
         self._told = (folder / f"told-{time.monotonic_ns()}.json").open("w+b")
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-        path = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
         command = [sys.executable, "-m", "soak", "check", "--data-dir", str(self.data_dir), "--json", *words]
         self.process = subprocess.Popen(
             command,
-            env={**plain, "PYTHONPATH": path, **environment},
+            env={**plain, "PYTHONPATH": str(ROOT), **environment},
             cwd=folder,
             stdout=self._told,
             stderr=self._output,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from correct_store import AUTHOR, SESSION
 
 from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
@@ -17,6 +16,7 @@ from soak.checker.outcome import Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.session import SessionChecker
 from soak.checker.store_judging import StoreJudging
+from tests.support.checker.correct_store import AUTHOR, SESSION
 
 SECOND = 1_000_000
 STRICT = Contract()

@@ -9,10 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from breaking import journalled
-
 from soak.faults import ALL, during
 from soak.servers.local import LocalServers
+from tests.support.servers.breaking import journalled
 
 READY = "broken"
 HOLD_SECONDS = 600.0

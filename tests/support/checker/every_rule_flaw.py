@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from every_flaw import LENIENT, STALE, Flaw, drop, swap, talk
-from simulated import SECOND, Row, Simulation
-
 from soak.checker.contract import Contract
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
 from soak.verifier.tracked_session import TrackedSession
+from tests.support.checker.every_flaw import LENIENT, STALE, Flaw, drop, swap, talk
+from tests.support.checker.simulated import SECOND, Row, Simulation
 
 LAST = Contract(retained_messages=4)
 
@@ -227,7 +226,7 @@ async def lose_the_newest_of_several_writers(simulation: Simulation) -> None:
 
 async def leak_beside_an_odd_end(simulation: Simulation) -> None:
     """Show, at the end only, a message of another session with a number that this one has, too."""
-    from simulated import AUTHOR  # noqa: PLC0415  only here
+    from tests.support.checker.simulated import AUTHOR  # noqa: PLC0415  only here
 
     said = await talk(simulation)
     await simulation.look(1)

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from browsing import Window
-from checking import ROOT, new_folder
-
 from soak.servers.ports import free_port
+from tests.support.browser.windows import Window
+from tests.support.checking import ROOT, new_folder
 
-STORES = Path(__file__).parent
 STARTING_SECONDS_MAX = 60.0
 
 
@@ -37,7 +35,7 @@ class RunningChat:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=self._folder,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{STORES}", "HOME": str(self._folder)},
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(self._folder)},
         )
         assert self.process.stdout is not None
         said = self.process.stdout.readline()

@@ -1,6 +1,6 @@
 """The storm: correct memories under everything that may happen to them, and a verifier that must not accuse any.
 
-    python tests/e2e/storm.py --minutes 10 --store redis-list --seed 7
+    python -m tests.support.campaigns.storm --minutes 10 --store redis-list --seed 7
 
 Servers crash, stop, stand still, lose their network or the replies to writes; a replica lags, and is promoted; the
 ledger, the verifier and the load are killed; load processes are held up, so that acknowledgements come in another
@@ -48,14 +48,11 @@ from soak.ledger.run import RunJournal, create_run
 from soak.servers.local import LocalServers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-if str(HERE) not in sys.path:
-    sys.path.insert(0, str(HERE))  # the stores of the storm are found by their module's name
+from tests.support.campaigns import storm_load
+from tests.support.paths import ROOT
 
 BUILT_IN = ("redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica")
-LETTING_GO = ("storm_stores:LastFew", "storm_stores:ShortLived")
+LETTING_GO = ("tests.support.stores.storm:LastFew", "tests.support.stores.storm:ShortLived")
 TIMEOUT_SECONDS = 1.0
 CLOCK_EPSILON_SECONDS = 0.4
 VERIFIER_SETTINGS = {
@@ -149,7 +146,7 @@ class Child:
 def environment() -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     told = {f"SOAK_VERIFIER__{name}": value for name, value in VERIFIER_SETTINGS.items()}
-    return {**plain, **told, "SOAK_LOG__LEVEL": "info", "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)])}
+    return {**plain, **told, "SOAK_LOG__LEVEL": "info", "PYTHONPATH": str(ROOT)}
 
 
 async def blow(storm: Storm, folder: Path) -> None:
@@ -165,7 +162,15 @@ async def blow(storm: Storm, folder: Path) -> None:
         journal = await RunJournal.connect(info.ledger_url, info.header.run)
         verifier_command = [sys.executable, "-m", "soak", "verify", "--data-dir", str(folder), "--supervised"]
         verifier = Child(verifier_command, environment(), folder / "verifier.log")
-        load = [sys.executable, str(HERE / "storm_load.py"), "--data-dir", str(folder), "--seed", str(storm.seed)]
+        load = [
+            sys.executable,
+            "-m",
+            storm_load.__name__,
+            "--data-dir",
+            str(folder),
+            "--seed",
+            str(storm.seed),
+        ]
         loads = [
             Child([*load, "--number", str(n), *words], environment(), folder / f"load-{n}.log")
             for n, words in enumerate(LOADS)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.support.paths import ROOT
+
 DEPLOY = ROOT / "deploy" / "prometheus"
 ALERTS = DEPLOY / "alerts.yml"
 RECORDING = DEPLOY / "recording.yml"

@@ -1,6 +1,6 @@
 """Kills of everything, in the start, in the run and in the drain; whatever was dropped must be reported by name.
 
-    python tests/e2e/kill_campaign.py --rounds 20 --seed 7
+    python -m tests.support.campaigns.kills --rounds 20 --seed 7
 
 A memory drops one message in so many and keeps an account of them. A follower of the ledger keeps another, of what was
 acknowledged. The daemon, the load, the verifier, the ledger and PostgreSQL are killed or stopped for a while; a daemon
@@ -29,15 +29,15 @@ from pathlib import Path
 
 import msgspec
 import psutil
-from checking import RunningCheck, new_folder, processes_of, wait_until
-from forgetful_stores import ACCOUNT_VARIABLE
 
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.ledger.reader import START, LedgerReader, WorkerBatch
 from soak.verifier.journal import Violation, decode_line
+from tests.support.checking import RunningCheck, new_folder, processes_of, wait_until
+from tests.support.stores.forgetful import ACCOUNT_VARIABLE
 
-STORE = "forgetful_stores:ForgetfulPostgres"
+STORE = "tests.support.stores.forgetful:ForgetfulPostgres"
 WORDS = (
     *(
         "--store",
@@ -379,5 +379,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     sys.exit(main())

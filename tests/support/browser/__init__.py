@@ -1,0 +1,1 @@
+"""Browsers, and what is looked at with them."""

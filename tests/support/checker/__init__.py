@@ -1,0 +1,1 @@
+"""Sessions, stores and flaws in memory, for the checker alone."""

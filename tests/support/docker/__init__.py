@@ -1,0 +1,1 @@
+"""Docker images, made without a registry."""

@@ -1,0 +1,1 @@
+"""Servers that are broken, lie, or are set back afterwards."""

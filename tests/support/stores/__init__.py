@@ -1,0 +1,1 @@
+"""Stores that tests name by module and class."""
