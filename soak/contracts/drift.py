@@ -39,7 +39,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     now: str = ""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that went away from what it was at the beginning, or came back to it."""
 
     setting: str
@@ -59,19 +59,21 @@ def differences(record: ServerRecord, sample: ServerSample) -> dict[str, str]:
     }
 
 
-def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[Change]:
+def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[SettingChange]:
     """Bring the record up to date, and return what changed.
 
     A difference counts when the sample before showed it, too: one sample may have come in between two commands.
     """
     found = differences(record, sample)
     changes = [
-        Change(setting=setting, before=record.drifted.get(setting, record.baseline[setting]), now=now, is_over=False)
+        SettingChange(
+            setting=setting, before=record.drifted.get(setting, record.baseline[setting]), now=now, is_over=False
+        )
         for setting, now in found.items()
         if confirmed.get(setting) == now and record.drifted.get(setting) != now
     ]
     changes += [
-        Change(setting=setting, before=before, now=record.baseline[setting], is_over=True)
+        SettingChange(setting=setting, before=before, now=record.baseline[setting], is_over=True)
         for setting, before in record.drifted.items()
         if setting not in found and setting in sample.configuration
     ]

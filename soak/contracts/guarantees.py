@@ -63,7 +63,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
         return self.seconds is None or self.seconds > promised_seconds
 
 
-class Eviction(enum.Enum):
+class EvictionScope(enum.Enum):
     """Which keys a server may drop to make room."""
 
     NONE = "none"
@@ -78,7 +78,7 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     crash: Loss
     power: Loss
-    eviction: Eviction = Eviction.NONE
+    eviction: EvictionScope = EvictionScope.NONE
     eviction_because: str = ""
     is_replica: bool = False
 
@@ -93,15 +93,15 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
             because = dict.fromkeys(filter(None, (self.crash.because, self.power.because)))
             kept = f"{', '.join(because)}: {self.crash.words} after a crash, {self.power.words} after a power cut"
         may_drop = {
-            Eviction.NONE: "never evicts",
-            Eviction.UNKNOWN: "does not tell whether it evicts",
+            EvictionScope.NONE: "never evicts",
+            EvictionScope.UNKNOWN: "does not tell whether it evicts",
         }.get(self.eviction, f"may evict {self.eviction.value} ({self.eviction_because})")
         words = f"{kept}; {may_drop}" if KINDS[self.server].protocol is Protocol.REDIS else kept
         return f"{words}; is a replica" if self.is_replica else words
 
     def evicts(self, *, expiring_keys: bool) -> bool:
         """Whether it is known that it may drop keys of this sort."""
-        return self.eviction is Eviction.ANY or (self.eviction is Eviction.EXPIRING and expiring_keys)
+        return self.eviction is EvictionScope.ANY or (self.eviction is EvictionScope.EXPIRING and expiring_keys)
 
 
 def keeper_of(needs: Iterable[str]) -> str | None:
@@ -190,15 +190,15 @@ def _rdb_loss(save: str | None) -> Loss:
     return Loss(seconds=rdb_loss_seconds(rules), because=f"save {save} without AOF, all since the last save")
 
 
-def _eviction(configuration: Mapping[str, str]) -> tuple[Eviction, str]:
+def _eviction(configuration: Mapping[str, str]) -> tuple[EvictionScope, str]:
     memory, policy = configuration.get("maxmemory"), configuration.get("maxmemory-policy")
     # Without a limit nothing is ever dropped, whatever the policy.
     if memory == "0" or policy == "noeviction":
-        return Eviction.NONE, ""
+        return EvictionScope.NONE, ""
     if memory is None or policy is None:
-        return Eviction.UNKNOWN, ""
+        return EvictionScope.UNKNOWN, ""
     because = f"maxmemory {memory}, maxmemory-policy {policy}"
-    return (Eviction.EXPIRING if policy.startswith("volatile-") else Eviction.ANY), because
+    return (EvictionScope.EXPIRING if policy.startswith("volatile-") else EvictionScope.ANY), because
 
 
 # PostgreSQL ------------------------------------------------------------------------------------------------

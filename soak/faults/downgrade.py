@@ -9,7 +9,7 @@ from soak.checker.faults import Excuse
 from soak.faults.fault import NOT_A_PROCESS, RedisFault, writes_a_log
 from soak.servers.redis_process import LOG_FOLDER, RedisProcess
 from soak.servers.servers import Servers
-from soak.servers.versions import REDIS, Release
+from soak.servers.versions import REDIS, ServerRelease
 
 
 class Downgrade(RedisFault):
@@ -43,7 +43,7 @@ class Downgrade(RedisFault):
         if not isinstance(process, RedisProcess):
             raise self.refusal(servers, target)
         await server.stop_cleanly()
-        process.become(Release(REDIS))
+        process.become(ServerRelease(REDIS))
 
     async def heal(self, servers: Servers, target: str) -> None:
         server = self.redis(servers, target)

@@ -8,7 +8,7 @@ from pathlib import Path
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, writes_a_log
-from soak.faults.spoiling import Span
+from soak.faults.spoiling import ByteRange
 from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
@@ -67,6 +67,6 @@ def _spoil(server: Server, table: Path | None) -> int:
     if path is None:
         return 0
     offset, data = spoiling.end_of(path)
-    found: list[Span] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
+    found: list[ByteRange] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
     spoiling.flip_bits(path, found[-MESSAGES_MAX:], offset)
     return len(found[-MESSAGES_MAX:])

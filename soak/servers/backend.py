@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import HOST
 from soak.servers.power_cut.source import CutPower, PowerSource
-from soak.servers.versions import Release
+from soak.servers.versions import ServerRelease
 
 
 class PortTakenError(ServerUnreachableError):
@@ -31,7 +31,7 @@ class StillLoadingError(Exception):
 class Upgradable(Protocol):
     """A backend whose server can be another version on the same data."""
 
-    def next_release(self) -> Release:
+    def next_release(self) -> ServerRelease:
         """Return what it would become; raises `UsageError` that says why there is nothing."""
 
     async def upgrade(self) -> None:

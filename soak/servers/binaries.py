@@ -18,7 +18,7 @@ from pathlib import Path
 
 from soak.errors import ServerUnreachableError
 from soak.proc.spawn import run
-from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion
+from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 _POSTGRES_PROGRAMS = (
@@ -77,20 +77,20 @@ def installed_version(name: str) -> tuple[Path, str] | None:
     return (Path(path), version) if path is not None and version is not None else None
 
 
-def redis_releases(*given: Path) -> list[Release]:
+def redis_releases(*given: Path) -> list[ServerRelease]:
     """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path."""
     releases = []
     for version, find in ((REDIS, redis_server), (VALKEY, valkey_server)):
         with contextlib.suppress(ServerUnreachableError):
             find()
-            releases.append(Release(version))
+            releases.append(ServerRelease(version))
     for family, name in _INSTALLED_NAMES.items():
         if (found := installed_version(name)) is not None:
-            releases.append(Release(_short(family, found[1]), str(found[0])))
+            releases.append(ServerRelease(_short(family, found[1]), str(found[0])))
     for path in given:
         if (number := program_version(path)) is None:
             raise _no_server(path)
-        releases.append(Release(_short(_family(path), number), str(path)))
+        releases.append(ServerRelease(_short(_family(path), number), str(path)))
     return releases
 
 

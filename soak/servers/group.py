@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from soak.servers.kinds import KINDS, Role
+from soak.servers.kinds import Role
 from soak.servers.server import Server
 
 
@@ -29,8 +29,3 @@ def group_of(nodes: Mapping[str, Server], name: str) -> ServerGroup:
     """Return the group that the node of this name belongs to."""
     group = nodes[name].kind.group
     return ServerGroup(group, tuple(node for node in nodes.values() if node.kind.group == group))
-
-
-def group_name(node: str) -> str:
-    """Return the name of the group of a node, which need not be started."""
-    return KINDS[node].group if node in KINDS else node

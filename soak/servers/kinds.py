@@ -215,3 +215,8 @@ def with_needs(names: Iterable[str]) -> list[ServerKind]:
 def names_of(*protocols: Protocol, roles: Iterable[Role] = tuple(Role)) -> tuple[str, ...]:
     """Return the names of the kinds under test that speak one of these protocols and have one of these roles."""
     return tuple(kind.name for kind in UNDER_TEST if kind.protocol in protocols and kind.role in set(roles))
+
+
+def group_name(name: str) -> str:
+    """Return the name of the group of a node; of a node that no kind is called by, its own."""
+    return KINDS[name].group if name in KINDS else name

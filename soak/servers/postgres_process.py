@@ -94,9 +94,11 @@ class PostgresProcess(ProcessBackend):
 
     # Another version ----------------------------------------------------------------------------------------
 
-    def next_release(self) -> versions.Release:
+    def next_release(self) -> versions.ServerRelease:
         now = versions.ServerVersion("postgres", str(self.version))
-        have = [versions.Release(versions.ServerVersion("postgres", str(one))) for one in binaries.POSTGRES_FOLDERS]
+        have = [
+            versions.ServerRelease(versions.ServerVersion("postgres", str(one))) for one in binaries.POSTGRES_FOLDERS
+        ]
         release = versions.next_release(now, have)
         if release is None:
             raise UsageError(f"{now.title} is the newest there is here; start an older one (--postgres 16)")
@@ -247,7 +249,7 @@ class ReplicaProcess(PostgresProcess):
         super().__init__(site, options=options, install=install, account=account, version=primary.version)
         self._primary = primary
 
-    def next_release(self) -> versions.Release:
+    def next_release(self) -> versions.ServerRelease:
         raise UsageError("a replica cannot be upgraded by itself; upgrade its primary, which it is then copied from")
 
     async def prepare(self) -> None:

@@ -13,7 +13,7 @@ from soak.servers import binaries
 from soak.servers.ports import HOST
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.redis import redis_settings
-from soak.servers.versions import Release, ServerVersion, next_release, redis_version
+from soak.servers.versions import ServerRelease, ServerVersion, next_release, redis_version
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""
@@ -70,7 +70,7 @@ class RedisProcess(ProcessBackend):
     def spawn(self) -> Process:
         return self.start_program([self._program, self._settings_path], home=self.folder)
 
-    def next_release(self) -> Release:
+    def next_release(self) -> ServerRelease:
         if self._upgrade_binary is not None:
             # Given by path, it is the only one that is meant.
             available = binaries.redis_releases(self._upgrade_binary)[-1:]
@@ -91,7 +91,7 @@ class RedisProcess(ProcessBackend):
         """Be the next release from the next start on: it reads the data of the older one."""
         self.become(self.next_release())
 
-    def become(self, release: Release) -> None:
+    def become(self, release: ServerRelease) -> None:
         """Be another version on the same data from the next start on, and after every later start of ours."""
         self._choose(release.version, None if release.program is None else Path(release.program))
         self.pinned.version, self.pinned.program = release.version.name, release.program

@@ -20,7 +20,7 @@ from soak.servers.redis_process import RedisProcess
 from soak.servers.server import Server
 from soak.servers.state import FILE_NAME, Pinned
 from soak.servers.unprivileged import unprivileged
-from soak.servers.versions import VALKEY, Release, redis_version
+from soak.servers.versions import VALKEY, ServerRelease, redis_version
 from soak.servers.web import ChromaServer, ServiceServer
 from soak.servers.web_process import ChromaProcess, ServiceProcess
 
@@ -70,7 +70,7 @@ class RedisSupport(KindSupport):
     def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         recipe = RedisRecipe(servers.redis_version, servers.redis_image, pinned.password)
         if pinned.version is not None:
-            recipe = recipe.of(Release(redis_version(pinned.version), pinned.program))
+            recipe = recipe.of(ServerRelease(redis_version(pinned.version), pinned.program))
         return RedisServer(kind, pinned, servers.container(kind, pinned, recipe), fresh=fresh)
 
 

@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from soak.checker.telemetry import ServerSample
-from soak.contracts.guarantees import Eviction, guarantees_of
+from soak.contracts.guarantees import EvictionScope, guarantees_of
 from soak.daemon.promises import ask_servers
 from soak.errors import ServerUnreachableError
 from soak.servers.inspect import inspect
@@ -65,13 +65,13 @@ async def test_keys_are_counted_in_the_database_of_the_address(redis_url: str, n
 @pytest.mark.parametrize(
     ("commands", "crash", "power", "eviction"),
     [
-        ([("appendfsync", "always")], 0.0, 0.0, Eviction.NONE),
-        ([("appendfsync", "no")], 0.0, None, Eviction.NONE),
-        ([("appendonly", "no"), ("save", "900 1 60 10000")], 1000.0, 1000.0, Eviction.NONE),
-        ([("appendonly", "no")], None, None, Eviction.NONE),
-        ([("maxmemory-policy", "allkeys-lru")], 2.0, 2.0, Eviction.NONE),
-        ([("maxmemory-policy", "allkeys-lru"), ("maxmemory", "900mb")], 2.0, 2.0, Eviction.ANY),
-        ([("maxmemory-policy", "volatile-lru"), ("maxmemory", "900mb")], 2.0, 2.0, Eviction.EXPIRING),
+        ([("appendfsync", "always")], 0.0, 0.0, EvictionScope.NONE),
+        ([("appendfsync", "no")], 0.0, None, EvictionScope.NONE),
+        ([("appendonly", "no"), ("save", "900 1 60 10000")], 1000.0, 1000.0, EvictionScope.NONE),
+        ([("appendonly", "no")], None, None, EvictionScope.NONE),
+        ([("maxmemory-policy", "allkeys-lru")], 2.0, 2.0, EvictionScope.NONE),
+        ([("maxmemory-policy", "allkeys-lru"), ("maxmemory", "900mb")], 2.0, 2.0, EvictionScope.ANY),
+        ([("maxmemory-policy", "volatile-lru"), ("maxmemory", "900mb")], 2.0, 2.0, EvictionScope.EXPIRING),
     ],
     ids=["always", "no sync", "saves", "nothing", "a policy without a limit", "evicts", "evicts what expires"],
 )
@@ -79,7 +79,7 @@ async def test_what_is_set_while_it_runs_is_what_counts(
     commands: list[tuple[str, str]],
     crash: float | None,
     power: float | None,
-    eviction: Eviction,
+    eviction: EvictionScope,
     redis_url: str,
     client: Any,
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_server_that_denies_config_is_unknown_where_info_does_not_help(
     assert "appendfsync" not in sample.configuration
     assert sample.configuration["appendonly"] == "yes"
     given = guarantees_of(sample)
-    assert (given.crash.is_known, given.power.is_known, given.eviction) == (True, False, Eviction.NONE)
+    assert (given.crash.is_known, given.power.is_known, given.eviction) == (True, False, EvictionScope.NONE)
     await client.execute_command("ACL", "SETUSER", "guest", "-info")
     sample = await sampled("redis", guest)
     await client.execute_command("ACL", "DELUSER", "guest")

@@ -12,7 +12,7 @@ import pytest
 
 from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.docker.gate import LOG_LINES_MAX, Gate, passed
+from soak.servers.docker.gate import LOG_LINES_MAX, DockerGate, passed
 from soak.servers.external.servers import ExternalServers
 from soak.servers.ports import HOST, free_port
 
@@ -85,19 +85,19 @@ def test_what_is_asked_for_beyond_measure_is_cut_to_measure() -> None:
 
 async def test_a_gate_that_cannot_open_says_why_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no container is named"):
-        Gate([], tmp_path / "gate")
+        DockerGate([], tmp_path / "gate")
     with pytest.raises(UsageError, match="not the name of a container"):
-        Gate(["a/b"], tmp_path / "gate")
+        DockerGate(["a/b"], tmp_path / "gate")
     with pytest.raises(ServerUnreachableError, match="mount the socket"):
-        await Gate(NAMED, tmp_path / "gate", tmp_path / "nothing").open()
+        await DockerGate(NAMED, tmp_path / "gate", tmp_path / "nothing").open()
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is no socket"):
-        await Gate(NAMED, tmp_path / "gate", tmp_path / "file").open()
+        await DockerGate(NAMED, tmp_path / "gate", tmp_path / "file").open()
 
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, *names: str) -> AsyncIterator[None]:
-    gate = Gate(names, path)
+    gate = DockerGate(names, path)
     await gate.open()
     try:
         yield

@@ -14,7 +14,7 @@ from soak.faults import ALL, during
 from soak.servers import binaries, postgres_upgrade
 from soak.servers.postgres_process import PostgresProcess
 from soak.servers.redis_process import RedisProcess
-from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion, redis_version
+from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion, redis_version
 from tests.support.servers.breaking import client_of, journalled, running, sql
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ UPGRADE = ALL["upgrade"]
 
 
 @pytest.fixture
-def redis_7() -> Release:
+def redis_7() -> ServerRelease:
     """Return Redis 7.0 where Debian's is installed."""
     found = next((one for one in binaries.redis_releases() if one.version == REDIS_7), None)
     if found is None:
@@ -67,7 +67,7 @@ def version_of(servers: Servers, kind: str = "redis") -> str:
     return configuration["version" if kind == "redis" else "server_version"]
 
 
-async def become(servers: LocalServers, release: Release) -> None:
+async def become(servers: LocalServers, release: ServerRelease) -> None:
     """Start another version on the data that the server has left."""
     backend = servers.nodes["redis"].backend
     assert isinstance(backend, RedisProcess)
@@ -81,7 +81,7 @@ async def become(servers: LocalServers, release: Release) -> None:
 
 @pytest.mark.parametrize("options", [AOF, RDB], ids=["aof", "rdb"])
 async def test_each_upgrade_of_a_redis_goes_one_step_and_loses_nothing(
-    tmp_path: Path, redis_7: Release, options: dict[str, str]
+    tmp_path: Path, redis_7: ServerRelease, options: dict[str, str]
 ) -> None:
     del redis_7
     async with running(tmp_path, "redis", redis_version="redis", redis_options=options) as servers:
@@ -193,7 +193,7 @@ async def test_after_a_downgrade_the_older_server_is_empty_without_an_error(
 )
 async def test_any_other_downgrade_fails_loudly(
     tmp_path: Path,
-    redis_7: Release,
+    redis_7: ServerRelease,
     newer: ServerVersion,
     options: dict[str, str],
     older: ServerVersion,
@@ -205,8 +205,8 @@ async def test_any_other_downgrade_fails_loudly(
             if options is AOF:
                 await client.bgrewriteaof()  # until then the file holds commands alone, which every version reads
         with pytest.raises(ServerUnreachableError, match=complaint):
-            await become(servers, redis_7 if older == REDIS_7 else Release(older))
-        await become(servers, Release(newer, redis_7.program if newer == REDIS_7 else None))
+            await become(servers, redis_7 if older == REDIS_7 else ServerRelease(older))
+        await become(servers, ServerRelease(newer, redis_7.program if newer == REDIS_7 else None))
         assert await remembered(servers) == MESSAGES, "who is refused has lost nothing"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from soak.checker.telemetry import ServerSample
 from soak.contracts.guarantees import (
-    Eviction,
+    EvictionScope,
     Loss,
     guarantees_of,
     keeper_of,
@@ -62,21 +62,21 @@ def test_what_redis_keeps_follows_from_how_it_writes(
 @pytest.mark.parametrize(
     ("memory", "policy", "eviction"),
     [
-        ("0", "allkeys-lru", Eviction.NONE),
-        ("0", "noeviction", Eviction.NONE),
-        ("1048576", "noeviction", Eviction.NONE),
-        ("1048576", "allkeys-lru", Eviction.ANY),
-        ("1048576", "allkeys-random", Eviction.ANY),
-        ("1048576", "volatile-ttl", Eviction.EXPIRING),
-        ("1048576", "volatile-lfu", Eviction.EXPIRING),
-        (None, "allkeys-lru", Eviction.UNKNOWN),
-        (None, "noeviction", Eviction.NONE),
-        ("1048576", None, Eviction.UNKNOWN),
-        (None, None, Eviction.UNKNOWN),
+        ("0", "allkeys-lru", EvictionScope.NONE),
+        ("0", "noeviction", EvictionScope.NONE),
+        ("1048576", "noeviction", EvictionScope.NONE),
+        ("1048576", "allkeys-lru", EvictionScope.ANY),
+        ("1048576", "allkeys-random", EvictionScope.ANY),
+        ("1048576", "volatile-ttl", EvictionScope.EXPIRING),
+        ("1048576", "volatile-lfu", EvictionScope.EXPIRING),
+        (None, "allkeys-lru", EvictionScope.UNKNOWN),
+        (None, "noeviction", EvictionScope.NONE),
+        ("1048576", None, EvictionScope.UNKNOWN),
+        (None, None, EvictionScope.UNKNOWN),
     ],
 )
 def test_redis_evicts_only_with_a_limit_and_by_its_policy(
-    memory: str | None, policy: str | None, eviction: Eviction
+    memory: str | None, policy: str | None, eviction: EvictionScope
 ) -> None:
     told_so = {"maxmemory": memory, "maxmemory-policy": policy}
     assert redis_guarantees({k: v for k, v in told_so.items() if v is not None}).eviction is eviction
@@ -175,8 +175,8 @@ def test_what_is_not_told_is_never_taken_for_better_than_it_might_be(
     for known, guessed in ((full.crash, less.crash), (full.power, less.power)):
         if known.is_known and guessed.is_known:
             assert not known.is_weaker_than(guessed.seconds)
-    if less.eviction is Eviction.NONE:
-        assert full.eviction is Eviction.NONE
+    if less.eviction is EvictionScope.NONE:
+        assert full.eviction is EvictionScope.NONE
 
 
 @given(st.floats(0, 1e6), st.one_of(st.none(), st.floats(0, 1e6)))

@@ -32,7 +32,7 @@ from soak.servers.ports import HOST
 from soak.servers.power_cut import CutPower, LoopbackVolume
 from soak.servers.power_cut.loopback_volume import FILE_SYSTEM, MOUNT_OPTIONS
 from soak.servers.state import Pinned
-from soak.servers.versions import STEPS, Release, next_release
+from soak.servers.versions import STEPS, ServerRelease, next_release
 
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20
@@ -76,7 +76,7 @@ class ContainerBackend(EngineBackend):
         place: Place,
         options: Mapping[str, str],
         *,
-        upgrade: Release | None = None,
+        upgrade: ServerRelease | None = None,
         on_change: Callable[[], None],
     ) -> None:
         """Run by this recipe; when upgraded, become the given release, or else the next whose image is here."""
@@ -88,7 +88,7 @@ class ContainerBackend(EngineBackend):
         self._container: Any = None
         self._upgrade = upgrade
         self._on_change = on_change
-        self._releases_here: list[Release] = []
+        self._releases_here: list[ServerRelease] = []
         self.memory_bytes = int(docker.utils.parse_bytes(place.memory))
 
     @property
@@ -146,8 +146,8 @@ class ContainerBackend(EngineBackend):
         await self._do("cut off from its power", self._cut_power)
         return None
 
-    def next_release(self) -> Release:
-        self._recipe.of(Release(self._recipe.version))
+    def next_release(self) -> ServerRelease:
+        self._recipe.of(ServerRelease(self._recipe.version))
         now, wanted = self._recipe.version, self._upgrade
         if wanted is not None:
             if not wanted.version.is_upgrade_of(now):
@@ -182,7 +182,7 @@ class ContainerBackend(EngineBackend):
                 container.put_archive("/", _archive(self._recipe.files(self.options)))
                 container.start()
                 self._look()
-                self._releases_here = [Release(step) for step in STEPS if self._is_here(step.image)]
+                self._releases_here = [ServerRelease(step) for step in STEPS if self._is_here(step.image)]
             except BaseException:
                 self._remove(container)
                 raise

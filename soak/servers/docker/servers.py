@@ -21,7 +21,7 @@ from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks, release_
 from soak.servers.server import EventListener, Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.state import Pinned
-from soak.servers.versions import POSTGRES, VALKEY, Release, ServerVersion
+from soak.servers.versions import POSTGRES, VALKEY, ServerRelease, ServerVersion
 
 MEMORY_DEFAULT = "1g"
 CPUS_DEFAULT = 1.0
@@ -78,9 +78,9 @@ class DockerServers(ManagedServers):
         self.postgres_version = postgres_version
         self.redis_image = redis_image or redis_version.image
         self.postgres_image = postgres_image or postgres_version.image
-        self._redis_upgrade: Release | None = None
+        self._redis_upgrade: ServerRelease | None = None
         if redis_upgrade is not None or redis_upgrade_image is not None:
-            self._redis_upgrade = Release(redis_upgrade or VALKEY, redis_upgrade_image)
+            self._redis_upgrade = ServerRelease(redis_upgrade or VALKEY, redis_upgrade_image)
         self._memory = memory
         self._cpus = cpus
         self._place: Place | None = None
