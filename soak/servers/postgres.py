@@ -27,6 +27,8 @@ CONFIGURATION_READ = (
     "server_version",
     "data_directory",
 )
+_DURABILITY = ("synchronous_commit", "fsync")
+"""Settings that a fault's telemetry has, too."""
 _STREAMING_SECONDS_MAX = 10.0
 _STREAMING_POLL_SECONDS = 0.02
 _EXHAUST_SECONDS_MAX = 60.0
@@ -86,6 +88,11 @@ class PostgresServer(Server):
         wanted = dict.fromkeys((*CONFIGURATION_READ, *self.options))
         names = ", ".join(f"current_setting('{name}') as \"{name}\"" for name in wanted)
         return await self.ask(f"select {names}")
+
+    async def telemetry(self) -> dict[str, str]:
+        sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
+        durability = {name: sample.configuration[name] for name in _DURABILITY if name in sample.configuration}
+        return {**sample.telemetry, **durability}
 
     async def read_limits(self) -> dict[str, str]:
         return await self.ask("select current_setting('max_connections') as max_connections")

@@ -93,7 +93,8 @@ async def test_nobody_else_is(headers: dict[str, str], status: int) -> None:
     ("body", "status", "complaint"),
     [
         ({**ORDER, "fault": "nonsense"}, 409, "there is no fault 'nonsense'"),
-        ({**ORDER, "fault": "connection_refused"}, 409, "outage cannot be injected: there is no proxy"),
+        ({**ORDER, "fault": "connection_refused"}, 409, "connection_refused cannot be injected: there is no proxy"),
+        ({**ORDER, "fault": "outage"}, 409, "connection_refused cannot be injected: there is no proxy"),
         ({**ORDER, "hold_seconds": -1}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "hold_seconds": 1e9}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "more": 1}, 400, "is no fault to inject"),

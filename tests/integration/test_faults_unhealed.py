@@ -150,7 +150,7 @@ async def test_the_next_start_heals_what_a_killed_owner_left(tmp_path: Path, doo
         if doomed.name.endswith("failover"):
             primary = servers.nodes["postgres"]
             assert isinstance(primary, PostgresServer)
-            assert not (primary.data / "standby.signal").exists()
+            assert not (primary.working_folder / "standby.signal").exists()
 
 
 @pytest.mark.parametrize("target", ["redis", "postgres"])
