@@ -199,7 +199,7 @@ async def test_a_container_that_does_not_serve_the_address_is_refused_before_any
 async def test_a_fault_that_hit_another_server_is_no_fault(tmp_path: Path, operated: Operated, redis_url: str) -> None:
     async with taken(tmp_path, operated.url, operated.name) as servers:
         server = servers.nodes["redis"]
-        server._url = redis_url  # as if something else answered at this address
+        server.backend.url = redis_url  # as if something else answered at this address
         await server.kill()
         with pytest.raises(ServerUnreachableError, match="still the old one"):
             await server.start_again()
