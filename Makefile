@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo test test-long test-extra lint dashboards bench lock clean
+.PHONY: help run demo test test-long test-extra lint docs reference dashboards bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -36,10 +36,18 @@ test-long: $(DEVELOPMENT) ## run the tests that `make test` leaves out to stay s
 test-extra: $(DEVELOPMENT) ## run what both leave out: more stores, real libraries, Docker, longer storms
 	SOAK_STORM=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m extra tests/e2e tests/integration $(ARGS)
 
-lint: $(DEVELOPMENT) ## check style, format and types
+lint: $(DEVELOPMENT) ## check style, format, types, and which package imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
+
+docs: $(DEVELOPMENT) ## build the documentation as a site in build/site; a dead link or an orphan page fails
+	$(BIN)/python docs/tools/reference.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+reference: $(DEVELOPMENT) ## write docs/settings.md and docs/cli.md anew from the program
+	$(BIN)/python docs/tools/reference.py
 
 dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 	$(BIN)/python -m grafana.generate

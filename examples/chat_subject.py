@@ -12,12 +12,12 @@
 # crash_loss_seconds = 2
 # power_loss_seconds = 2
 # ///
-"""The chat of `soak chat` as a subject: a real web service with a page, of which several run on one server.
+"""The chat of `soak chat` as a subject: a web service with a page; several of them share one server.
 
 soak analyse examples/chat_subject.py, or soak check --store http --subject examples/chat_subject.py
 
-It has no kit: any service can be one that listens where it is told or writes its port to standard output, speaks soak's
-JSON contract there, and ends when its standard input does.
+It needs no kit. Any service will do that listens on the given port (or writes its own to standard output), speaks
+soak's JSON contract there, and ends when its standard input does.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from soak.stores import StoreContext
 
 
 async def serve() -> None:
-    told = json.loads(os.environ["SOAK_SUBJECT"])
-    context = StoreContext(servers=told["servers"], namespace="chat_subject")
+    given = json.loads(os.environ["SOAK_SUBJECT"])
+    context = StoreContext(servers=given["servers"], namespace="chat_subject")
     is_over = asyncio.Event()
     parent_exit.on_parent_exit(is_over.set)
-    async with serving_store("redis-list", context, "127.0.0.1", told.get("port", 0), pace_seconds=0.0) as address:
+    async with serving_store("redis-list", context, "127.0.0.1", given.get("port", 0), pace_seconds=0.0) as address:
         sys.stdout.write(json.dumps({"port": int(address.rpartition(":")[2])}) + "\n")
         sys.stdout.flush()
         await is_over.wait()

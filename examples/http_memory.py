@@ -21,23 +21,23 @@ REDIS = web.AppKey("redis", Redis)
 TOKEN = os.environ.get("MEMORY_TOKEN")
 PREFIX = "memory:"
 PAGE = 1_000
-STARTED = uuid.uuid4().hex  # so that a restart can be seen from outside
+STARTED = uuid.uuid4().hex  # changes with each start, so that a restart can be seen from outside
 
 
 @web.middleware
-async def only_for_friends(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def check_token(request: web.Request, handler: Handler) -> web.StreamResponse:
     if TOKEN and request.headers.get("Authorization") != f"Bearer {TOKEN}":
         return web.json_response({"error": "the token is missing or wrong", "applied": False}, status=401)
     return await handler(request)
 
 
-async def asked(request: web.Request, *wanted: str) -> list[Any]:
-    """Read the question; what is none is refused before anything is changed. What ends with ? may be absent."""
+async def fields(request: web.Request, *wanted: str) -> list[Any]:
+    """Read fields of the request body; refuse a wrong one before anything changes. A name with ? is optional."""
     try:
-        question = json.loads(await request.read())
-        return [question.get(name[:-1]) if name.endswith("?") else question[name] for name in wanted]
+        body = json.loads(await request.read())
+        return [body.get(name[:-1]) if name.endswith("?") else body[name] for name in wanted]
     except (ValueError, KeyError, TypeError) as error:
-        refusal = json.dumps({"error": f"this is no question: {error!r}", "applied": False})
+        refusal = json.dumps({"error": f"the body is wrong: {error!r}", "applied": False})
         raise web.HTTPBadRequest(text=refusal, content_type="application/json") from error
 
 
@@ -46,25 +46,25 @@ async def health(_request: web.Request) -> web.Response:
 
 
 async def append(request: web.Request) -> web.Response:
-    session, message = await asked(request, "session", "message")
+    session, message = await fields(request, "session", "message")
     await request.app[REDIS].rpush(PREFIX + session, json.dumps(message))
     return web.json_response({"id": message["id"]}, status=201)
 
 
 async def history(request: web.Request) -> web.Response:
-    session, last = await asked(request, "session", "last?")
+    session, last = await fields(request, "session", "last?")
     rows = await request.app[REDIS].lrange(PREFIX + session, -last if last else 0, -1)
     return web.json_response({"messages": [json.loads(row) for row in rows]})
 
 
 async def forget(request: web.Request) -> web.Response:
-    (session,) = await asked(request, "session")
+    (session,) = await fields(request, "session")
     await request.app[REDIS].unlink(PREFIX + session)
     return web.json_response({"forgotten": True})
 
 
 async def clean_up(request: web.Request) -> web.Response:
-    (namespace,) = await asked(request, "namespace")
+    (namespace,) = await fields(request, "namespace")
     redis, removed = request.app[REDIS], 0
     async for key in redis.scan_iter(count=PAGE):
         if key.startswith((PREFIX + namespace).encode()):
@@ -73,7 +73,7 @@ async def clean_up(request: web.Request) -> web.Response:
 
 
 def application(redis_url: str) -> web.Application:
-    app = web.Application(middlewares=[only_for_friends], client_max_size=2**24)
+    app = web.Application(middlewares=[check_token], client_max_size=2**24)
     app[REDIS] = Redis.from_url(redis_url, socket_timeout=5, retry=Retry(NoBackoff(), 0))
     app.add_routes([
         web.get("/v1/health", health),

@@ -15,7 +15,7 @@ class MyMemory:
 
     def __init__(self, context: StoreContext) -> None:
         self._prefix = f"{context.namespace}:my-memory:"
-        # redis-py sends again after an error unless told otherwise, and an RPUSH that is sent twice stands there twice.
+        # redis-py retries after an error by default, and an RPUSH that is sent twice is stored twice.
         timeout = context.timeout_seconds
         self._redis = Redis.from_url(context.servers["redis"], socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
 

@@ -1,3 +1,3 @@
 """soak: simulated chat sessions against real memory stores, verified continuously."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

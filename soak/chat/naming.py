@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.identity import MISMADE, is_well_made
-from soak.checker.message import Message, Stored, checksum, garbled
+from soak.checker.message import MISMADE, Message, Stored, checksum, garbled, is_well_made
 from soak.stores.http_contract import Wire, from_wire, to_wire
 
 NUMBER_MAX = 2**31 - 1

@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeVar, cast
 from soak.checker.message import Message, Stored
 from soak.checker.outcome import NotApplied
 from soak.masking import mask
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import search_of
+from soak.stores.protocol import MemoryStore, search_of
 
 LIMIT_FACTOR = 1.5
 LIMIT_SLACK_SECONDS = 1.0

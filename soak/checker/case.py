@@ -14,14 +14,11 @@ import msgspec
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
+from soak.checker.incidents import Missed, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.read import MessageId, Rules
-from soak.checker.saved import count_of, restore
-from soak.checker.saved_read import SavedRead
-from soak.checker.session import SessionChecker, packed, unpacked
-from soak.checker.store_judging import StoreJudging
-from soak.checker.suspicion import Missed, Suspicion
+from soak.checker.read import MessageId, Rules, SavedRead, count_of, restore
+from soak.checker.session import SessionChecker, StoreJudging, packed, unpacked
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import MessageId
 from soak.checker.telemetry import ServerSample
 

@@ -1,14 +1,18 @@
-"""What a judgement comes to, and which read it waits for next."""
+"""What a judgement comes to: each violation once, what is over or there again, and which read is needed next."""
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from soak.checker.expected_session import ExpectedSession, name_of
+from soak.checker.incidents import Counted, Suspicion
+from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.read import MessageId
-from soak.checker.second_look import Late, Lost
-from soak.checker.suspicion import Suspicion
+from soak.checker.message import Message
+from soak.checker.read import Finding, MessageId, Read
+from soak.checker.second_look import Late, Lost, Seqs
 
 
 class Wrong(NamedTuple):
@@ -102,3 +106,144 @@ class Wanted(NamedTuple):
     at: int
     last: int | None = None
     """How many messages to ask for; None: all."""
+
+
+NAME_CHARACTERS_MAX = 500
+LOSSES = (Kind.LOST, Kind.ROLLED_BACK)
+HEALED_BY_A_LATER_READ = frozenset({Kind.STALE, Kind.NON_MONOTONIC})
+"""What is over as soon as it is known."""
+
+
+def confirm(
+    book: ExpectedSession, findings: Sequence[Finding], events: list[Event], suspicion: Suspicion | None = None
+) -> None:
+    for kind in dict.fromkeys(finding.kind for finding in findings):
+        new: list[Wrong] = []
+        again: list[tuple[Kind, str, MessageId | None]] = []
+        for one in findings:
+            if one.kind is not kind:
+                continue
+            if _count(book, kind, one.message, one.place):
+                new.append(Wrong(one.message, one.place, one.detail, one.at))
+            elif _reopen(book, kind, one.message, one.place):
+                again.append((kind, one.message, one.place))
+        if new:
+            events.append(Confirmed(kind, new, suspicion))
+        if again:
+            events.append(Reopened(again))
+
+
+def report_losses(book: ExpectedSession, losses: list[Lost], suspicion: Suspicion, events: list[Event]) -> None:
+    broken: dict[Kind, list[MessageId]] = {}
+    again: list[tuple[Kind, str, MessageId | None]] = []
+    reported: list[Lost] = []
+    for lost in losses:
+        book.writers[lost.place[0]].excuse(Intervals([lost.place[1], lost.place[1]]))
+        if lost.excused_by is not None:
+            reported.append(lost)
+        elif _count(book, lost.kind, "", lost.place):
+            reported.append(lost)
+            broken.setdefault(lost.kind, []).append(lost.place)
+        elif _counted_in(book).reopen(lost.kind, *lost.place):
+            # It was counted before, had come back, and is gone again.
+            again.append((lost.kind, name_of(book, lost.place), lost.place))
+    if reported:
+        events.append(Gone(reported, suspicion))
+    for kind, places in broken.items():
+        wrong = [Wrong(name_of(book, place), place, kind.sentence, -1) for place in places]
+        events.append(Confirmed(kind, wrong, suspicion))
+    if again:
+        events.append(Reopened(again))
+
+
+def report_late(
+    book: ExpectedSession, late: list[Late], suspicion: Suspicion | None, events: list[Event], seconds: float = 0.0
+) -> None:
+    """Report what a read lacked and a later one shows, where the contract promises better; the rest is measured."""
+    for kind in dict.fromkeys(one.kind for one in late):
+        new = [
+            Wrong(name_of(book, one.place), one.place, one.detail, -1)
+            for one in late
+            if one.kind is kind and one.is_broken_promise and _count(book, kind, "", one.place)
+        ]
+        if new:
+            events.append(Confirmed(kind, new, suspicion))
+    if late:
+        is_shadowed = suspicion is not None and suspicion.is_shadowed
+        events.append(Tolerated(late, is_shadowed, seconds))
+
+
+def told_of(book: ExpectedSession, known: list[Suspicion]) -> Seqs:
+    """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
+    told: Seqs = {}
+    for suspicion in known:
+        for number, bounds in suspicion.absent.items():
+            told.setdefault(number, Intervals()).update(Intervals(bounds))
+    lost = book.counted.places if book.counted is not None else {}
+    for kind in LOSSES:
+        for number, seqs in lost.get(kind, {}).items():
+            told.setdefault(number, Intervals()).update(seqs)
+    return told
+
+
+def heal_after(book: ExpectedSession, read: Read, events: list[Event]) -> None:
+    """Notice what a full read shows to be over."""
+    counted = book.counted
+    if counted is None:
+        return
+    changes: list[tuple[Kind, str, MessageId | None]] = []
+    for kind in LOSSES:
+        for number, places in counted.open_places(kind).items():
+            back = places.both(book.writers[number].standing)
+            if back:
+                writer = book.writers[number]
+                writer.excused = writer.excused.minus(back)
+                counted.heal(kind, number, back)
+                changes += [(kind, name_of(book, (number, seq)), (number, seq)) for seq in back]
+    if changes:
+        events.append(Healed(changes))
+    shown = {(item.writer, item.seq) for item in read.items if isinstance(item, Message)}
+    heal(book, Kind.RESURRECTED, lambda place: place not in shown, events)
+    name = unreadable_name(book)
+    if counted.is_open_name(Kind.UNDECODABLE, name):
+        counted.heal_name(Kind.UNDECODABLE, name)
+        events.append(Healed([(Kind.UNDECODABLE, name, None)]))
+
+
+def heal(book: ExpectedSession, kind: Kind, is_over: Callable[[MessageId], bool], events: list[Event]) -> None:
+    counted = book.counted
+    if counted is None:
+        return
+    places = counted.open_places(kind)
+    over = [(number, seq) for number, seqs in places.items() for seq in seqs if is_over((number, seq))]
+    for number, seq in over:
+        counted.heal(kind, number, Intervals([seq, seq]))
+    if over:
+        events.append(Healed([(kind, name_of(book, place), place) for place in over]))
+
+
+def _reopen(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
+    counted = _counted_in(book)
+    return counted.reopen(kind, *place) if place is not None else counted.reopen_name(kind, _writable(name))
+
+
+def _count(book: ExpectedSession, kind: Kind, name: str, place: MessageId | None) -> bool:
+    """Count a violation once; returns whether it is new."""
+    counted = _counted_in(book)
+    return counted.add_place(kind, *place) if place is not None else counted.add_name(kind, _writable(name))
+
+
+def _counted_in(book: ExpectedSession) -> Counted:
+    if book.counted is None:
+        book.counted = Counted()
+    return book.counted
+
+
+def _writable(name: str) -> str:
+    """Return a name that can be saved: of bounded length, half characters escaped."""
+    return name[:NAME_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
+
+
+def unreadable_name(book: ExpectedSession) -> str:
+    """Name what is wrong with a session whose reads raise: it is no single message."""
+    return f"{book.session}/*"

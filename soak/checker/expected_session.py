@@ -21,15 +21,124 @@ from typing import NamedTuple
 import msgspec
 from xxhash import xxh3_128_digest
 
-from soak.checker.attempt import Attempt
-from soak.checker.counted import Counted
-from soak.checker.forgets import Forgets
-from soak.checker.incidents import Incidents, Noted
+from soak.checker.incidents import Counted, Failing, Incidents, Missed, Noted, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.message import Stored
-from soak.checker.span import Span
-from soak.checker.suspicion import Failing, Missed, Suspicion
-from soak.checker.writer_book import NOTHING, WriterBook, united
+from soak.checker.outcome import Attempt
+
+NOTHING = Intervals()
+"""Stands for an empty set that was never needed; it is only ever read."""
+
+
+class WriterBook(msgspec.Struct, gc=False, array_like=True):
+    """What is expected of one writer's messages."""
+
+    leased: int
+    acked: Intervals
+    standing: Intervals
+    failed: Intervals
+    unknown: Intervals
+    excused: Intervals
+    gone: Intervals
+    """Acknowledged as forgotten: it must not be seen again."""
+
+    @classmethod
+    def new(cls) -> WriterBook:
+        return cls(0, Intervals(), Intervals(), NOTHING, NOTHING, NOTHING, NOTHING)
+
+    def is_in_flight(self, seq: int) -> bool:
+        return seq not in self.acked and seq not in self.unknown and seq not in self.failed
+
+    def may_stand(self, seq: int) -> bool:
+        """Whether its outcome is known, and no refusal."""
+        return seq in self.acked or seq in self.unknown
+
+    def bears_order(self, seq: int) -> bool:
+        """Whether it was acknowledged before the same writer's next message was sent."""
+        return seq in self.acked and seq not in self.unknown
+
+    def excuse(self, seqs: Intervals) -> None:
+        self.excused = united(self.excused, seqs)
+
+
+def united(one: Intervals, other: Intervals) -> Intervals:
+    """Return the union; the first set is changed in place unless it is the shared empty one."""
+    if not other:
+        return one
+    if one is NOTHING:
+        return other.copy()
+    one.update(other)
+    return one
+
+
+FORGET_US_MAX = 10_000_000
+"""A forget without an outcome for so long is one whose worker died: it may happen at any time."""
+
+
+class Forgets(msgspec.Struct, eq=False, gc=False, array_like=True):
+    """The forgets of one session."""
+
+    open: list[int] = []
+    """When those were sent whose outcome is on its way."""
+    sent: int = 0
+    """When the last one was sent that has happened."""
+    ended: int = 0
+    """When the last one was answered that has happened; 0: none has."""
+    is_undone: bool = False
+    """A fault may have undone it; the next one that happens settles that."""
+    may_happen: int = 0
+    """When the first one was sent whose outcome is unknown; 0: there is none."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether one has happened, and no fault may have undone it."""
+        return self.ended > 0 and not self.is_undone
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether one was sent that may or may not have happened, now or later."""
+        return bool(self.open) or self.may_happen > 0 or self.is_undone
+
+    @property
+    def in_doubt_since(self) -> int:
+        """When the first one was sent that may or may not have happened."""
+        return 0 if self.is_undone else min([*self.open, *([self.may_happen] if self.may_happen else ())], default=0)
+
+    def is_awaited(self, at: int) -> bool:
+        """Whether one is under way whose outcome is still to come: what is missing meanwhile proves nothing."""
+        return any(at <= sent + FORGET_US_MAX for sent in self.open)
+
+    def may_erase(self, sent: int) -> bool:
+        """Whether one may have erased what was sent at this time, or may yet."""
+        return self.may_happen > 0 or self.is_undone or sent <= self.ended
+
+    def has_erased(self, applied: int) -> bool:
+        """Whether one has certainly erased what had been applied by this time."""
+        return self.is_certain and applied < self.sent
+
+    def happened(self, sent: int, ended: int) -> bool:
+        """Take in that one has happened; returns whether that says anything that was not known before."""
+        if ended < self.sent:
+            return False  # a later one has happened
+        self.is_undone = self.is_undone and sent < self.sent
+        self.sent, self.ended = max(self.sent, sent), max(self.ended, ended)
+        return True
+
+
+NEVER = 2**62
+"""Later than everything."""
+
+
+class Span(NamedTuple):
+    """When a session's first and last append were sent and acknowledged; kept only where sessions expire."""
+
+    first_sent: int
+    first_ended: int
+    last_sent: int
+    last_ended: int
+    reborn: int = 0
+    """An earlier life may have ended; what was sent up to this time may have gone with it."""
+
 
 NO_ATTEMPTS: list[Attempt] = []
 """Stands for an empty list in the many sessions that wait for nothing; it is only ever read."""
@@ -343,6 +452,10 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
 
 def _is_in(bounds: dict[int, list[int]], writer: int, seq: int) -> bool:
     return seq in Intervals(bounds.get(writer, []))
+
+
+def name_of(book: ExpectedSession, place: tuple[int, int]) -> str:
+    return f"{book.session}/{place[0]}/{place[1]}"
 
 
 def runs_of(names: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -1,4 +1,8 @@
-"""What is known only of a session to which something out of the ordinary happened."""
+"""What is known only of a session to which something out of the ordinary happened.
+
+What is not confirmed yet: messages that a read or a search lacked, and sessions whose reads raise. And which violations
+have been reported, so that none is counted twice, and which of them are over.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,135 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from soak.checker.attempt import Attempt
-from soak.checker.counted import Counted
-from soak.checker.suspicion import Failing, Missed, Suspicion
+from soak.checker.intervals import Intervals
+from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt
+from soak.checker.read import SavedRead
+
+
+class Suspicion(msgspec.Struct, kw_only=True):
+    """What one read lacked although it had been acknowledged, or shown, before."""
+
+    invoked: int
+    """When the first read that lacked it was invoked."""
+    returned: int
+    last_seen: int = 0
+    """When the last read before it was invoked: it had shown what is in `seen`."""
+    items: int
+    """How many items that read returned."""
+    absent: dict[int, list[int]]
+    """Bounds of the missing runs by writer."""
+    seen: dict[int, list[int]]
+    """Those of them that an earlier read had shown."""
+    shown: SavedRead | None = None
+    """What that read returned."""
+    before: bytes = b""
+    """The order that had been verified before it, packed as in the book."""
+    last_lacked: int = 0
+    """When the last read that lacked it was invoked; 0: there was only the first."""
+    seen_in_shadow: bool = False
+    """What had shown it was a read of a replica in the shadow of a fault, which may have been of long before."""
+    is_shadowed: bool = False
+    """It was a read of a replica in the shadow of a fault: how fresh that is nobody promises."""
+
+    @property
+    def is_over(self) -> bool:
+        return not any(self.absent.values())
+
+
+class Missed(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a wide search for its own words lacked, although a whole read before it had shown it."""
+
+    place: tuple[int, int]
+    invoked: int
+    """When that search was invoked."""
+    returned: int
+    limit: int
+    acknowledged: int = 0
+    """When the message was acknowledged; 0: nobody knows any more."""
+    answer: SavedRead
+
+    def suspicion(self) -> Suspicion:
+        """Return the same in the form in which every absence is told."""
+        writer, seq = self.place
+        absent = {writer: [seq, seq]}
+        return Suspicion(invoked=self.invoked, returned=self.returned, items=self.answer.count, absent=absent, seen={})
+
+
+class Failing(msgspec.Struct, frozen=True, kw_only=True):
+    """Reads of one session that raise, while those of others are answered."""
+
+    first: int
+    """When the first of them was invoked."""
+    last: int
+    count: int
+    error: str
+    """Type and text of the last exception."""
+
+
+NAMES_MAX = 1_000
+"""Foreign or nameless findings remembered per session, at most."""
+
+
+class Counted(msgspec.Struct, array_like=True):
+    """Which violations of one session have been counted, so that none is counted twice."""
+
+    places: dict[Kind, dict[int, Intervals]] = {}
+    names: set[str] = set()
+    healed: dict[Kind, dict[int, Intervals]] = {}
+    """Those that were over later."""
+    names_healed: set[str] = set()
+
+    def add_place(self, kind: Kind, writer: int, seq: int) -> bool:
+        """Count a message once; returns whether it is new."""
+        seqs = self.places.setdefault(kind, {}).setdefault(writer, Intervals())
+        if seq in seqs:
+            return False
+        seqs.add(seq)
+        return True
+
+    def open_places(self, kind: Kind) -> dict[int, Intervals]:
+        """Return the messages counted as this kind that are not over yet."""
+        over = self.healed.get(kind, {})
+        return {number: seqs.minus(over.get(number, Intervals())) for number, seqs in self.places.get(kind, {}).items()}
+
+    def heal(self, kind: Kind, writer: int, seqs: Intervals) -> None:
+        self.healed.setdefault(kind, {}).setdefault(writer, Intervals()).update(seqs)
+
+    def reopen(self, kind: Kind, writer: int, seq: int) -> bool:
+        """Note that one that was over is there again; returns False if it never was over."""
+        healed = self.healed.get(kind, {}).get(writer)
+        if healed is None or seq not in healed:
+            return False
+        self.healed[kind][writer] = healed.minus(Intervals([seq, seq]))
+        return True
+
+    def add(self, kind: Kind, writer: int | None, seq: int | None, name: str) -> bool:
+        """Count a violation once, by the place of its message or else by its name; returns whether it is new."""
+        return self.add_name(kind, name) if writer is None or seq is None else self.add_place(kind, writer, seq)
+
+    def add_name(self, kind: Kind, name: str) -> bool:
+        key = f"{kind.value}:{name}"
+        if key in self.names or len(self.names) >= NAMES_MAX:
+            return False
+        self.names.add(key)
+        return True
+
+    def is_open_name(self, kind: Kind, name: str) -> bool:
+        key = f"{kind.value}:{name}"
+        return key in self.names and key not in self.names_healed
+
+    def heal_name(self, kind: Kind, name: str) -> None:
+        self.names_healed.add(f"{kind.value}:{name}")
+
+    def reopen_name(self, kind: Kind, name: str) -> bool:
+        """Note that one that was over is there again; returns False if it never was over."""
+        key = f"{kind.value}:{name}"
+        if key not in self.names_healed:
+            return False
+        self.names_healed.discard(key)
+        return True
+
 
 Value = TypeVar("Value")
 

@@ -4,26 +4,77 @@
 is looked at. The explaining one runs when that disagrees, and compares name by name.
 
 Absence is only a suspicion here: it becomes `lost`, `rolled_back`, `stale` or `non_monotonic` by a second read
-(`soak.checker.absence`). Everything else can be told from the one read.
+(`soak.checker.second_look`). Everything else can be told from the one read.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 
+from xxhash import xxh3_128_hexdigest
+
 from soak.checker.contract import Duplicates, Order
-from soak.checker.expected_session import IN_FLIGHT_GRACE_US, ExpectedSession, digest_of, names_in, runs_of
-from soak.checker.identity import identify
+from soak.checker.expected_session import IN_FLIGHT_GRACE_US, ExpectedSession, digest_of, name_of, names_in, runs_of
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.lifetime import expiry_overdue, may_have_expired
-from soak.checker.message import Message, Stored
+from soak.checker.message import MISMADE, Garbled, Message, Stored, garbled, is_well_made
 from soak.checker.order import is_in_time_order, order_findings
-from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, Run, name_of, names_of
-from soak.checker.retention import absences, must_be_forgotten
+from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, Run, names_of
+from soak.checker.retention import absences, expiry_overdue, may_have_expired, must_be_forgotten
 from soak.checker.text import MessageGenerator
+
+_ADDRESS = re.compile(rb" at 0x[0-9a-f]+")
+
+
+def identify(  # noqa: PLR0911  one answer a line reads better than one variable
+    book: ExpectedSession, item: Stored, author: MessageGenerator, index: int
+) -> tuple[MessageId | None, Finding | None]:
+    """Tell which message of the session an item is, and what is wrong with it taken by itself."""
+    if not isinstance(item, Message):
+        return None, _undecodable(garbled(item, f"a {type(item).__name__}, not a message"), index)
+    if not is_well_made(item):
+        return None, _undecodable(garbled(item, MISMADE), index)
+    name = str(item.name)
+    if item.session != book.session or item.run != author.run:
+        detail = f"belongs to session {item.session!r} of run {item.run!r}"
+        if item.is_intact:
+            return None, Finding(Kind.LEAKED, f"{item.run}:{name}", None, detail, index)
+        return None, Finding(Kind.UNDECODABLE, f"{item.run}:{name}", None, "its name does not fit its checksum", index)
+    place = (item.writer, item.seq)
+    writer = book.find_writer(item.writer)
+    if writer is None or not 0 < item.seq <= writer.leased:
+        return None, Finding(Kind.PHANTOM, name, None, "no intent to send it was ever recorded", index)
+    if item.seq in writer.failed:
+        return place, Finding(Kind.PHANTOM, name, place, "its store had refused it", index)
+    expected = author.write(item.session, item.writer, item.seq)
+    if item != expected:
+        return place, Finding(Kind.CORRUPTED, name, place, difference(expected, item), index)
+    return place, None
+
+
+def difference(expected: Message, got: Message) -> str:
+    """Say in one line where two messages of one name part."""
+    if expected.role != got.role:
+        return f"role is {got.role!r}, not {expected.role!r}"
+    if expected.content == got.content:
+        return "checksum differs, role and content are right"
+    want, have = expected.content, got.content
+    at = next((i for i, (a, b) in enumerate(zip(want, have, strict=False)) if a != b), min(len(want), len(have)))
+    if at == len(have):
+        return f"content is cut after {len(have)} of {len(want)} characters"
+    # Escaped: texts that differ only in how their characters are composed look the same.
+    return f"content differs from character {at}: {have[at : at + 12]!a} in place of {want[at : at + 12]!a}"
+
+
+def _undecodable(item: Garbled, index: int) -> Finding:
+    # Where a thing lies in memory is another place at every read: it is the same thing all the same.
+    mark = xxh3_128_hexdigest(_ADDRESS.sub(b"", item.raw))[:12]
+    return Finding(Kind.UNDECODABLE, f"bytes:{mark}", None, item.reason, index)
+
 
 MISPLACED = frozenset({Kind.LEAKED, Kind.PHANTOM, Kind.RESURRECTED})
 """What takes no place among the last N."""
@@ -254,7 +305,10 @@ def _garbled_in_place(
     rows = [finding for finding in findings if finding.kind is Kind.UNDECODABLE]
     for finding in rows:
         if len(explained) < len(rows) - book.explained:
-            place = _missing_at(finding.at, places, absent) or _missing_anywhere(book, absent)
+            # What the last read showed comes first: what that one lacked already may be rightly gone.
+            shown = {number: Intervals.of(filter(partial(book.shows, number), seqs)) for number, seqs in absent.items()}
+            place = _missing_in_place(book, finding.at, places, shown)
+            place = place or _missing_in_place(book, finding.at, places, absent)
             if place is not None:
                 explained.add(place)
                 rest = absent[place[0]].minus(Intervals([place[1], place[1]]))
@@ -262,6 +316,13 @@ def _garbled_in_place(
                 if not rest:
                     del absent[place[0]]
     return explained
+
+
+def _missing_in_place(
+    book: ExpectedSession, at: int, places: list[MessageId | None], absent: dict[int, Intervals]
+) -> MessageId | None:
+    """Return a missing message that may have stood at this position."""
+    return _missing_at(at, places, absent) or _missing_anywhere(book, absent)
 
 
 def _missing_at(at: int, places: list[MessageId | None], absent: dict[int, Intervals]) -> MessageId | None:
@@ -340,6 +401,7 @@ def find_resurrected(
     index_of = {place: index for index, place in enumerate(places) if place is not None}
     forgotten = must_be_forgotten(book, read.invoked, rules)
     overdue = expiry_overdue(book, read, rules)
+    reported: set[MessageId] = set()
     for place in names:
         if forgotten and place[1] in book.writers[place[0]].gone:
             detail = "was acknowledged as forgotten before the read"
@@ -347,8 +409,9 @@ def find_resurrected(
             detail = f"should have expired {overdue / 1e6:.1f} s before the read"
         else:
             continue
+        reported.add(place)
         findings.append(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, index_of[place]))
-    if book.revived is not None and must_be_forgotten(book, book.last_whole, rules):
+    if book.revived is not None and book.forgets is not None and book.forgets.is_certain:
         detail = "a read showed it that was invoked after it had been acknowledged as forgotten"
-        again = [one for one in book.revived if one not in index_of]
+        again = [one for one in book.revived if one not in reported]
         findings.extend(Finding(Kind.RESURRECTED, name_of(book, place), place, detail, -1) for place in again)

@@ -71,6 +71,15 @@ class Garbled(msgspec.Struct, frozen=True, gc=False):
 Stored = Message | Garbled
 """One element of a history as read back."""
 
+MISMADE = "a message whose fields are not what fields are"
+
+
+def is_well_made(message: Message) -> bool:
+    """Whether the fields are of their kinds: a store of the user's may have put anything into them."""
+    texts = (message.run, message.session, message.role, message.content)
+    numbers = (message.writer, message.seq, message.checksum)
+    return all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+
 
 def shown(item: object) -> bytes:
     """Return anything as bytes that can be written down: a store of the user's may answer with things of any kind."""

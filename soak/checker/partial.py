@@ -1,28 +1,40 @@
-"""Judging what only a part of a session was seen of: a glance of the verifier's, a read by a participant.
+"""Judging what only a part of a session was seen of: the last messages, or the answer to a search.
 
-Both are judged by a whole read that came later. Pure, like every judgement: used while it runs, and by a replay.
+A read of the last messages, by the verifier or by a participant, is judged by a whole read that came later.
+
+Judging a search, in a memory that is searched: what stands in its answer, and what is missing from it.
+
+What stands in an answer is judged by itself: it has to be of the session, as it was written, and not forgotten.
+
+What is missing can be told of one message only: the one whose own words were asked for. Equal texts have equal
+vectors, so nothing lies nearer to a text than the message that says it; but others may say the same, and an index may
+be approximate. So a first answer that lacks it proves nothing, and a wide one is asked for, with room for the whole
+session. Where that lacks it too it is suspected, and looked for again later: a wide search, and after it a whole read
+that still shows the message. Only then it is `unfindable`. If a later search shows it, the first one was `stale`.
+Where the contract says that the index is approximate, a miss is counted, and that is all.
 """
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from soak.checker.contract import Contract, Duplicates, Order
-from soak.checker.expected_session import ExpectedSession
-from soak.checker.identity import identify, is_well_made
+from soak.checker.contract import Contract, Duplicates, Order, Searches
+from soak.checker.expected_session import NOTHING, ExpectedSession, WriterBook, name_of
+from soak.checker.faults import FaultWindow, allowed_loss_seconds
+from soak.checker.incidents import Missed
 from soak.checker.intervals import Intervals
+from soak.checker.judge import FINDINGS_MAX, find_duplicates, find_resurrected, identify
 from soak.checker.kinds import Kind
-from soak.checker.lifetime import may_have_expired
-from soak.checker.message import Message
+from soak.checker.message import Message, is_well_made
+from soak.checker.order import WindowFinding, judge_window
 from soak.checker.outcome import Outcome
-from soak.checker.read import Finding, MessageId, Read, Rules, name_of
-from soak.checker.retention import must_be_forgotten
+from soak.checker.read import Finding, MessageId, Read, Rules
+from soak.checker.retention import may_have_expired, must_be_forgotten
 from soak.checker.second_look import Late, breaks_freshness
 from soak.checker.text import MessageGenerator
-from soak.checker.window import WindowFinding, judge_window
-from soak.checker.writer_book import WriterBook
 
 AckedTimes = list[tuple[int, int, int, int]]
 """(writer, seq, sent, ended) of what a participant knew as acknowledged when it read."""
@@ -190,3 +202,162 @@ def _older_instead(
             for other in seen
         )
     ]
+
+
+NEAREST = 10
+"""How many messages are asked for at first."""
+WIDE_MAX = 1_000
+"""How many are asked for at most when a message is looked for in earnest."""
+WIDE_ROOM = 100
+"""Places for what is said while the search is under way."""
+
+FOUND_SHARE_MIN = 0.5
+"""Of the stored messages that are asked for by their own words, the least that any search has to find."""
+
+
+class Fate(enum.Enum):
+    """What became of a message that a search had missed."""
+
+    OPEN = "open"
+    FOUND = "found"
+    """A later search shows it."""
+    UNFINDABLE = "unfindable"
+    OVER = "over"
+    """It need not be found any more, or nothing can be told of it."""
+
+
+class Again(NamedTuple):
+    """All that a second search for a message goes by."""
+
+    book: ExpectedSession
+    missed: Missed
+    search: Read
+    """The later search."""
+    limit: int
+    whole: Read
+    """A whole read that was invoked after it had returned."""
+    rules: Rules
+    faults: Sequence[FaultWindow]
+    """Those of the servers that the store depends on."""
+    is_calm: bool
+    final_us: int | None
+    """How long after the first search that lacked it another one is the last word; None: it never is."""
+
+
+def wide_limit(messages: int) -> int:
+    """Return how many to ask for so that a session of so many messages fits, up to what is bearable."""
+    return min(messages + WIDE_ROOM, WIDE_MAX)
+
+
+def judge_search(
+    book: ExpectedSession, read: Read, asked: MessageId, limit: int, rules: Rules, author: MessageGenerator
+) -> list[Finding]:
+    """Judge what stands in the answer to a search."""
+    findings: list[Finding] = []
+    places: list[MessageId | None] = []
+    for index, item in enumerate(read.items):
+        place, finding = identify(book, item, author, index)
+        places.append(place)
+        if finding is not None:
+            findings.append(finding)
+    counts = Counter(place for place in places if place is not None)
+    find_duplicates(book, places, counts, rules, findings)
+    find_resurrected(book, list(counts), places, read, rules, findings)
+    if len(read.items) > limit:
+        detail = f"a search for its words returned {len(read.items)} messages, {limit} were asked for"
+        findings.append(Finding(Kind.WINDOW, name_of(book, asked), asked, detail, limit))
+    return findings[:FINDINGS_MAX]
+
+
+def is_missed(read: Read, asked: Message, limit: int) -> bool:
+    """Whether an answer lacks the message whose own words were asked for, and nothing in it explains that."""
+    equals = 0
+    for item in read.items:
+        if not isinstance(item, Message) or not is_well_made(item) or item.name == asked.name:
+            return False  # what cannot be read may be the one
+        equals += item.content == asked.content
+    # Which of many messages that say the same come first is nobody's promise.
+    return equals < max(1, len(read.items)) or equals < min(limit, NEAREST)
+
+
+def is_promised(rules: Rules) -> bool:
+    """Whether a message that is stored has to be found by its own words; where the index is approximate, most are."""
+    return rules.contract.search is Searches.EXACT
+
+
+def is_blind(found: int, asked: int) -> bool:
+    """Whether so few of the stored messages that were asked for were found that nothing can be said for this search.
+
+    Also an approximate index finds most: one that finds next to nothing is broken, and must not pass for one.
+    """
+    return not found or found < FOUND_SHARE_MIN * asked
+
+
+def is_due(book: ExpectedSession, place: MessageId, read: Read, rules: Rules) -> bool:
+    """Whether a search had to find a message that a whole read has shown.
+
+    It was acknowledged: of an unknown append half may have happened. And nobody is about to erase it: of a forget that
+    is under way, or in doubt, half may have happened just as well.
+    """
+    writer = book.find_writer(place[0])
+    if writer is None or place[1] not in read.acked.get(place[0], NOTHING):
+        return False
+    if book.forget_in_doubt or may_have_expired(book, read.returned, rules):
+        return False
+    return not any(place[1] in seqs for seqs in (writer.unknown, writer.excused, writer.gone, writer.failed))
+
+
+def places_in(read: Read, session: str, run: str) -> set[MessageId]:
+    """Return which messages of a session an answer shows, whatever else is wrong with them."""
+    items = [item for item in read.items if isinstance(item, Message) and is_well_made(item)]
+    return {(item.writer, item.seq) for item in items if item.session == session and item.run == run}
+
+
+def search_again(again: Again, author: MessageGenerator) -> tuple[Fate, Finding | Late | None]:
+    """Hold a later search, and the whole read behind it, against what an earlier search missed."""
+    book, missed, place = again.book, again.missed, again.missed.place
+    asked = author.write(book.session, *place)
+    at = next((at for at, item in enumerate(again.whole.items) if _is_it(item, asked)), None)
+    if any(_is_it(item, asked) for item in again.search.items):
+        return Fate.FOUND, _late(missed, again.rules)
+    if at is None or not is_missed(again.search, asked, again.limit):
+        return Fate.OVER, None
+    if not is_due(book, place, again.search, again.rules) or _may_be_taken(again):
+        return Fate.OVER, None
+    apart = again.search.invoked - missed.returned
+    if again.final_us is None or not again.is_calm or apart < again.final_us:
+        return Fate.OPEN, None
+    detail = (
+        f"stands in the history, at {at} of {len(again.whole.items)}; two searches for its own words, "
+        f"{apart / 1e6:.1f} s apart, did not show it, the last among {len(again.search.items)} messages"
+    )
+    return Fate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(book, place), place, detail, at)
+
+
+def _is_it(item: object, asked: Message) -> bool:
+    return isinstance(item, Message) and is_well_made(item) and item.name == asked.name
+
+
+def _may_be_taken(again: Again) -> bool:
+    """Whether a fault may have taken what is searched of it, by the contract, and left the rest.
+
+    It need not be a tail: the messages may be on one server and their vectors on another, and what survived on the one
+    says nothing about the other. Of what was acknowledged so long ago that nobody knows when, nothing is claimed.
+    """
+    acknowledged, epsilon = again.missed.acknowledged, again.rules.clock_epsilon_us
+    for window in again.faults:
+        allowed = allowed_loss_seconds(window, again.rules.contract)
+        if allowed == 0.0 or window.started > again.missed.returned + epsilon:
+            continue
+        if allowed is None or not acknowledged or window.ended is None:
+            return True
+        reach = int(allowed * 1e6) + epsilon
+        if any(gone - reach <= acknowledged <= back + epsilon for gone, back in window.moments):
+            return True
+    return False
+
+
+def _late(missed: Missed, rules: Rules) -> Late:
+    lag = max(0, missed.invoked - missed.acknowledged) / 1e6 if missed.acknowledged else 0.0
+    detail = f"a search for its own words, {lag:.3f} s after its acknowledgement, did not show it; a later one does"
+    return Late(Kind.STALE, missed.place, lag, detail, breaks_freshness(lag, Kind.STALE, rules))

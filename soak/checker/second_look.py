@@ -1,6 +1,7 @@
-"""What a later read says about what an earlier one lacked, by the book, the faults and the contract.
+"""From suspicion to verdict: what a later read says about what an earlier one lacked.
 
-Pure: the verifier decides with this while it runs, and a replay decides with it again from the evidence.
+It goes by what is expected, the faults and the contract. Pure: the verifier decides with this while it runs, and a
+replay decides with it again from the evidence.
 """
 
 from __future__ import annotations
@@ -8,19 +9,80 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from soak.checker.absence import Seqs, resolve
-from soak.checker.attempt import Attempt
-from soak.checker.expected_session import IN_FLIGHT_GRACE_US, ExpectedSession
+from soak.checker.absorb import thinned_out
+from soak.checker.expected_session import IN_FLIGHT_GRACE_US, NOTHING, ExpectedSession
 from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
-from soak.checker.identity import is_well_made
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.message import Message, Stored
-from soak.checker.outcome import Outcome
+from soak.checker.message import Message, Stored, is_well_made
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Finding, Judgement, MessageId, Read, Rules
-from soak.checker.remembered import thinned_out
-from soak.checker.suspicion import Suspicion
-from soak.checker.writer_book import NOTHING
+
+Seqs = dict[int, Intervals]
+"""Messages of one session, by writer."""
+
+
+class Resolution(NamedTuple):
+    """What became of a suspicion by a later read."""
+
+    lost: Seqs
+    rolled_back: Seqs
+    stale: Seqs
+    non_monotonic: Seqs
+
+
+def suspect(book: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
+    """Open a suspicion for what no other one covers yet. The book is as it was before this read was taken into it."""
+    new: Seqs = {}
+    for number, seqs in absent.items():
+        rest = seqs
+        for suspicion in known:
+            rest = rest.minus(Intervals(suspicion.absent.get(number, [])))
+        if rest:
+            new[number] = rest
+    if not new:
+        return None
+    shown = {number: book.writers[number].standing.copy() for number in new}
+    for number, seq in (*book.unsettled_names(), *book.veiled_names()):
+        if number in shown:
+            shown[number].add(seq)
+    seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
+    last_seen = min([book.last_read, *(at for number, seq, at in book.veiled or () if seq in new.get(number, NOTHING))])
+    return Suspicion(
+        invoked=read.invoked,
+        returned=read.returned,
+        last_seen=last_seen,
+        items=len(read.items),
+        absent={number: seqs.bounds for number, seqs in new.items()},
+        seen={number: seqs.bounds for number, seqs in seen.items() if seqs},
+    )
+
+
+def resolve(suspicion: Suspicion, absent: Seqs, present: Seqs, *, is_final: bool) -> Resolution:
+    """Split a suspicion by a later read, and leave in it what is still open.
+
+    `absent` and `present` are what that read lacked and showed; what is in neither is no longer expected. Presence is
+    believed at once; absence only when `is_final`: after the settle time, from the primary, with no fault active.
+    """
+    resolution = Resolution({}, {}, {}, {})
+    for number, bounds in list(suspicion.absent.items()):
+        was = Intervals(bounds)
+        seen = Intervals(suspicion.seen.get(number, []))
+        back = was.both(present.get(number, NOTHING))
+        still = was.both(absent.get(number, NOTHING))
+        _put(resolution.non_monotonic, number, back.both(seen))
+        _put(resolution.stale, number, back.minus(seen))
+        if is_final:
+            _put(resolution.rolled_back, number, still.both(seen))
+            _put(resolution.lost, number, still.minus(seen))
+        suspicion.absent[number] = [] if is_final else still.bounds
+    return resolution
+
+
+def _put(into: Seqs, number: int, seqs: Intervals) -> None:
+    if seqs:
+        into[number] = seqs
 
 
 class Look(NamedTuple):
@@ -86,7 +148,11 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
             number: Intervals(bounds).both(absent.get(number, NOTHING)).both(there.get(number, NOTHING))
             for number, bounds in suspicion.absent.items()
         }
-        late += _late(look, overdue, look.read.invoked, Kind.STALE)
+        seen = {number: Intervals(bounds) for number, bounds in suspicion.seen.items()}
+        was_seen = {number: seqs.both(seen.get(number, NOTHING)) for number, seqs in overdue.items()}
+        unseen = {number: seqs.minus(was_seen[number]) for number, seqs in overdue.items()}
+        late += _late(look, unseen, look.read.invoked, Kind.STALE)
+        late += _late(look, was_seen, look.read.invoked, Kind.NON_MONOTONIC)
         absent = {n: seqs.both(look.primary_judged.absent.get(n, NOTHING)) for n, seqs in absent.items()}
     present = _shown_places(look.read.items, look.book.session, look.run)
     resolution = resolve(suspicion, absent, present, is_final=is_final)

@@ -11,42 +11,120 @@ primary, with no fault active and everything read once since the last one; or it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from soak.checker.absence import Seqs, suspect
-from soak.checker.absorb import absorb, in_front_of_tail
-from soak.checker.attempt import Attempt
-from soak.checker.erasure import end_forget, undo
-from soak.checker.events import Event, Observed, Suspected, Verified, Want, Wanted
+from soak.checker.absorb import EXACT_SECONDS, EXACT_US, SLOT_SECONDS, absorb, in_front_of_tail
+from soak.checker.contract import Contract, Duplicates, Reads, ReplicaReads
+from soak.checker.events import (
+    Event,
+    Observed,
+    Suspected,
+    Verified,
+    Want,
+    Wanted,
+    confirm,
+    heal,
+    heal_after,
+    report_late,
+    report_losses,
+    told_of,
+    unreadable_name,
+)
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import FaultWindow, Survivor
+from soak.checker.faults import FaultHistory, FaultWindow, Survivor
+from soak.checker.incidents import Failing, Missed, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
-from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent
-from soak.checker.lifetime import begin_no_later, expiry_of, may_have_expired, prolong
-from soak.checker.outcome import Outcome
-from soak.checker.partial import AckedTimes, Seen, judge_glance, judge_seen, seen_in_flight
-from soak.checker.read import Finding, Judgement, MessageId, Read, Rules
-from soak.checker.remembered import EXACT_US
-from soak.checker.reporting import confirm, heal, heal_after, report_late, report_losses, told_of, unreadable_name
-from soak.checker.saved import save
-from soak.checker.search import Again, Fate, judge_search, search_again
+from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent, Outcome
+from soak.checker.partial import (
+    AckedTimes,
+    Again,
+    Fate,
+    Seen,
+    judge_glance,
+    judge_search,
+    judge_seen,
+    search_again,
+    seen_in_flight,
+)
+from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, save
+from soak.checker.retention import begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
 from soak.checker.second_look import (
     Late,
     Look,
+    Seqs,
     breaks_freshness,
     is_last_word,
     lacks_still,
     late_detail,
     look_again,
+    suspect,
     times_of,
     untold,
 )
-from soak.checker.store_judging import StoreJudging
-from soak.checker.suspicion import Failing, Missed, Suspicion
+from soak.checker.text import MessageGenerator
+
+REMEMBER_SECONDS_MIN = 10.0
+
+
+class StoreJudging:
+    """What all sessions of one store are judged by."""
+
+    def __init__(
+        self,
+        *,
+        rules: Rules,
+        author: MessageGenerator,
+        faults: FaultHistory,
+        targets: Sequence[str],
+        settle_us: int,
+        asks_primary: bool = False,
+        reads_replica: bool = False,
+    ) -> None:
+        self.rules = rules
+        self.author = author
+        self.faults = faults
+        self.targets = tuple(targets)
+        self.settle_us = settle_us
+        self.asks_primary = asks_primary
+        """Reads may be behind, and the primary can be asked."""
+        self.reads_replica = reads_replica
+        contract = rules.contract
+        staleness = contract.staleness_us
+        self.final_us = settle_us if asks_primary else None if staleness is None else settle_us + staleness
+        """How long after a read that lacked something a second one is the last word; None: it never is."""
+        self.search_final_us = None if staleness is None else settle_us + staleness
+        self._shadowed = msgspec.structs.replace(rules, contract=_eventual(contract))
+        loss = max(contract.loss_seconds_max, 0.0)
+        # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
+        slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
+        self.remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
+
+    def windows(self) -> list[FaultWindow]:
+        """Return the faults of the servers that the store depends on."""
+        return self.faults.of(self.targets)
+
+    def is_calm(self) -> bool:
+        """Whether no fault is active, and what each one took has been looked for everywhere."""
+        return self.faults.is_calm(self.targets)
+
+    def is_shadowed(self, invoked: int, returned: int) -> bool:
+        """Whether a read was of a replica in the shadow of a fault, so that it may have been behind for any time."""
+        if not self.reads_replica or self.rules.contract.replica_reads is ReplicaReads.STRICT:
+            return False
+        return self.faults.casts_shadow(self.targets, invoked, returned)
+
+    def rules_at(self, invoked: int, returned: int) -> Rules:
+        """Return what a read of that time is held to."""
+        return self._shadowed if self.is_shadowed(invoked, returned) else self.rules
+
+
+def _eventual(contract: Contract) -> Contract:
+    return msgspec.structs.replace(contract, reads=Reads.EVENTUAL)
+
 
 TAIL_OVERLAP = 2
 REMEMBER_IN_DOUBT_US = 86_400_000_000
@@ -87,7 +165,15 @@ class SessionChecker:
         if book.veiled is not None and event.outcome is Outcome.OK:
             # What was seen in the shadow of a fault may have been of long before.
             book.veiled = [one for one in book.veiled if not self.store.is_shadowed(one[2], one[2])] or None
-        end_forget(book, event.outcome, event.sent, event.ended, behind_us=behind_us, ends_excuses=not drops)
+        end_forget(
+            book,
+            event.outcome,
+            event.sent,
+            event.ended,
+            behind_us=behind_us,
+            ends_excuses=not drops,
+            is_applied_once=rules.contract.duplicates is Duplicates.EXACTLY_ONCE,
+        )
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
@@ -212,11 +298,19 @@ class SessionChecker:
             events.append(Suspected(opened))
         for suspicion in known if not judgement.is_undecided else ():
             self._resolve(suspicion, self._look(earlier, read, judgement, primary, rules), events)
+        if primary is not None:
+            self._glimpse(primary)
         if known:
             book.drop_excused()
         book.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
         heal_after(self.book, read, events)
         return Observed(events, before)
+
+    def _glimpse(self, read: Read) -> None:
+        """Remember what a read of the primary, or of a participant, shows in flight: it may yet be refused."""
+        in_flight = [(*one, read.invoked) for one in seen_in_flight(self.book, read, self.store.author)]
+        if in_flight:
+            self.book.glimpsed = [*(self.book.glimpsed or ()), *in_flight]
 
     def _known_suspicions(self) -> list[Suspicion]:
         """Return what is suspected, with what the last read overlooked."""
@@ -350,9 +444,7 @@ class SessionChecker:
         before = self._packed()
         seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
         observed = self._report_seen(seen, before)
-        in_flight = [(*place, read.invoked) for place in seen_in_flight(self.book, read, self.store.author)]
-        if in_flight:
-            self.book.glimpsed = [*(self.book.glimpsed or ()), *in_flight]
+        self._glimpse(read)
         if seen.vanished:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
         return observed

@@ -11,15 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from soak.analysis import document, page, programme, table
-from soak.analysis.analysing import SIDE_BY_SIDE, Wanted, analyse
-from soak.analysis.plan import plan_stages, trials_for
-from soak.analysis.result import Cell, exit_code_of
-from soak.analysis.trial import Trial
 from soak.errors import ExitCode, UsageError
 from soak.report.table import print_json, print_table
-from soak.scenarios.command import completed, print_results
-from soak.scenarios.progress import Progress
+from soak.scenarios.analyses import document, page, table, trials
+from soak.scenarios.analyses.analysing import SIDE_BY_SIDE, AnalysisRequest, analyse
+from soak.scenarios.analyses.scenario import TrialResult, exit_code_of, plan_stages, trials_for
+from soak.scenarios.analyses.trials import Trial
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 from soak.subjects import catalogue, environment
 from soak.subjects.description import PROCESSES_MAX, Subject
 
@@ -28,7 +26,7 @@ DESCRIPTION = (
     "Each library runs in an environment of its own, which is installed when it is first needed."
 )
 EPILOG = f"""\
-trials: {", ".join(programme.ALL)}
+trials: {", ".join(trials.ALL)}
 
 examples:
   soak analyse --list                                          which libraries there are
@@ -68,17 +66,17 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _list(as_json=arguments.json)
         return ExitCode.PASS
     wanted = _wanted(arguments)
-    trials = programme.find(arguments.trial)
+    wanted_trials = trials.find(arguments.trial)
     begun = time.monotonic()
-    progress = Progress(_stages(wanted, trials))
-    cells = completed(analyse(wanted, trials, progress, _say), progress, "servers and libraries")
+    progress = ScenarioProgress(_stages(wanted, wanted_trials))
+    cells = completed(analyse(wanted, wanted_trials, progress, _say), progress, "servers and libraries")
     if cells is None:
         return ExitCode.INCONCLUSIVE
     _print(arguments, cells, time.monotonic() - begun)
     return exit_code_of(cells)
 
 
-def _stages(wanted: Wanted, trials: Sequence[Trial]) -> int:
+def _stages(wanted: AnalysisRequest, trials: Sequence[Trial]) -> int:
     own = [(subject, trials_for(subject, trials, known_only=wanted.known_only)) for subject in wanted.subjects]
     return sum(len(plan_stages(subject, fitting, wanted.seed)[0]) for subject, fitting in own)
 
@@ -88,7 +86,7 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _wanted(arguments: argparse.Namespace) -> Wanted:
+def _wanted(arguments: argparse.Namespace) -> AnalysisRequest:
     for flag, value, least, most in (
         ("--seed", arguments.seed, 0, SEED_MAX),
         ("--jobs", arguments.jobs, 1, JOBS_MAX),
@@ -103,9 +101,9 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
         raise UsageError(f"--html {arguments.html}: there is no such folder")
     if arguments.into is not None:
         document.check(arguments.into)
-    return Wanted(
+    return AnalysisRequest(
         subjects=subjects,
-        trials=[trial.name for trial in programme.find(arguments.trial)],
+        trials=[trial.name for trial in trials.find(arguments.trial)],
         seed=arguments.seed,
         environments=str(arguments.environments or environment.default_folder()),
         known_only=arguments.all_releases and not arguments.trial,
@@ -121,14 +119,14 @@ def _list(*, as_json: bool) -> None:
         return
     print_table(("subject", "release", "server", "processes", "what it is"), [_row(subject) for subject in subjects])
     sys.stdout.write("\n")
-    print_table(("trial", "question"), [(trial.name, trial.question) for trial in programme.ALL.values()])
+    print_table(("trial", "question"), [(trial.name, trial.question) for trial in trials.ALL.values()])
 
 
 def _row(subject: Subject) -> tuple[str, ...]:
     return (subject.name, subject.version, subject.server or "files", str(subject.processes), subject.title)
 
 
-def _print(arguments: argparse.Namespace, cells: Sequence[Cell], seconds: float) -> None:
+def _print(arguments: argparse.Namespace, cells: Sequence[TrialResult], seconds: float) -> None:
     if arguments.html is not None:
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
     if arguments.into is not None:

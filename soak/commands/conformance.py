@@ -10,8 +10,8 @@ import msgspec
 
 from soak.addresses import addresses
 from soak.commands.flags import SERVERS, Flag, add_flags, read_configuration
-from soak.conformance.examination import Finding, examine
-from soak.conformance.openapi import document
+from soak.conformance import document
+from soak.conformance.examination import ConformanceResult, examine
 from soak.errors import ExitCode, UsageError
 from soak.report.table import plain, print_json
 from soak.servers.kinds import HTTP
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.VIOLATION if wrong else ExitCode.PASS
 
 
-async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> list[Finding]:
+async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> list[ConformanceResult]:
     findings = []
     async for finding in examine(address, timeout_seconds=timeout_seconds):
         findings.append(finding)
@@ -64,7 +64,7 @@ async def _examined(address: str, timeout_seconds: float, *, as_json: bool) -> l
     return findings
 
 
-def _lines(finding: Finding) -> list[str]:
+def _lines(finding: ConformanceResult) -> list[str]:
     lines = [f"{_MARKS[finding.outcome]:<7} {finding.check}"]
     lines += [f"        {plain(text)}" for text in (finding.found, finding.advice) if text]
     return lines

@@ -12,7 +12,7 @@ import msgspec
 
 from soak.errors import ExitCode
 from soak.flaws import catalogue
-from soak.flaws.flaw import Flaw, Setup
+from soak.flaws.flaw import Flaw, FlawSetup
 from soak.flaws.served import SERVICES
 from soak.report.table import print_json, print_table
 from soak.stores import registry
@@ -111,14 +111,14 @@ def _told(head: str, text: str) -> str:
     return f"\n{head}:\n" + textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
 
 
-def _fault(setup: Setup) -> str:
+def _fault(setup: FlawSetup) -> str:
     disturbance = setup.disturbance
     if disturbance is None:
         return "none"
     return f"{disturbance.fault} of {disturbance.target}, for {disturbance.hold_seconds:g} s"
 
 
-def _setup(setup: Setup) -> str:
+def _setup(setup: FlawSetup) -> str:
     options = {**setup.redis_options, **setup.postgres_options}
     configured = "".join(f", {name} {value or '(empty)'}" for name, value in options.items())
     fault = f", under {_fault(setup)}" if setup.disturbance is not None else ""
@@ -127,7 +127,7 @@ def _setup(setup: Setup) -> str:
     return setup.store + served + configured + derived + fault
 
 
-def _source(setup: Setup) -> str:
+def _source(setup: FlawSetup) -> str:
     if setup.service:
         # A process of its own is a script, and all of it is the story.
         return (SERVICES / f"{setup.service}.py").read_text(encoding="utf-8")

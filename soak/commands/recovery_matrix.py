@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
-from soak.matrix import configurations, table
-from soak.matrix.cells import SIDE_BY_SIDE, make_cells
-from soak.matrix.plan import BEDS, FAULTS, POSTGRESES, POWER_CUTS, REDISES, CellPlan, plan_cells
-from soak.matrix.result import exit_code_of
-from soak.scenarios.command import completed, print_results
-from soak.scenarios.progress import Progress
+from soak.scenarios.recovery_matrix import picture, table
+from soak.scenarios.recovery_matrix.measuring import SIDE_BY_SIDE, make_cells
+from soak.scenarios.recovery_matrix.scenario import (
+    BEDS,
+    CONFIGURATIONS,
+    FAULTS,
+    POSTGRESES,
+    POWER_CUTS,
+    REDISES,
+    RecoveryScenario,
+    exit_code_of,
+    plan_cells,
+)
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 
 DESCRIPTION = (
     "Write to a server of each configuration, break it, start it again, and count what it had acknowledged and lost.\n"
@@ -20,14 +29,14 @@ DESCRIPTION = (
     "that succeed. What is promised is derived from the configuration the server says it runs with."
 )
 EPILOG = f"""\
-configurations: {", ".join(configurations.ALL)}
+configurations: {", ".join(CONFIGURATIONS)}
 faults:         {", ".join(FAULTS)}
 
 examples:
   soak recovery-matrix                                        all of them, in a few minutes
   soak recovery-matrix --config aof-everysec aof-always --fault power_cut --repeat 5
   soak recovery-matrix --config aof-no --contract redis-always would this server keep that promise?
-  soak recovery-matrix --markdown > matrix.md
+  soak recovery-matrix --markdown --picture matrix.svg > matrix.md
 
 exit codes: 0 every cell is inside its contract, 1 one lost more than is promised, 2 usage,
 3 no server can be started, 4 a cell could not be made, or interrupted"""
@@ -51,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--postgres-image", metavar="IMAGE", help="likewise")
     add("--power-cut", choices=POWER_CUTS, default=POWER_CUTS[0], help="how the power is cut (default: auto)")
     add("--jobs", metavar="N", type=int, default=SIDE_BY_SIDE, help=f"cells side by side ({SIDE_BY_SIDE} unless given)")
+    add("--picture", metavar="FILE", type=Path, help="write the matrix as an SVG picture, too")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the results as JSON")
     form.add_argument("--markdown", action="store_true", help="print the table for a page")
@@ -59,22 +69,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     plans = _plans(arguments)
     begun = time.monotonic()
-    progress = Progress(len(plans))
+    progress = ScenarioProgress(len(plans))
     making = make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
     results = completed(making, progress, "servers")
     if results is None:
         return ExitCode.INCONCLUSIVE
     seconds = time.monotonic() - begun
+    if arguments.picture is not None:
+        arguments.picture.write_text(picture.draw(results), encoding="utf-8")
     lines = table.markdown_lines if arguments.markdown else table.report_lines
     print_results(arguments, table.as_json(results, seconds), lines(results, seconds))
     return exit_code_of(results)
 
 
-def _plans(arguments: argparse.Namespace) -> list[CellPlan]:
+def _plans(arguments: argparse.Namespace) -> list[RecoveryScenario]:
+    if arguments.picture is not None and not arguments.picture.parent.is_dir():
+        raise UsageError(f"--picture {arguments.picture}: there is no such folder")
     for flag, value, most in (("--repeat", arguments.repeat, REPEATS_MAX), ("--jobs", arguments.jobs, REPEATS_MAX)):
         if not 1 <= value <= most:
             raise UsageError(f"{flag} {value}: should be from 1 to {most}")
-    like = CellPlan(
+    like = RecoveryScenario(
         configuration="",
         fault="",
         load_seconds=_load_seconds(arguments.seconds),

@@ -12,11 +12,9 @@ import msgspec
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
 from soak.report.table import table_lines
-from soak.scenarios.command import completed, print_results
-from soak.scenarios.progress import Progress
-from soak.selftest.pace import Pace
-from soak.selftest.result import Trial
-from soak.selftest.trials import SIDE_BY_SIDE, make_trials
+from soak.scenarios.selftest.rig import Pace
+from soak.scenarios.selftest.trial import SIDE_BY_SIDE, FlawTrial, make_trials
+from soak.scenarios.terminal import ScenarioProgress, completed, print_results
 
 DESCRIPTION = (
     "Plant each flaw on real servers, soak it, and see whether it is found: as the kind it is, with the cause it has.\n"
@@ -54,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         raise UsageError(f"--jobs {arguments.jobs}: should be at least 1")
     pace = Pace.AS_SHIPPED if arguments.as_shipped else Pace.QUICK
     begun = time.monotonic()
-    progress = Progress(len(flaws))
+    progress = ScenarioProgress(len(flaws))
     trials = completed(make_trials(flaws, progress, arguments.jobs, pace), progress, "trials")
     if trials is None:
         return ExitCode.INCONCLUSIVE
@@ -63,22 +61,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS if all(trial.passed for trial in trials) else ExitCode.VIOLATION
 
 
-def _found(trial: Trial) -> str:
+def _found(trial: FlawTrial) -> str:
     return next(iter(trial.found_kinds), "-")
 
 
-def _detected(trial: Trial) -> str:
+def _detected(trial: FlawTrial) -> str:
     return "-" if trial.seconds_to_detect is None else f"{trial.seconds_to_detect:.1f} s"
 
 
-def _twin(trial: Trial) -> str:
+def _twin(trial: FlawTrial) -> str:
     if not trial.twin_verdict:
         return "-"
     silent = "silent" if trial.twin_verdict == "pass" else trial.twin_verdict.upper()
     return f"{silent}, {trial.twin_verified:,} verified"
 
 
-def report_lines(trials: Sequence[Trial], seconds: float, pace: Pace = Pace.QUICK) -> list[str]:
+def report_lines(trials: Sequence[FlawTrial], seconds: float, pace: Pace = Pace.QUICK) -> list[str]:
     """Make the table, what went wrong under it, and the sum in the last line."""
     rows = [
         (
@@ -103,12 +101,12 @@ def report_lines(trials: Sequence[Trial], seconds: float, pace: Pace = Pace.QUIC
     return [*table_lines(HEADS, rows), "", *complaints, *([""] if complaints else []), found]
 
 
-def seconds_to_detect(trials: Sequence[Trial]) -> list[float]:
+def seconds_to_detect(trials: Sequence[FlawTrial]) -> list[float]:
     """Return the times to detect of those that were detected."""
     return [trial.seconds_to_detect for trial in trials if trial.seconds_to_detect is not None]
 
 
-def as_json(trials: Sequence[Trial], seconds: float, pace: Pace = Pace.QUICK) -> dict[str, object]:
+def as_json(trials: Sequence[FlawTrial], seconds: float, pace: Pace = Pace.QUICK) -> dict[str, object]:
     times = seconds_to_detect(trials)
     return {
         "passed": all(trial.passed for trial in trials),

@@ -18,7 +18,7 @@ from soak.daemon.plan import addresses, setting_of
 from soak.daemon.promises import check_promises
 from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
-from soak.ledger.apart import check_ledger_is_apart
+from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.run import read_header
 from soak.proc.lock import DataFolderLock
 from soak.report.outcome import Outcome

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from soak.checker.contract import Contract
-from soak.checker.server_identity import Identity
-from soak.checker.telemetry import ServerSample
+from soak.checker.telemetry import Identity, ServerSample
 from soak.contracts.guarantees import WATCHED_SETTINGS, guarantees_of, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
 

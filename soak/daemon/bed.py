@@ -17,7 +17,7 @@ from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
 from soak.settings import SoakSettings
-from soak.subjects.service import program_of
+from soak.subjects.process import program_of
 
 _ALWAYS_HERE = tuple(kind.name for kind in KINDS.values() if BackendKind.DOCKER not in kind.backends)
 """Started as processes of this machine, also where the others are containers."""

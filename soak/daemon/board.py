@@ -19,7 +19,7 @@ from soak.daemon.snapshot import ServerStatus, Snapshot
 from soak.daemon.verifier_client import VerifierClient
 from soak.exposition import Exposition
 from soak.servers.servers import Servers
-from soak.verifier import last_metrics
+from soak.verifier.endpoint import read_last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
 
@@ -83,7 +83,7 @@ class StatusBoard:
 
     async def verifier_metrics(self, exposition: Exposition) -> str | None:
         if self.phase == "done":
-            return last_metrics.read(self._folder.verifier, exposition)
+            return read_last_metrics(self._folder.verifier, exposition)
         return await self._client.metrics(self._children["verifier"].pid, exposition)
 
     def use(self) -> Use:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.clock import now_us
+from soak.clock import boot_identity, now_us
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 
 INTERVAL_SECONDS = 1.0
@@ -24,13 +24,6 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     active_seconds: float
     """How long the run has been active, all its daemons taken together."""
-
-
-def boot_identity() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "unknown"
 
 
 def read(path: Path) -> Heartbeat | None:

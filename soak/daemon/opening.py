@@ -15,7 +15,7 @@ from soak.daemon.run_identity import RunIdentity
 from soak.daemon.setup import servers_told, setup_of
 from soak.errors import UsageError
 from soak.join import JoinInfo
-from soak.ledger.apart import check_ledger_is_apart
+from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.report.outcome import Setup
 from soak.stores import registry

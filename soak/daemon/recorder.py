@@ -15,7 +15,7 @@ from soak.daemon.snapshot import Snapshot
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import Point, Series, quantile
 from soak.report.series_file import SeriesFile
-from soak.verifier.measured import Measured
+from soak.verifier.result import Measured
 
 INTERVAL_SECONDS = 1.0
 RECENT_POINTS_MAX = 900

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from soak.clock import now_us
+from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration
 from soak.daemon import heartbeat
 from soak.daemon.folder import DataFolder
@@ -77,7 +77,7 @@ def remember(folder: DataFolder, beginning: RunIdentity, header: RunHeader, endi
     """Write down what a later daemon needs to go on with this run."""
     state = RunState(
         header=header,
-        boot=heartbeat.boot_identity(),
+        boot=boot_identity(),
         embedded=sorted(beginning.plan.embedded),
         given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
         testbed=beginning.plan.testbed,
@@ -97,7 +97,7 @@ def _find_unfinished(folder: DataFolder) -> tuple[RunState | None, list[str]]:
         ) from None
     if state is None:
         return None, _put_aside(folder)
-    if state.boot == heartbeat.boot_identity():
+    if state.boot == boot_identity():
         return state, []
     run = state.header.run
     found = folder.violations_on_record(run)
@@ -171,7 +171,7 @@ def _last_alive(folder: DataFolder, header: RunHeader) -> tuple[Heartbeat, tuple
     since = 0.0 if written is None else max(0.0, time.time() - written)
     guessed = Heartbeat(
         run=header.run,
-        boot=heartbeat.boot_identity(),
+        boot=boot_identity(),
         at_us=now_us() - int(since * 1e6),
         active_seconds=max(0.0, time.time() - since - header.started_wall_seconds),
     )

@@ -1,4 +1,4 @@
-"""All planted bugs, by name, in the order in which they are told."""
+"""All planted bugs, by name, in the order of the documentation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from soak.errors import UsageError
 from soak.flaws.flaw import Flaw
 
-_TOLD = (
+_NAMES = (
     "whole_history_overwrite",
     "context_window_merge",
     "app_clock_order",
@@ -49,7 +49,7 @@ _TOLD = (
     "rare_corruption",
 )
 
-ALL: dict[str, Flaw] = {name: importlib.import_module(f"soak.flaws.{name}").FLAW for name in _TOLD}
+ALL: dict[str, Flaw] = {name: importlib.import_module(f"soak.flaws.{name}").FLAW for name in _NAMES}
 
 
 def find(name: str) -> Flaw:

@@ -14,7 +14,7 @@ CHECK_SECONDS = 1.0
 LENGTH_MAX = 400
 
 
-class RefusedError(Exception):
+class WriteRefusedError(Exception):
     """The check said no."""
 
 
@@ -26,7 +26,7 @@ class DirtyRead(PostgresMemory):
         if len(message.content) > LENGTH_MAX:
             await asyncio.sleep(CHECK_SECONDS)
             await self.pool.execute(f"DELETE FROM {self.table} WHERE id = $1", row)  # noqa: S608
-            raise RefusedError("content refused")
+            raise WriteRefusedError("content refused")
 
     async def insert(self, session: str, message: Message) -> int:
         async with self.pool.acquire() as connection, connection.transaction():
@@ -45,7 +45,7 @@ class CheckedFirst(DirtyRead):
     async def append(self, session: str, message: Message) -> None:
         if len(message.content) > LENGTH_MAX:
             await asyncio.sleep(CHECK_SECONDS)
-            raise RefusedError("content refused")
+            raise WriteRefusedError("content refused")
         await self.insert(session, message)
 
 

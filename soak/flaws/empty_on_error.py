@@ -1,4 +1,4 @@
-"""No answer, told as nothing to tell."""
+"""An error, returned as an empty history."""
 
 from __future__ import annotations
 

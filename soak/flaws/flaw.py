@@ -63,7 +63,7 @@ RARE = Load(users=32, think_seconds=0.02, mix="short")
 """Enough messages to meet one in a thousand."""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
+class FlawSetup(msgspec.Struct, frozen=True, kw_only=True):
     """One way to do it: a store, the configuration of its server, and the fault it is put through."""
 
     store: str
@@ -76,7 +76,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     postgres_options: Mapping[str, str] = {}
     disturbance: Disturbance | None = None
 
-    def can_share_a_server_with(self, other: Setup) -> bool:
+    def can_share_a_server_with(self, other: FlawSetup) -> bool:
         return msgspec.structs.replace(self, store="") == msgspec.structs.replace(other, store="")
 
 
@@ -94,7 +94,7 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """What the user saw."""
     kinds: frozenset[Kind]
     causes: frozenset[Cause]
-    setups: tuple[Setup, Setup]
+    setups: tuple[FlawSetup, FlawSetup]
     """The wrong way, and the right one next to it."""
     load: Load = Load()
     wrong_from: WrongFrom = WrongFrom.ACKNOWLEDGED
@@ -108,11 +108,11 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """What must be said of it besides: parts of the sentences that a report shows."""
 
     @property
-    def wrong(self) -> Setup:
+    def wrong(self) -> FlawSetup:
         return self.setups[0]
 
     @property
-    def right(self) -> Setup:
+    def right(self) -> FlawSetup:
         return self.setups[1]
 
 
@@ -121,11 +121,11 @@ def store_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def same_server(wrong: type, right: type, disturbance: Disturbance | None = None) -> tuple[Setup, Setup]:
+def same_server(wrong: type, right: type, disturbance: Disturbance | None = None) -> tuple[FlawSetup, FlawSetup]:
     """Set up a wrong and a right store next to each other, under one and the same fault."""
     return (
-        Setup(store=store_of(wrong), disturbance=disturbance),
-        Setup(store=store_of(right), disturbance=disturbance),
+        FlawSetup(store=store_of(wrong), disturbance=disturbance),
+        FlawSetup(store=store_of(right), disturbance=disturbance),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Flaw, Load, Setup, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, Load, store_of
 from soak.flaws.redis_memory import EverySecondMemory
 
 MEMORY = "4mb"
@@ -17,11 +17,13 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.EVICTION}),
     setups=(
-        Setup(
+        FlawSetup(
             store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}
         ),
         # Full is full: the write is refused, and the caller knows.
-        Setup(store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}),
+        FlawSetup(
+            store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}
+        ),
     ),
     load=Load(mix="long", session_messages=30, users=12, think_seconds=0.02),
 )

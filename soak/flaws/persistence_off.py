@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import RedisMemory
 
 _RESTART = Disturbance(fault="restart", after_seconds=3.5, hold_seconds=0.2)
@@ -18,13 +18,13 @@ FLAW = Flaw(
     causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
     # Nobody declared a contract. A server that keeps nothing is held to the floor, not to nothing.
     setups=(
-        Setup(
+        FlawSetup(
             store=store_of(RedisMemory),
             derives_contract=True,
             redis_options={"appendonly": "no", "save": ""},
             disturbance=_RESTART,
         ),
-        Setup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
+        FlawSetup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
 
 _CRASH = Disturbance(fault="crash", after_seconds=3.5, hold_seconds=0.2)
@@ -17,12 +17,12 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.RESTART_WITHOUT_PERSISTENCE}),
     setups=(
-        Setup(
+        FlawSetup(
             store=store_of(EverySecondMemory),
             redis_options={"appendonly": "no", "save": "900 1"},
             disturbance=_CRASH,
         ),
-        Setup(store=store_of(EverySecondMemory), disturbance=_CRASH),
+        FlawSetup(store=store_of(EverySecondMemory), disturbance=_CRASH),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -15,7 +15,7 @@ from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import StoreContext, Stored
 
 
-class ReplicaReads(PostgresMemory):
+class ReadsFromReplica(PostgresMemory):
     """Writes on the primary and reads on the replica, to take load off the primary."""
 
     needs: ClassVar[tuple[str, ...]] = (POSTGRES.name, POSTGRES_REPLICA.name)
@@ -55,7 +55,7 @@ FLAW = Flaw(
     kinds=frozenset({Kind.STALE}),
     causes=frozenset({Cause.REPLICA_LAG}),
     setups=same_server(
-        ReplicaReads, PostgresMemory, Disturbance(fault="replica_lag", target=POSTGRES_REPLICA.name, hold_seconds=1.0)
+        ReadsFromReplica, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
     ),
     load=Load(users=8),
 )

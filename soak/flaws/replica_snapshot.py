@@ -10,8 +10,8 @@ from soak.checker.kinds import Kind
 from soak.flaws.flaw import Disturbance, Flaw, Load, WrongFrom, same_server
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores import Stored
+from soak.stores.postgres import STALENESS_SECONDS, PostgresReplicaStore
 from soak.stores.postgres_pool import PostgresPool
-from soak.stores.postgres_replica import STALENESS_SECONDS, PostgresReplicaStore
 from soak.stores.postgres_schema import Schema
 
 

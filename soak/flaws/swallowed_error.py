@@ -1,4 +1,4 @@
-"""Logged, and told yes."""
+"""Logged, and acknowledged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SwallowedError(RedisMemory):
 
 FLAW = Flaw(
     name="swallowed_error",
-    incident="ConnectionError in a network hiccup is logged and skipped; the caller is told yes",
+    incident="ConnectionError in a network hiccup is logged and skipped; the caller gets an acknowledgement",
     code="except ConnectionError: log.warning(...), and then nothing. The chat goes on; that was the idea.",
     mocks="The test of the error path asserts that no exception escapes. None does.",
     user="What was said in one particular second had not been said. Nobody knew which second.",

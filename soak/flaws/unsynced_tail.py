@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, Setup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
 
 _POWER_CUT = Disturbance(fault="power_cut", after_seconds=3.5, hold_seconds=0.2)
@@ -17,8 +17,8 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.UNSYNCED_TAIL}),
     setups=(
-        Setup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
-        Setup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
+        FlawSetup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
+        FlawSetup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

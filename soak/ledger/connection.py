@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError
 
 from soak.answer_bounds import BoundedParser
-from soak.errors import ServerUnreachableError
+from soak.errors import ServerUnreachableError, UsageError
 
 TIMEOUT_SECONDS = 5.0
 
@@ -73,3 +73,31 @@ def unreachable(url: str, error: Exception) -> ServerUnreachableError:
     if isinstance(error, AuthenticationError):
         return ServerUnreachableError(f"the ledger at {where} refuses the password; check ledger.url")
     return ServerUnreachableError(f"the ledger at {where} cannot be reached ({error}); is it running?")
+
+
+# The ledger needs a server of its own: on the one under test it would be lost together with what it records.
+
+
+REDIS_SCHEMES = ("redis://", "rediss://", "unix://")
+
+
+async def check_ledger_is_apart(ledger_url: str, servers: Mapping[str, str]) -> None:
+    """Refuse a ledger on a server under test, by whatever address, database or proxy it is reached."""
+    ledger = await _identity(ledger_url)
+    for kind, url in servers.items():
+        if ledger and url.startswith(REDIS_SCHEMES) and await _identity(url) == ledger:
+            raise UsageError(
+                f"the ledger is on the server under test ({kind}): both addresses lead to the same process "
+                f"(run_id {ledger[:8]}…); give the ledger a server of its own with --ledger, or leave it out to have "
+                "one started"
+            )
+
+
+async def _identity(url: str) -> str:
+    """Return what a server calls this life of its process; empty if it does not tell."""
+    async with reaching(url) as redis:
+        try:
+            told = await redis.info("server")
+        except (RedisError, AttributeError, TypeError, ValueError, LookupError):
+            return ""  # managed services may refuse to tell
+    return str(told.get("run_id", "")) if isinstance(told, dict) else ""

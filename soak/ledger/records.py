@@ -10,14 +10,16 @@ bit would make the batch pass for a repeated one and be dropped, a changed clock
 
 from __future__ import annotations
 
+import socket
 import zlib
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
-from soak.checker.attempt import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
+from soak.checker.outcome import Attempt, OutcomeNumber, Seq, WriterNumber
+from soak.clock import boot_identity
 from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"
@@ -245,3 +247,17 @@ __all__ = [
     "decode_batch",
     "encode_batch",
 ]
+
+
+# Which machine a time was measured on, and since which boot: only times of one boot can be compared as they are.
+
+
+class Host(NamedTuple):
+    """A machine and a boot of it. Containers on one machine have names of their own and share its boot."""
+
+    name: str
+    boot: str
+
+
+def this_host() -> Host:
+    return Host(socket.gethostname(), boot_identity())

@@ -11,8 +11,7 @@ from redis.exceptions import RedisError
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.connection import LedgerConnection, keys_of, reaching, unreachable
-from soak.ledger.host import this_host
-from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, RunHeader, seal
+from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, RunHeader, seal, this_host
 
 _CURRENT_KEY = "soak:ledger:current"
 

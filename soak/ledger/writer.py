@@ -23,13 +23,13 @@ from redis.exceptions import RedisError
 
 from soak.clock import clock_offset_us
 from soak.ledger.connection import LedgerConnection
-from soak.ledger.host import Host, this_host
 from soak.ledger.records import (
     LATENCY_BUCKETS_SECONDS,
     Attempt,
     Batch,
     ForgetIntent,
     ForgetOutcome,
+    Host,
     LatencyTally,
     Lease,
     Observation,
@@ -38,6 +38,7 @@ from soak.ledger.records import (
     VerifierProgress,
     encode_batch,
     seal,
+    this_host,
 )
 from soak.ledger.run import read_header
 from soak.settings import LedgerSettings

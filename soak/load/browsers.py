@@ -29,9 +29,8 @@ from soak.ledger.records import BROWSER_WORKER_PREFIX
 from soak.ledger.writer import LedgerWriter
 from soak.load.bridge import Bridge
 from soak.load.participant import Participant
-from soak.load.performed import Performed
 from soak.load.plan import Plan
-from soak.load.reading import Expectation
+from soak.load.reading import Expectation, Performed
 from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStore, SessionPool
 from soak.proc import spawn
 from soak.servers.kinds import HTTP

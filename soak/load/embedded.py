@@ -13,9 +13,13 @@ from typing import Any
 import gevent
 
 from soak import join
+from soak.addresses import LEDGER, addresses
 from soak.errors import ServerUnreachableError, SoakError
 from soak.join import JoinInfo
+from soak.ledger.run import read_header
+from soak.load.bridge import Bridge
 from soak.proc import spawn
+from soak.settings import SoakSettings
 
 START_SECONDS_MAX = 60.0
 VERDICT_SECONDS_MAX = 180.0
@@ -114,3 +118,50 @@ class EmbeddedSoak:
     def _last_line(self) -> str:
         said = [line for line in self._lines if line.strip()]
         return said[-1] if said else "it said nothing"
+
+
+# Finding the run to take part in: one on this machine, or one whose ledger the environment names.
+
+
+WAIT_SECONDS_MAX = 60.0
+JOIN_POLL_SECONDS = 0.2
+HEADER_SECONDS_MAX = 20.0
+
+
+def find_run(data_dir: Path, settings: SoakSettings) -> JoinInfo | None:
+    """Return the run in this folder, else the one of the ledger in the settings, else None."""
+    info = join.find(data_dir)
+    if info is None and settings.ledger.url is not None:
+        return _remote_run(settings)
+    return info
+
+
+def wait_for_run(data_dir: Path, settings: SoakSettings) -> JoinInfo:
+    """Wait for the run that the master joins or starts: workers never start one themselves."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while (info := find_run(data_dir, settings)) is None:
+        if time.monotonic() > deadline:
+            raise ServerUnreachableError(
+                f"no soak is running in {data_dir} after {WAIT_SECONDS_MAX:.0f} s; start the master there, or on "
+                "another machine set SOAK_LEDGER__URL and SOAK_SERVERS__… to those of the run"
+            )
+        gevent.sleep(JOIN_POLL_SECONDS)
+    return info
+
+
+def _remote_run(settings: SoakSettings) -> JoinInfo:
+    assert settings.ledger.url is not None  # noqa: S101  asked by the caller
+    url = settings.ledger.url.get_secret_value()
+    bridge = Bridge()
+    try:
+        header = bridge.call(read_header, url, timeout_seconds=HEADER_SECONDS_MAX)
+    finally:
+        bridge.close()
+    return JoinInfo(
+        header=header,
+        ledger_url=url,
+        servers={kind: address for kind, address in addresses(settings).items() if kind != LEDGER},
+        timeout_seconds=settings.stores.timeout,
+        connections_max=settings.stores.connections,
+        ttl_seconds=settings.stores.ttl,
+    )

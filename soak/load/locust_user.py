@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from locust import User, task
 from locust.exception import StopUser
+from locust.runners import MasterRunner, WorkerRunner
 
-from soak.load.bridge import BridgeCancelledError, BridgeClosedError
+from soak.browsing.chromium import find_chromium
+from soak.join import JoinInfo
+from soak.load.bridge import Bridge, BridgeCancelledError, BridgeClosedError
+from soak.load.browsers import LazyBrowsers
 from soak.load.participant import Participant
 from soak.load.plan import Plan
-from soak.load.running import RunningLoad
+from soak.load.session_pool import SessionPool
+from soak.settings import LedgerSettings, LoadSettings
 
 TICK_SECONDS = 0.005
 """Users wake on the beat of a common clock, many at once: waking the process for each costs more than its turn."""
@@ -87,3 +93,85 @@ class ChatUser(User):
         load, participant = self._load, self._participant
         if load is not None and participant is not None and load.bridge.is_open:
             load.bridge.post(participant.leave)
+
+
+# The Locust user that has a browser: it thinks longer, and is shown apart from the others.
+
+
+class BrowserUser(ChatUser):
+    """A participant that types into the chat's page. Nothing but the way to the memory is different."""
+
+    type_prefix: ClassVar[str] = "browser:"
+
+    def participant_of(self, load: RunningLoad) -> Participant | None:
+        del load
+        return None  # a browser takes seconds to start: whoever spawns us must not wait for that
+
+    def on_start(self) -> None:
+        if self._load is None:
+            raise StopUser
+        browsers = self._load.browsers.get()
+        browsers.is_ready.wait()
+        self._participant = browsers.participant()
+
+    def plan_of(self, load: RunningLoad) -> Plan:
+        return load.browsers.plan
+
+
+def add_browser_users(environment: Any, load: LoadSettings, runner: Any) -> None:
+    """Put them beside the other users, so many of them; raises `UsageError` where they cannot be had."""
+    if load.browser_users and (not isinstance(runner, MasterRunner) or environment.parsed_options.processes):
+        find_chromium(load.browser)
+    # A worker is told by its master how many it has; it must only know what they are.
+    if load.browser_users or isinstance(runner, WorkerRunner):
+        BrowserUser.fixed_count = load.browser_users
+        environment.user_classes.append(BrowserUser)
+
+
+# The load of one process while a test runs: a bridge, a lobby on its loop, and the participants.
+#
+# It is made when Locust's test starts and ends with it, so that a test stopped on the web page is drained, recorded and
+# said goodbye for, and the next one is a new worker in the ledger.
+
+
+START_SECONDS_MAX = 60.0
+FAREWELL_SECONDS_MAX = 20.0
+
+
+class RunningLoad:
+    """Everything that the greenlets of one test share."""
+
+    def __init__(self, bridge: Bridge, lobby: SessionPool, plan: Plan, browsers: LazyBrowsers) -> None:
+        self.bridge = bridge
+        self.plan = plan
+        self.random = random.Random()
+        self.browsers = browsers
+        self._lobby = lobby
+
+    @classmethod
+    def start(cls, info: JoinInfo, ledger: LedgerSettings, load: LoadSettings, stores: tuple[str, ...]) -> Self:
+        """Connect to ledger and stores; raises `SoakError` with one line where that fails."""
+        plan = Plan.of(load, stores)
+        bridge = Bridge()
+        try:
+            lobby = bridge.call(SessionPool.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
+        except BaseException:
+            bridge.close()
+            raise
+        return cls(bridge, lobby, plan, LazyBrowsers(bridge, info, ledger, load, plan))
+
+    def participant(self) -> Participant:
+        return Participant(self._lobby)
+
+    def stop(self) -> bool:
+        """Drain, write what is left, say goodbye; return whether the goodbye was written in time."""
+        if not self.bridge.is_open:
+            return True
+        try:
+            are_gone = self.browsers.stop()
+            self.bridge.call(self._lobby.close, timeout_seconds=FAREWELL_SECONDS_MAX)
+        except TimeoutError:
+            return False
+        finally:
+            self.bridge.close()
+        return are_gone

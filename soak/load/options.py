@@ -99,7 +99,7 @@ def _line(error: Any) -> str:
     field = str(error["loc"][0])
     flag = "think-time" if field == "think" else field.replace("_", "-")
     reason = error["msg"].removeprefix("Value error, ")
-    return f"--{flag} {error['input']!r}: {reason[:1].lower()}{reason[1:]}; see locust --help"
+    return f"--{flag} {error['input']!r}: {reason[:1].lower()}{reason[1:]}; see `python -m soak.locustfiles.sessions`"
 
 
 def requested_stores(options: Any) -> tuple[str, ...]:

@@ -18,11 +18,14 @@ from typing import cast
 from soak.checker.message import Stored
 from soak.checker.outcome import NotApplied, Outcome
 from soak.load.conversation import Conversation
-from soak.load.performed import SUSPICIONS, OperationFailedError, Performed, failure_of
 from soak.load.reading import (
+    SUSPICIONS,
     Expectation,
+    OperationFailedError,
+    Performed,
     Read,
     Suspicion,
+    failure_of,
     observation,
     suspicion,
     suspicion_after_forget,

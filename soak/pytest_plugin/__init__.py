@@ -18,18 +18,23 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from soak.pytest_plugin.memory import Memory
+    from soak.contract_suite.memory import Memory
     from soak.pytest_plugin.pool import ServerPool
     from soak.pytest_plugin.server import SoakServer
     from soak.pytest_plugin.suite import MemoryContract
 
 __all__ = ["Memory", "MemoryContract", "ServerPool", "SoakServer"]
 
-_HOMES = {"Memory": "memory", "MemoryContract": "suite", "ServerPool": "pool", "SoakServer": "server"}
+_HOMES = {
+    "Memory": "soak.contract_suite.memory",
+    "MemoryContract": "soak.pytest_plugin.suite",
+    "ServerPool": "soak.pytest_plugin.pool",
+    "SoakServer": "soak.pytest_plugin.server",
+}
 
 
 def __getattr__(name: str) -> object:
     # Imported when first asked for: every pytest of every project on this machine imports this package.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -14,10 +14,10 @@ from soak.pytest_plugin import options
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from soak.pytest_plugin.memory import Memory
+    from soak.contract_suite.memory import Memory
     from soak.pytest_plugin.pool import ServerPool
     from soak.pytest_plugin.server import SoakServer
     from soak.pytest_plugin.suite import MemoryContract
@@ -97,14 +97,11 @@ def soak_namespace(soak_servers: ServerPool) -> Iterator[str]:
 
     Keys, schemas and tables that begin with it are removed afterwards, and nothing else is.
     """
-    from soak.pytest_plugin.administration import remove_namespace  # noqa: PLC0415
-    from soak.pytest_plugin.memory import new_namespace  # noqa: PLC0415
+    from soak.contract_suite.memory import new_namespace  # noqa: PLC0415
 
     namespace = new_namespace()
     yield namespace
-    soak_servers.heal()
-    for server in soak_servers.started:
-        soak_servers.background.call(remove_namespace(server.kind, server.url, namespace))
+    _remove(soak_servers, soak_servers.started, namespace)
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +113,7 @@ def soak_versions(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def soak_memory(request: pytest.FixtureRequest, soak_servers: ServerPool, soak_versions: Any) -> Iterator[Memory]:
     """Return the memory that a contract suite is about, on the servers it needs and under a namespace of this test."""
-    from soak.pytest_plugin.memory import Memory  # noqa: PLC0415
+    from soak.contract_suite.memory import Memory  # noqa: PLC0415
 
     suite: MemoryContract = request.instance
     by_kind = {version.kind: version for version in soak_versions}
@@ -124,9 +121,10 @@ def soak_memory(request: pytest.FixtureRequest, soak_servers: ServerPool, soak_v
         kind: _started(soak_servers, kind, by_kind[POSTGRES.name if kind == POSTGRES_REPLICA.name else kind])
         for kind in sorted(suite.needed())
     }
-    memory = Memory(suite.open_store, suite.contract_for, servers, soak_servers.background)
+    memory = Memory(suite.open_store, suite.contract_for, servers, suite.refused_texts)
     yield memory
-    memory.clean_up()
+    for namespace in memory.namespaces:
+        _remove(soak_servers, servers.values(), namespace)
 
 
 @pytest.fixture
@@ -142,6 +140,15 @@ def soak_record(
     if not label or soak_versions != soak_servers.choice.versions_for(suite.needed(), suite.versions)[-1]:
         return None
     return label, suite.recordings_folder() / f"{label}.json"
+
+
+def _remove(pool: ServerPool, servers: Iterable[SoakServer], namespace: str) -> None:
+    """Mend the servers and remove what a test wrote, and nothing else."""
+    from soak.contract_suite.administration import remove_namespace  # noqa: PLC0415
+
+    pool.heal()
+    for server in servers:
+        pool.background.call(remove_namespace(server.kind, server.url, namespace))
 
 
 def _started(pool: ServerPool, kind: str, version: Any = None) -> SoakServer:

@@ -1,18 +1,90 @@
-"""What was chosen: command line over environment over the ini file."""
+"""Which servers tests get: versions, addresses and images; command line over environment over the ini file."""
 
 from __future__ import annotations
 
 import os
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from soak.pytest_plugin import versions
-from soak.pytest_plugin.versions import Version
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class Version(NamedTuple):
+    """One version of one kind of server."""
+
+    name: str
+    kind: str
+    """`redis` or `postgres`; a replica is of its primary's version."""
+    is_packaged: bool = True
+    """Else it is there where it is installed, as Debian's redis-server is, or in Docker."""
+
+
+EMBEDDED = (
+    Version("valkey-9", "redis"),
+    Version("redis-7.0", "redis", is_packaged=False),
+    Version("redis-6.2", "redis"),
+    Version("postgres-18", "postgres"),
+    Version("postgres-16", "postgres"),
+)
+"""Newest first of each kind: what plain fixtures use."""
+
+GIVEN = {
+    "redis": Version("given-redis", "redis"),
+    "postgres": Version("given-postgres", "postgres"),
+}
+"""A server whose address was given is of the version it is."""
+
+KINDS = ("redis", "postgres", "postgres-replica")
+ALL = "all"
+NEWEST = "newest"
+
+
+def choose(wanted: str) -> tuple[Version, ...]:
+    """Read a list such as `valkey-9,postgres-18`, `all` or `newest`; `ValueError` says what is wrong."""
+    if wanted == ALL:
+        return EMBEDDED
+    if wanted == NEWEST:
+        return tuple(next(version for version in EMBEDDED if version.kind == kind) for kind in ("redis", "postgres"))
+    known = {version.name: version for version in EMBEDDED}
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise ValueError(
+            f"no such version of a server: {', '.join(unknown) or 'none given'}; there are {', '.join(known)}"
+        )
+    return tuple(known[name] for name in names)
+
+
+def is_installed(version: Version) -> bool:
+    """Tell whether a version that no package brings can be had on this machine."""
+    # Imported only here: a pytest that uses nothing of soak must not pay for it.
+    from soak.errors import ServerUnreachableError  # noqa: PLC0415
+    from soak.servers import binaries  # noqa: PLC0415
+    from soak.servers.versions import redis_version  # noqa: PLC0415
+
+    try:
+        binaries.redis_program(redis_version(version.name))
+    except ServerUnreachableError:
+        return False
+    return True
+
+
+def sets_for(needs: tuple[str, ...], chosen: tuple[Version, ...]) -> list[tuple[Version, ...]]:
+    """Return the sets of servers that a store which needs these kinds is tested on: each version at least once."""
+    kinds = list(dict.fromkeys("postgres" if kind == "postgres-replica" else kind for kind in needs))
+    by_kind = [[version for version in chosen if version.kind == kind] for kind in kinds]
+    if not all(by_kind):
+        return []
+    return [
+        tuple(version or versions[-1] for version, versions in zip(together, by_kind, strict=True))
+        for together in zip_longest(*by_kind)
+    ] or [()]
+
 
 MODES = ("embedded", "docker", "external")
 ADDRESSES = {
@@ -40,19 +112,19 @@ class Choice(NamedTuple):
         self, needs: tuple[str, ...], meant_for: tuple[str, ...] | None = None
     ) -> list[tuple[Version, ...]]:
         """Return the sets of servers to test on; a server whose address is given counts as one version."""
-        given = {kind for kind in versions.GIVEN if self.mode == "external" or kind in self.addresses}
+        given = {kind for kind in GIVEN if self.mode == "external" or kind in self.addresses}
         chosen = [
             version
             for version in self.versions
             if version.kind not in given and (meant_for is None or version.name in meant_for) and self._has(version)
         ]
-        chosen += [versions.GIVEN[kind] for kind in sorted(given)]
-        return versions.sets_for(needs, tuple(chosen))
+        chosen += [GIVEN[kind] for kind in sorted(given)]
+        return sets_for(needs, tuple(chosen))
 
     def _has(self, version: Version) -> bool:
         if version.is_packaged or not self.is_every_version or self.mode != "embedded":
             return True
-        return os.environ.get("SOAK_REQUIRE_ALL") == "1" or versions.is_installed(version)
+        return os.environ.get("SOAK_REQUIRE_ALL") == "1" or is_installed(version)
 
 
 def declare(parser: pytest.Parser) -> None:
@@ -77,7 +149,7 @@ def declare(parser: pytest.Parser) -> None:
         metavar="NAMES",
         default=None,
         help=f"server versions to test on: all (default), newest, or some of "
-        f"{','.join(version.name for version in versions.EMBEDDED)}",
+        f"{','.join(version.name for version in EMBEDDED)}",
     )
     group.addoption(
         "--soak-docker-image",
@@ -110,16 +182,16 @@ def read(config: pytest.Config) -> Choice:
     if mode not in MODES:
         raise pytest.UsageError(f"soak_servers is {mode!r}; it is one of {', '.join(MODES)}")
     wanted = config.getoption("soak_versions") or os.environ.get("PYTEST_SOAK_VERSIONS")
-    wanted = wanted or config.getini("soak_versions") or versions.ALL
+    wanted = wanted or config.getini("soak_versions") or ALL
     try:
-        chosen = versions.choose(wanted)
+        chosen = choose(wanted)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
     return Choice(
         mode=mode,
         addresses=_addresses(config, mode),
         versions=chosen,
-        is_every_version=wanted == versions.ALL,
+        is_every_version=wanted == ALL,
         images=_pairs(
             "soak_docker_images",
             [*config.getini("soak_docker_images"), *(config.getoption("soak_docker_image") or [])],

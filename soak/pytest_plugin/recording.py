@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 
 from soak.checker.message import Message
+from soak.contract_suite.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.proc.files import write_whole
 from soak.proc.spawn import run
-from soak.pytest_plugin.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.servers import binaries
 
 FORMAT = 1
@@ -36,7 +36,7 @@ class Key(msgspec.Struct, frozen=True):
     life_ms: int = -1
 
 
-class Recording(msgspec.Struct, frozen=True, kw_only=True):
+class StoreRecording(msgspec.Struct, frozen=True, kw_only=True):
     """Data of one version of a store, and what it has to be read as."""
 
     format: int = FORMAT
@@ -50,9 +50,9 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     statements: str = ""
 
 
-def load(path: Path) -> Recording:
+def load(path: Path) -> StoreRecording:
     try:
-        recording = decode_json(path.read_bytes(), type=Recording)
+        recording = decode_json(path.read_bytes(), type=StoreRecording)
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"the recording {path} cannot be read ({error}); record it anew with --soak-record") from error
     if recording.format != FORMAT:
@@ -60,7 +60,7 @@ def load(path: Path) -> Recording:
     return recording
 
 
-def save(path: Path, recording: Recording) -> None:
+def save(path: Path, recording: StoreRecording) -> None:
     """Write a recording, which must be a new one: those of earlier versions are never changed."""
     if path.exists():
         raise UsageError(f"{path} exists already, and a recording is never changed; choose another label")

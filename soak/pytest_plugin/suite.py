@@ -1,32 +1,35 @@
-"""The contract suite: subclass it, name your store, and pytest runs every check on real servers."""
+"""The contract suite as pytest runs it: subclass it, name your store, and every check is a test on real servers."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pytest
+
 from soak.checker.contract import Contract
+from soak.contract_suite.check import CheckBody
+from soak.contract_suite.comparison import ContractBrokenError, NotTriedError, broken
+from soak.contract_suite.memory import Memory
+from soak.contract_suite.suite import CHECKS
 from soak.errors import UsageError
-from soak.pytest_plugin.checks.compatibility import Compatibility
-from soak.pytest_plugin.checks.content import Content
-from soak.pytest_plugin.checks.durability import Durability
-from soak.pytest_plugin.checks.expiry import Expiring
-from soak.pytest_plugin.checks.failures import Failures
-from soak.pytest_plugin.checks.forgetting import Forgetting
-from soak.pytest_plugin.checks.isolation import Isolation
-from soak.pytest_plugin.checks.order import Ordering
-from soak.pytest_plugin.checks.searching import Searching
-from soak.pytest_plugin.checks.windows import Windows
+from soak.pytest_plugin.compatibility import (
+    data_of_an_earlier_version_is_readable,
+    what_is_written_today_can_be_read_again,
+)
+from soak.pytest_plugin.server import SoakServer
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.stores.registry import find, open_store
 
+TEST_SECONDS_MAX = 150.0
+"""For one test, whatever the store does."""
 RECORDINGS_FOLDER = "soak_recordings"
 
 
-class MemoryContract(
-    Content, Ordering, Windows, Isolation, Forgetting, Searching, Expiring, Failures, Durability, Compatibility
-):
+class MemoryContract:
     """What every conversation memory has to do.
 
     Set `store` to a class, to `"package.module:Class"` or to the name of a built-in store; or override `open_store` and
@@ -44,6 +47,8 @@ class MemoryContract(
     """Server versions that the store is meant for; by default all that were chosen."""
     recordings: ClassVar[str | Path | None] = None
     """Folder with data of earlier versions; by default soak_recordings/NAME_OF_THE_CLASS beside the test file."""
+    refused_texts: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of hard text that the store openly refuses (append raises) instead of keeping them."""
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
@@ -78,3 +83,53 @@ def _named(suite: type[MemoryContract]) -> type | str:
     if suite.store is None:
         raise UsageError(f"{suite.__name__} names no store: set `store`, or override `open_store` and set `needs`")
     return suite.store
+
+
+def run_check(memory: Memory, work: Awaitable[None]) -> None:
+    """Run a check to its end on a loop of its own, close what it opened, and tell pytest what came of it."""
+    try:
+        # The global event loop is left alone: other plugins may keep theirs there.
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(_bounded(memory, work))
+    except NotTriedError as error:
+        pytest.skip(str(error))
+    except ContractBrokenError as error:
+        # By itself: the errors of client libraries that led here would push the sentence out of sight.
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+
+
+async def _bounded(memory: Memory, work: Awaitable[None]) -> None:
+    limit = asyncio.timeout(TEST_SECONDS_MAX)
+    try:
+        async with limit:
+            await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        broken(f"A user waits for more than {TEST_SECONDS_MAX:g} s: the store did not answer")
+    finally:
+        for server in memory.servers.values():
+            if isinstance(server, SoakServer):
+                await server.heal()
+        await memory.close_all()
+
+
+def _add_test(body: CheckBody, *arguments: str, cases: tuple[Any, ...] = ()) -> None:
+    """Make a method of the suite of an async check. Its arguments are fixtures, or the parameter of its cases."""
+
+    def test(self: MemoryContract, soak_memory: Memory, **values: Any) -> None:
+        del self
+        run_check(soak_memory, body(soak_memory, **values))
+
+    names = ("self", "soak_memory", *arguments)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    test.__name__ = f"test_{body.__name__}"
+    test.__qualname__ = f"{MemoryContract.__qualname__}.{test.__name__}"
+    setattr(MemoryContract, test.__name__, pytest.mark.parametrize(arguments[0], cases)(test) if cases else test)
+
+
+for _check in CHECKS.values():
+    _add_test(_check.run, *filter(None, [_check.parameter]), cases=_check.cases)
+_add_test(what_is_written_today_can_be_read_again, "soak_record")
+_add_test(data_of_an_earlier_version_is_readable, "soak_recording")

@@ -18,14 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from soak.checker.attempt import Attempt
 from soak.checker.case import Case, FullRead, Participation, Search, SecondSearch, TailRead, reads_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.outcome import Outcome
-from soak.checker.read import MessageId
-from soak.checker.saved import names_in
-from soak.checker.saved_read import SavedRead
+from soak.checker.outcome import Attempt, Outcome
+from soak.checker.read import MessageId, SavedRead, names_in
 from soak.checker.second_look import times_of
 from soak.verifier.recording import Recording
 

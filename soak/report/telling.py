@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from soak.checker.case import Case
-from soak.checker.read import names_of
-from soak.checker.saved import restore
+from soak.checker.read import names_of, restore
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.report.diagnosed import in_common, said, told_elsewhere

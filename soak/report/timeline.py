@@ -8,13 +8,11 @@ from soak.checker.case import Case, FullRead, Participation, Search, SecondSearc
 from soak.checker.clues import when_seen
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
-from soak.checker.read import MessageId
-from soak.checker.saved import names_in
-from soak.checker.saved_read import SavedRead
+from soak.checker.read import MessageId, SavedRead, names_in
 from soak.checker.second_look import times_of
-from soak.checker.suspicion import Suspicion
 
 FAULTS_SHOWN_MAX = 12
 NEAR_US = 60_000_000

@@ -1,4 +1,4 @@
-"""One scenario as a process of its own: told kind and plan by its arguments, it answers with a line of JSON."""
+"""One scenario in a process of its own: kind and scenario are its arguments, the result is a line of JSON."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ import uvloop
 from soak.errors import ServerUnreachableError, SoakError
 from soak.masking import mask
 from soak.proc import lock, parent_exit
-from soak.scenarios.runner import Kind, P, R
+from soak.scenarios.runner import P, R, ScenarioKind
 
 
-async def _make(kind: Kind[P, R], plan: P, folder: Path) -> R | None:
+async def _make(kind: ScenarioKind[P, R], plan: P, folder: Path) -> R | None:
     making = asyncio.ensure_future(kind.make(plan, folder))
     parent_exit.on_parent_exit(making.cancel)
     with contextlib.suppress(asyncio.CancelledError):
@@ -40,7 +40,7 @@ def _remove(folder: Path, *, is_orphan: bool) -> None:
             shutil.rmtree(folder.parent, ignore_errors=True)
 
 
-def main(kind: Kind[P, R], plan: P, folder: Path, parent: int) -> int:
+def main(kind: ScenarioKind[P, R], plan: P, folder: Path, parent: int) -> int:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)

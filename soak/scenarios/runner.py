@@ -7,21 +7,84 @@ import contextlib
 import itertools
 import os
 import shutil
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+import soak
 from soak.json_input import decode_json
-from soak.scenarios.answering import NoAnswerError, answer_of
-from soak.scenarios.progress import Progress
+from soak.masking import mask
+from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.temporary import TemporaryFolder
+
+END_SECONDS_MAX = 20.0
+LAST_WORDS_CHARACTERS = 300
+
+
+class NoAnswerError(Exception):
+    """A child process did not give the answer it was started for; the text says what it did instead."""
+
+
+async def answer_of(module: str, *words: str, seconds_max: float) -> bytes:
+    """Run a module with these arguments and return what it writes to its standard output."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", module, *words),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env={**os.environ, "PYTHONPATH": _import_path()},
+        # A group of its own: Ctrl-C is for us, and we end the children in order.
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(seconds_max):
+            said, complaints = await _listen(child)
+    except TimeoutError:
+        raise NoAnswerError(f"it did not end within {seconds_max:.0f} s") from None
+    finally:
+        await _end(child)
+    if not said:
+        last = mask(" ".join(complaints.decode("utf-8", "replace").split()))[-LAST_WORDS_CHARACTERS:]
+        raise NoAnswerError(last or f"its process ended with status {child.returncode} and said nothing")
+    return said
+
+
+def _import_path() -> str:
+    """Let the children use this very soak, wherever it was started from."""
+    ours = str(Path(soak.__file__).resolve().parent.parent)
+    return os.pathsep.join([ours, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+async def _listen(child: Process) -> tuple[bytes, bytes]:
+    assert child.stdout is not None  # noqa: S101  they are pipes
+    assert child.stderr is not None  # noqa: S101
+    # Its standard input stays open: the child ends when it is closed.
+    said, complaints, _ = await asyncio.gather(child.stdout.read(), child.stderr.read(), child.wait())
+    return said, complaints
+
+
+async def _end(child: Process) -> None:
+    if child.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        child.terminate()
+    try:
+        async with asyncio.timeout(END_SECONDS_MAX):
+            await child.wait()
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
 
 _CHILD = "soak.scenarios.child"
 
 
-class Plan(Protocol):
+class Scenario(Protocol):
     """What one process must know to make a scenario: a value that can be written as JSON."""
 
     @property
@@ -33,8 +96,8 @@ class Plan(Protocol):
         """How long its process may take."""
 
 
-class Result(Protocol):
-    """What came of a scenario: a `msgspec.Struct`, which the child process tells how long it took."""
+class ScenarioResult(Protocol):
+    """What came of a scenario: a `msgspec.Struct`, to which the child process adds how long it took."""
 
     @property
     def seconds(self) -> float: ...
@@ -44,11 +107,11 @@ class Result(Protocol):
         """What came of it, in a few words."""
 
 
-P = TypeVar("P", bound=Plan)
-R = TypeVar("R", bound=Result)
+P = TypeVar("P", bound=Scenario)
+R = TypeVar("R", bound=ScenarioResult)
 
 
-class Kind(NamedTuple, Generic[P, R]):
+class ScenarioKind(NamedTuple, Generic[P, R]):
     """One kind of scenario. It is called `KIND` in its module, where the child process finds it."""
 
     name: str
@@ -63,8 +126,8 @@ class Kind(NamedTuple, Generic[P, R]):
 
 @contextlib.asynccontextmanager
 async def running(
-    kind: Kind[P, R],
-    progress: Progress,
+    kind: ScenarioKind[P, R],
+    progress: ScenarioProgress,
     side_by_side: int,
     *,
     tries: int = 1,
@@ -98,7 +161,25 @@ async def running(
         folder.remove()
 
 
-async def _in_process(kind: Kind[P, R], plan: P, folder: Path) -> R:
+async def run_all(
+    kind: ScenarioKind[P, R],
+    scenarios: Sequence[P],
+    progress: ScenarioProgress,
+    side_by_side: int,
+    *,
+    takes_long: Callable[[P], float],
+    tries: int = 1,
+    worst_of: Callable[[Sequence[R]], R] = lambda results: results[0],
+) -> list[R]:
+    """Make these scenarios; the results come in their order."""
+    async with running(kind, progress, side_by_side, tries=tries, worst_of=worst_of) as begin:
+        # Begun first, the long ones do not hold up the end.
+        longest_first = sorted(scenarios, key=takes_long, reverse=True)
+        tasks = {scenario.name: begin(scenario) for scenario in longest_first}
+    return [tasks[scenario.name].result() for scenario in scenarios]
+
+
+async def _in_process(kind: ScenarioKind[P, R], plan: P, folder: Path) -> R:
     words = (kind.module, msgspec.json.encode(plan).decode(), str(folder), str(os.getpid()))
     try:
         return decode_json(await answer_of(_CHILD, *words, seconds_max=plan.seconds_max), kind.result)

@@ -23,8 +23,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import CHROMA
 from soak.stores import http_contract as wire
 from soak.stores.embedding import embed
-from soak.stores.http_address import parse_address
-from soak.stores.http_client import HttpClient, NotSentError, in_words
+from soak.stores.http_client import HttpClient, RequestNotSentError, in_words, parse_address
 from soak.stores.protocol import StoreContext
 
 HEARTBEAT = "/api/v2/heartbeat"
@@ -70,7 +69,7 @@ class ChromaStore:
         store = cls(HttpClient(parse_address(context.servers[CHROMA.name]), context), context)
         try:
             await store._find_collection()
-        except (NotSentError, wire.HttpAnswerError, aiohttp.ClientError, TimeoutError) as error:
+        except (RequestNotSentError, wire.HttpAnswerError, aiohttp.ClientError, TimeoutError) as error:
             await store.close()
             raise ServerUnreachableError(
                 f"{store._client.address} does not answer as a Chroma server ({in_words(error)}); check the address"

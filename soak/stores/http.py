@@ -13,8 +13,7 @@ from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import HTTP
 from soak.stores import http_contract as wire
-from soak.stores.http_address import parse_address
-from soak.stores.http_client import HttpClient, in_words
+from soak.stores.http_client import HttpClient, in_words, parse_address
 from soak.stores.protocol import StoreContext
 
 

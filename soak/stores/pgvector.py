@@ -15,9 +15,7 @@ from soak.servers.kinds import POSTGRES
 from soak.stores import pgvector_queries as queries
 from soak.stores.embedding import embed
 from soak.stores.postgres import PostgresStore, open_pool
-from soak.stores.postgres_address import unreachable
-from soak.stores.postgres_errors import RolledBackError
-from soak.stores.postgres_pool import PostgresPool
+from soak.stores.postgres_pool import PostgresPool, RolledBackError, unreachable
 from soak.stores.postgres_queries import TAKE_MIGRATION_LOCK
 from soak.stores.postgres_schema import LOCK_CLASS, Schema
 from soak.stores.protocol import StoreContext

@@ -18,16 +18,14 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
 from soak.answer_bounds import TOO_LARGE, AnswerTooLargeError, Bounded, bounded_answers
-from soak.stores.postgres_errors import (
-    NotConnectedError,
-    PoolExhaustedError,
-    RolledBackError,
-    is_certainly_not_applied,
-)
+from soak.checker.outcome import NotApplied
+from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.stores.protocol import StoreContext
 
 _CONNECT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _STALE_STATEMENT_CLASSES = frozenset({"0A", "26"})
@@ -283,3 +281,94 @@ class PostgresPool:
 
 def _text(error: BaseException) -> str:
     return str(error) or type(error).__name__
+
+
+# How a PostgreSQL server is called in messages: never with its password.
+
+
+_LOGIN_ERRORS = (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError)
+
+
+def address_of(context: StoreContext, kind: str) -> tuple[str, str]:
+    """Return the URL of a configured server, and the form of it that may be shown."""
+    url = context.servers.get(kind)
+    if url is None:
+        raise UsageError(f"no {kind} server is configured; give its address in servers.{kind.replace('-', '_')}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 5432
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in {"postgres", "postgresql"}:
+        raise UsageError(
+            f"the address of the {kind} server is not understood; write one like postgresql://user:password@127.0.0.1:5432/database"
+        )
+    host = parts.hostname or parse_qs(parts.query).get("host", ["localhost"])[0]
+    return url, f"{host}:{port}{parts.path}"
+
+
+def unreachable(address: str, error: BaseException) -> SoakError:
+    """Say why the server cannot be used, and what to do."""
+    cause = error.__cause__ or error
+    if isinstance(cause, _LOGIN_ERRORS):
+        return ServerUnreachableError(
+            f"the PostgreSQL server at {address} refuses the login ({cause}); check user and password in its address"
+        )
+    if isinstance(cause, asyncpg.InvalidCatalogNameError):
+        return ServerUnreachableError(
+            f"the PostgreSQL server at {address} has no such database; create it or correct the address"
+        )
+    reason = _one_line(cause)
+    return ServerUnreachableError(
+        f"the PostgreSQL server at {address} cannot be used ({reason}); check that it runs and its address is right"
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+# What a failure of PostgreSQL says about the write that met it.
+
+
+_ROLLED_BACK_CLASSES = frozenset({
+    "0A",  # not supported
+    "22",  # bad data
+    "23",  # a constraint
+    "25",  # transaction state: a read-only server, most of all
+    "26",  # a prepared statement is gone
+    "3D", "3F",  # no such database or schema
+    "40",  # serialization failure, deadlock
+    "42",  # syntax, privileges, no such table
+    "53",  # out of disk, memory or connections
+    "54",  # beyond a limit of the server
+    "55",  # a lock that could not be had
+})  # fmt: skip
+_COMPLETION_UNKNOWN = "40003"
+
+
+class NotConnectedError(NotApplied):
+    """No connection could be made: nothing was sent."""
+
+
+class PoolExhaustedError(NotApplied):
+    """No connection became free in time: nothing was sent."""
+
+
+class RolledBackError(NotApplied):
+    """The server refused the statement and undid it."""
+
+
+def is_certainly_not_applied(error: BaseException) -> bool:
+    """Whether the statement that met this error left nothing behind.
+
+    Only what the server calls an ERROR counts. A FATAL or PANIC may reach us while the commit is already on its way
+    to disk, and a lost connection says nothing at all.
+    """
+    if not isinstance(error, asyncpg.PostgresError):
+        return False
+    severity = getattr(error, "severity_en", None) or getattr(error, "severity", None)
+    if severity is None and isinstance(error, asyncpg.DataError):
+        return True  # not from the server: an argument that could not be encoded, found before sending
+    state = getattr(error, "sqlstate", None) or ""
+    return severity == "ERROR" and state[:2] in _ROLLED_BACK_CLASSES and state != _COMPLETION_UNKNOWN

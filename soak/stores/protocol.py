@@ -17,7 +17,8 @@ A store class may also have, each used when present:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -57,6 +58,8 @@ class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     """For every single operation."""
     connections_max: int = 16
     ttl_seconds: float | None = None
+    is_verifier: bool = False
+    """Opened by the verifier, which should read with another client than the load writes with, where there is one."""
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,3 +83,26 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
             return contract
         declared = getattr(self.factory, "contract", None)
         return declared if isinstance(declared, Contract) else Contract()
+
+
+# Whether a memory can be searched, and how: by a method that is optional, and may be off where it is there.
+
+
+Search = Callable[[str, str, int], Awaitable[Sequence[Stored]]]
+"""Of a session's messages at most so many, those nearest to a text first."""
+
+
+def search_of(store: object) -> Search | None:
+    """Return the search of a store; None if it has none, or one that is of another kind, or says that it cannot."""
+    search = getattr(store, "search", None)
+    if search is None or not getattr(store, "can_search", True):
+        return None
+    # A class of the user's may have a method of this name that was never meant for us.
+    if not inspect.iscoroutinefunction(inspect.unwrap(search)):
+        return None
+    try:
+        inspect.signature(search).bind("session", "text", 1)
+    except (TypeError, ValueError):
+        return None
+    found: Search = search
+    return found

@@ -1,4 +1,4 @@
-"""A few connections to one Redis server, shared by everybody in the process.
+"""The load's Redis client: a few connections to one server, shared by everybody in the process.
 
 Few, because each holds many commands at once: more connections only make smaller batches, and so more work per
 command. When none has room the command waits in line, and after the limit fails; it is never skipped.
@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from soak.stores.redis_address import RedisAddress
-from soak.stores.redis_errors import CommandTimedOutError, NotSentError
-from soak.stores.redis_wire import Argument, RedisConnection, pack
+from soak.stores.redis_client import Argument, CommandTimedOutError, NotSentError, RedisAddress
+from soak.stores.redis_wire import RedisConnection, pack
 
 CONNECTIONS_MAX = 4
 """Beyond this, more connections cost more than they bring."""

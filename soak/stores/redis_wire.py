@@ -22,22 +22,22 @@ from typing import Any, cast
 import hiredis
 
 from soak.answer_bounds import TOO_LARGE, Unanswered
-from soak.stores.redis_address import RedisAddress
-from soak.stores.redis_errors import (
+from soak.stores.redis_client import (
+    CLIENT_NAME,
+    Argument,
     CommandTimedOutError,
     ConnectionLostError,
     LoginRefusedError,
     NotSentError,
+    RedisAddress,
     ReplyError,
 )
 
-CLIENT_NAME = "soak"
 IN_FLIGHT_MAX = 1024
 """Commands waiting for a reply on one connection."""
 
 _INCOMPLETE = object()
 
-Argument = bytes | str | int | float
 _LOGIN_CODES = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 _LOGIN_TEXTS = ("ERR AUTH", "ERR invalid password", "ERR invalid username-password")
 

@@ -19,13 +19,9 @@ from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.stores.chroma import ChromaStore
 from soak.stores.http import HttpStore
 from soak.stores.pgvector import PgvectorStore
-from soak.stores.postgres import PostgresStore
-from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.stores.postgres import PostgresReplicaStore, PostgresStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
-from soak.stores.redis_hash import RedisHashStore
-from soak.stores.redis_list import RedisListStore
-from soak.stores.redis_stream import RedisStreamStore
-from soak.stores.redis_zset import RedisZsetStore
+from soak.stores.redis_stores import RedisHashStore, RedisListStore, RedisStreamStore, RedisZsetStore
 
 OPEN_SECONDS_MAX = 60.0
 """How long a store may take to open, whatever it does."""

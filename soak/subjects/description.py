@@ -26,7 +26,7 @@ class ByDesign(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reason: str
 
 
-class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EarlierRelease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Another release of the same library."""
 
     dependencies: list[str]
@@ -34,55 +34,48 @@ class Release(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """By trial, the kinds of what is known to be wrong with it: why it is kept, and what has to be found again."""
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The table `tool.soak` of a script."""
+class _Described(msgspec.Struct, frozen=True, kw_only=True):
+    """What a script says of itself and a subject keeps, under the same names."""
 
     library: str
     title: str
     version: str = ""
     needs: list[str] = []
-    server_module: str = msgspec.field(default="", name="server-module")
+    """The kinds of servers it wants, none or one of them."""
+    server_module: str = ""
+    """What its Redis has to load: the path of a file among its packages, or an absolute one; empty: nothing."""
     processes: int = PROCESSES_DEFAULT
-    id_in_content: bool = msgspec.field(default=False, name="id-in-content")
-    has_ttl: bool = msgspec.field(default=False, name="has-ttl")
-    keeps_files: bool = msgspec.field(default=False, name="keeps-files")
+    """How many of it run side by side, where production would have several."""
+    id_in_content: bool = False
+    """The library has no place for an id, so it stands in front of the content."""
+    has_ttl: bool = False
+    keeps_files: bool = False
+    """Its data is in files of its own, not on a server."""
     promises: str = ""
+    """What its documentation promises, in a sentence."""
+    by_design: dict[str, ByDesign] = {}
+    """By trial."""
+    not_applicable: dict[str, str] = {}
+    """By trial, with the reason."""
+
+
+class _ScriptTable(_Described, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The table `tool.soak` of a script."""
+
     contract: dict[str, Any] = {}
-    by_design: dict[str, ByDesign] = msgspec.field(default_factory=dict, name="by-design")
-    not_applicable: dict[str, str] = msgspec.field(default_factory=dict, name="not-applicable")
-    releases: dict[str, Release] = {}
+    releases: dict[str, EarlierRelease] = {}
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class Subject(_Described, frozen=True, kw_only=True):
     """One library in one release, behind the http contract."""
 
     name: str
     """As it is called on the command line: `openai-agents-redis`, or `openai-agents-redis@0.3.3`."""
     script: str
-    title: str
-    library: str
-    version: str
     dependencies: list[str]
-    needs: list[str]
-    """The kinds of servers it wants, none or one of them."""
-    server_module: str = ""
-    """What its Redis has to load: the path of a file among its packages, or an absolute one; empty: nothing."""
-    processes: int
-    """How many of it run side by side, where production would have several."""
-    id_in_content: bool
-    """The library has no place for an id, so it stands in front of the content."""
-    has_ttl: bool
-    keeps_files: bool
-    """Its data is in files of its own, not on a server."""
-    promises: str
-    """What its documentation promises, in a sentence."""
     contract: Contract
     declared_clauses: list[str] = []
     """Those of its contract that it names itself."""
-    by_design: dict[str, ByDesign] = {}
-    """By trial."""
-    not_applicable: dict[str, str] = {}
-    """By trial, with the reason."""
     known: dict[str, list[str]] = {}
     """By trial, the kinds of what is known to be wrong with this release."""
     is_newest: bool = True
@@ -105,7 +98,7 @@ def read_script(path: Path) -> list[Subject]:
         raise UsageError(f"{path} has no '# /// script' block with its dependencies; see soak/subjects/scripts")
     try:
         block = tomllib.loads("".join(line[2:] + "\n" for line in found[1].splitlines()))
-        said = msgspec.convert(block.get("tool", {}).get("soak"), _Said)
+        said = msgspec.convert(_with_underscores(block.get("tool", {}).get("soak")), _ScriptTable)
         contract = msgspec.convert(said.contract, Contract)
         dependencies = msgspec.convert(block.get("dependencies", []), list[str])
         _check(said)
@@ -120,6 +113,11 @@ def read_script(path: Path) -> list[Subject]:
     ]
 
 
+def _with_underscores(table: Any) -> Any:
+    """Return a table of TOML, whose names have dashes, with the names of our fields."""
+    return {name.replace("-", "_"): value for name, value in table.items()} if isinstance(table, dict) else table
+
+
 def version_of(library: str, dependencies: list[str]) -> str:
     """Return the version to which the library itself is pinned; empty where it has no releases."""
     for dependency in dependencies:
@@ -131,7 +129,7 @@ def version_of(library: str, dependencies: list[str]) -> str:
 
 def _subject(
     path: Path,
-    said: _Said,
+    said: _ScriptTable,
     contract: Contract,
     version: str,
     dependencies: list[str],
@@ -140,30 +138,21 @@ def _subject(
     is_newest: bool = True,
 ) -> Subject:
     name = path.stem.replace("_", "-")
+    kept = {field: getattr(said, field) for field in _Described.__struct_fields__ if field != "version"}
     return Subject(
         name=name if is_newest else f"{name}@{version}",
         script=str(path.resolve()),
-        title=said.title,
-        library=said.library,
         version=version,
         dependencies=dependencies,
-        needs=said.needs,
-        server_module=said.server_module,
-        processes=said.processes,
-        id_in_content=said.id_in_content,
-        has_ttl=said.has_ttl,
-        keeps_files=said.keeps_files,
-        promises=said.promises,
         contract=contract,
         declared_clauses=list(said.contract),
-        by_design=said.by_design,
-        not_applicable=said.not_applicable,
         known=known or {},
         is_newest=is_newest,
+        **kept,
     )
 
 
-def _check(said: _Said) -> None:
+def _check(said: _ScriptTable) -> None:
     unknown = [kind for kind in said.needs if kind not in SERVER_KINDS]
     if unknown or len(said.needs) > 1:
         raise ValueError(f"needs should be none or one of {', '.join(SERVER_KINDS)}")

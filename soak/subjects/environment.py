@@ -8,29 +8,34 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.proc.spawn import run
 from soak.subjects.description import Subject
 
 MAKE_SECONDS_MAX = 900.0
 _STAMP = "complete"
 _HASH_CHARACTERS = 16
 _LAST_WORDS_CHARACTERS = 300
+_PIP_OPTIONS = {
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
 _NOT_PINNED = re.compile(r"[<>~!*]|^[^=]*$")
 
 
 def default_folder() -> Path:
-    """Return where environments are kept unless told otherwise."""
+    """Return where environments are kept by default."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
     return cache / "soak" / "subjects"
@@ -122,34 +127,68 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _make(home: Path, name: str, wanted: Sequence[str]) -> None:
-    interpreter = str(home / "bin" / "python")
-    # To unpack a pip into each environment takes longer than most libraries do; ours can install for others.
-    is_ours = importlib.util.find_spec("pip") is not None
-    _run(name, [sys.executable, "-m", "venv", *(["--without-pip"] if is_ours else []), str(home)])
-    pip = [sys.executable, "-m", "pip", "--python", interpreter] if is_ours else [interpreter, "-m", "pip"]
-    # pip's own settings count: they say where the operator's packages come from. Of most packages a subject imports a
-    # part, which Python compiles when it does so and keeps: to compile all of them took as long as to install them.
-    words = ("--quiet", "--no-input", "--no-compile", "--disable-pip-version-check")
-    _run(name, [*pip, "install", *words, *wanted])
+    uv = _uv()
+    _run(name, [uv, "venv", "--quiet", "--python", sys.executable, str(home)])
+    _run(name, [uv, "pip", "install", "--quiet", "--python", str(home / "bin" / "python"), *_pip_settings(), *wanted])
+
+
+def _uv() -> str:
+    """Return the program that makes environments: in a fifth of pip's time, from a cache that they share."""
+    try:
+        from uv import find_uv_bin  # noqa: PLC0415  it may be there as a program only
+
+        return os.fspath(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+        if found is None:
+            raise ServerUnreachableError(
+                "uv, which makes the environments of libraries, is not there; install it: pip install uv"
+            ) from None
+        return found
+
+
+def _pip_settings() -> list[str]:
+    """Return pip's settings as uv's options: they say where the operator's packages come from, and uv reads none."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False, stdin=None
+    )
+    options: list[str] = []
+    # Such as global.index-url='…', or :env:.find-links='…'; of one name the last counts.
+    for name, values in dict(re.findall(r"(?m)^\S*?\.([a-z-]+)='(.*)'$", done.stdout)).items():
+        if name == "no-index":
+            options.append("--no-index")
+        for value in values.replace("\\n", " ").split():
+            if name in _PIP_OPTIONS:
+                options += [_PIP_OPTIONS[name], value]
+    return options
 
 
 def _run(name: str, command: list[str]) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     try:
-        done = run(command, environment=environment, seconds_max=MAKE_SECONDS_MAX)
-    except TimeoutError:
+        done = subprocess.run(  # noqa: S603  uv, with what the script pins
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=MAKE_SECONDS_MAX,
+            check=False,
+            text=True,
+            errors="replace",
+        )
+    except subprocess.TimeoutExpired:
         raise ServerUnreachableError(
             f"the environment of {name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
         ) from None
-    if done.code:
+    if done.returncode:
         raise ServerUnreachableError(
-            f"the environment of {name} cannot be installed ({_last_words(done.output + done.errors)}); "
-            "its packages have to come from a package index once: look at the network, or at pip's settings"
+            f"the environment of {name} cannot be installed ({_last_words(done.stdout)}); "
+            "its packages have to come from a package index once: look at the network, or at the settings of pip or uv"
         )
 
 
 def _last_words(output: str) -> str:
-    """Return what pip says is wrong, without addresses: they may hold a password."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")] or lines or ["it said nothing"]
-    return re.sub(r"\b[a-z+]+://\S+", "(an address)", " ".join(errors[-1].split()))[-_LAST_WORDS_CHARACTERS:]
+    """Return what uv says is wrong in one line, without addresses: they may hold a password."""
+    said = " ".join(re.sub(r"[^ -~]", " ", output).split()) or "it said nothing"
+    return re.sub(r"\b[a-z+]+://\S+", "(an address)", said)[:_LAST_WORDS_CHARACTERS]

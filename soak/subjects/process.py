@@ -1,11 +1,11 @@
-"""One process of a subject: started, killed without warning, and never left behind."""
+"""The processes of a subject: started, killed without warning, and never left behind."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -14,7 +14,8 @@ from soak.errors import ServerUnreachableError
 from soak.masking import mask
 from soak.proc.spawn import PIPE, AsyncProcess, start_async
 from soak.proc.tree import end_async, kill_group
-from soak.servers.web_process import CONTEXT_VARIABLE, QUIET, READY_SECONDS_MAX, ServiceContext
+from soak.servers.web_process import CONTEXT_VARIABLE, QUIET, READY_SECONDS_MAX, ServiceContext, ServiceProgram
+from soak.subjects import environment
 from soak.subjects.description import Subject
 
 KIT = Path(__file__).with_name("kit")
@@ -123,3 +124,14 @@ class SubjectProcess:
     def _failure(self, what: str) -> ServerUnreachableError:
         words = self.last_words() or "it said nothing"
         return ServerUnreachableError(f"{self._subject.name} {what}: {words[-300:]} (log: {self._log})")
+
+
+def program_of(subject: Subject, say: Callable[[str], None]) -> ServiceProgram:
+    """Return the program that serves a subject; its environment is made at the first start, as `say` announces."""
+    return ServiceProgram(
+        name=subject.name,
+        command=lambda: command_of(subject, environment.interpreter_for(subject, environment.default_folder(), say)),
+        needs=tuple(subject.needs),
+        processes=subject.processes,
+        environment=quiet_environment(),
+    )

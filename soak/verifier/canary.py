@@ -20,22 +20,23 @@ import contextlib
 import enum
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Order
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.lifetime import extend
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
+from soak.checker.retention import extend
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us
+from soak.proc.files import DamagedFileError, read_sealed, set_aside, write_sealed
 from soak.settings import VerifierSettings
 from soak.tasks import raise_if_cancelled
-from soak.verifier.canary_numbers import CanaryNumbers
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
@@ -47,7 +48,7 @@ WORKER = "canary"
 INVENTED_SEQ = 1_000_000
 """Far beyond what was ever leased."""
 
-TICK_SECONDS = 0.05
+TICK_SECONDS = 0.1
 PROBE_SECONDS = 1.0
 """How often the store is asked whether it answers at all."""
 TICK_COUNTED_SECONDS_MAX = 0.5
@@ -64,7 +65,7 @@ Names = list[str]
 _Answer = TypeVar("_Answer")
 
 
-class Ending(enum.Enum):
+class CanaryOutcome(enum.Enum):
     """How a canary ended."""
 
     DETECTED = "detected"
@@ -120,7 +121,7 @@ class Canary:
         while not self._is_enough():
             ending = await self._keep_one()
             raise_if_cancelled()
-            if ending is Ending.DISTURBED:
+            if ending is CanaryOutcome.DISTURBED:
                 wait, pause = pause, min(pause * 2, RETRY_SECONDS_MAX)
             else:
                 wait, pause = self._interval, RETRY_SECONDS_FIRST
@@ -153,22 +154,22 @@ class Canary:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ending.wait(), seconds)
 
-    async def _keep_one(self) -> Ending:
+    async def _keep_one(self) -> CanaryOutcome:
         """Bring one canary from its first message to its end, and count how it ended."""
         if not self._is_calm(now_us()) or not await self._remove_left():
-            return Ending.DISTURBED
+            return CanaryOutcome.DISTURBED
         number = self._numbers.take(self.name)
         try:
             ending, why = await self._live(self.session_of(number), number)
         except Exception as error:  # noqa: BLE001  a user's store may raise anything: it gave no answer
-            ending, why = Ending.DISTURBED, str(error)
+            ending, why = CanaryOutcome.DISTURBED, str(error)
         await self._remove_left()
         tally = self._tally()
-        if ending is Ending.DISTURBED:
+        if ending is CanaryOutcome.DISTURBED:
             _log.debug("canary disturbed", store=self.name, number=number, why=why)
             return ending
         tally.canaries[ending.value] += 1
-        if ending is Ending.DETECTED:
+        if ending is CanaryOutcome.DETECTED:
             tally.canary_detected_wall_seconds = time.time()
             _log.info("canary detected", store=self.name, number=number, spoiled=why)
         else:
@@ -188,21 +189,21 @@ class Canary:
 
     # -- the life of one --
 
-    async def _live(self, session: str, number: int) -> tuple[Ending, str]:
+    async def _live(self, session: str, number: int) -> tuple[CanaryOutcome, str]:
         begun = now_us()
         written = [self._author.write(session, 0, seq + 1) for seq in range(length_for(self._examiner.rules.contract))]
-        watched = await self._write(session, number, written)
-        self._state.canary.listen(watched)
-        self._state.watch(watched, now_us())
-        watched.hot = True
-        self._lane.hot[watched] = None
+        tracked = await self._write(session, number, written)
+        self._state.canary.listen(tracked)
+        self._state.watch(tracked, now_us())
+        tracked.hot = True
+        self._lane.hot[tracked] = None
         try:
-            ending = await self._test(watched, written, begun)
-            await self._until_quiet(watched)
+            ending = await self._test(tracked, written, begun)
+            await self._until_quiet(tracked)
             return ending
         finally:
-            self._state.let_go(watched)
-            self._state.canary.stop_listening(watched)
+            self._state.let_go(tracked)
+            self._state.canary.stop_listening(tracked)
 
     async def _write(self, session: str, number: int, written: list[Message]) -> TrackedSession:
         """Write the messages and keep a book of them, as the ledger would have it."""
@@ -221,63 +222,67 @@ class Canary:
             book.acknowledge(attempt)
         return TrackedSession(book, WORKER, number, canary=True)
 
-    async def _test(self, watched: TrackedSession, written: list[Message], begun: int) -> tuple[Ending, str]:
+    async def _test(self, tracked: TrackedSession, written: list[Message], begun: int) -> tuple[CanaryOutcome, str]:
         heard = self._state.canary.heard
-        judged = await self._patiently(watched, begun, lambda: bool(heard(watched)) or _is_clean(watched, begun))
+        judged = await self._patiently(tracked, begun, lambda: bool(heard(tracked)) or _is_clean(tracked, begun))
         if judged is None:
-            return Ending.DISTURBED, "a fault"
-        if heard(watched):
-            ring = heard(watched)[0]
-            return Ending.EARLY, f"{ring.kind.value} {ring.message} was reported before anything was spoiled"
+            return CanaryOutcome.DISTURBED, "a fault"
+        if heard(tracked):
+            ring = heard(tracked)[0]
+            return CanaryOutcome.EARLY, f"{ring.kind.value} {ring.message} was reported before anything was spoiled"
         names = [str(message.name) for message in written]
         if not judged:
-            is_there = await self._reads(watched, names)
-            return (Ending.MISSED if is_there else Ending.DISTURBED), "the session was not read and judged"
-        invented = self._author.write(watched.book.session, 0, INVENTED_SEQ)
-        way = await self._spoil(watched, written, invented)
+            is_there = await self._reads(tracked, names)
+            return (
+                CanaryOutcome.MISSED if is_there else CanaryOutcome.DISTURBED
+            ), "the session was not read and judged"
+        invented = self._author.write(tracked.book.session, 0, INVENTED_SEQ)
+        way = await self._spoil(tracked, written, invented)
         if way is None:
-            return Ending.DISTURBED, "the store does not let itself be spoiled"
-        return await self._listen(watched, written, invented, way, begun)
+            return CanaryOutcome.DISTURBED, "the store does not let itself be spoiled"
+        return await self._listen(tracked, written, invented, way, begun)
 
     async def _listen(
-        self, watched: TrackedSession, written: list[Message], invented: Message, way: Spoil, begun: int
-    ) -> tuple[Ending, str]:
+        self, tracked: TrackedSession, written: list[Message], invented: Message, way: Spoil, begun: int
+    ) -> tuple[CanaryOutcome, str]:
         named = accused(written, way, invented)
 
         def has_rung() -> bool:
-            heard = self._state.canary.heard(watched)
+            heard = self._state.canary.heard(tracked)
             return any(ring.kind in way.kinds and ring.message in named for ring in heard)
 
-        rang = await self._patiently(watched, begun, has_rung, keep=invented if way is Spoil.INVENTED else None)
+        rang = await self._patiently(tracked, begun, has_rung, keep=invented if way is Spoil.INVENTED else None)
         if rang is None:
-            return Ending.DISTURBED, "a fault"
+            return CanaryOutcome.DISTURBED, "a fault"
         if rang:
-            return Ending.DETECTED, way.value
+            return CanaryOutcome.DETECTED, way.value
         # Only what stands there for all to read can have been overlooked.
         names = [str(message.name) for message in spoiled(written, way, invented)]
-        stands = await self._reads(watched, names, only_last=way is Spoil.INVENTED)
-        return (Ending.MISSED if stands else Ending.DISTURBED), f"a message was {way.value} and nobody reported it"
+        stands = await self._reads(tracked, names, only_last=way is Spoil.INVENTED)
+        return (
+            CanaryOutcome.MISSED if stands else CanaryOutcome.DISTURBED
+        ), f"a message was {way.value} and nobody reported it"
 
     # -- spoiling --
 
-    async def _spoil(self, watched: TrackedSession, written: list[Message], invented: Message) -> Spoil | None:
+    async def _spoil(self, tracked: TrackedSession, written: list[Message], invented: Message) -> Spoil | None:
         """Spoil the session in the way whose turn it is, or else in the next that this store lets happen."""
-        await self._until_quiet(watched)
-        watched.busy = True  # nobody is to read it half done
+        await self._until_quiet(tracked)
+        tracked.busy = True  # nobody is to read it half done
         try:
             turn = sum(self._tally().canaries.values())
             ways = [self._ways[(turn + step) % len(self._ways)] for step in range(len(self._ways))]
             for way in ways:
-                if await self._apply(watched, written, invented, way):
+                if await self._apply(tracked, written, invented, way):
                     return way
             return None
         finally:
-            watched.busy = False
-            self._lane.schedule_read(watched, now_us())
+            tracked.busy = False
+            self._lane.schedule_read(tracked, now_us())
 
-    async def _apply(self, watched: TrackedSession, written: list[Message], invented: Message, way: Spoil) -> bool:
+    async def _apply(self, tracked: TrackedSession, written: list[Message], invented: Message, way: Spoil) -> bool:
         """Spoil the session; returns whether a read shows it so: a store may know a message when it comes twice."""
-        session = watched.book.session
+        session = tracked.book.session
         messages = spoiled(written, way, invented)
         if way in {Spoil.REMOVED, Spoil.SWAPPED}:
             await self._call(self._store.forget(session))
@@ -288,15 +293,15 @@ class Canary:
             await self._call(self._store.append(session, message))
         names = [str(message.name) for message in messages]
         deadline = time.monotonic() + self._shown_late_seconds
-        while not (shown := await self._reads(watched, names, only_last=way is Spoil.INVENTED)):
+        while not (shown := await self._reads(tracked, names, only_last=way is Spoil.INVENTED)):
             if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(TICK_SECONDS)
         return shown
 
-    async def _reads(self, watched: TrackedSession, names: Names, *, only_last: bool = False) -> bool:
+    async def _reads(self, tracked: TrackedSession, names: Names, *, only_last: bool = False) -> bool:
         """Whether the session reads like this now, or at least holds the last of these."""
-        items = await self._call(self._store.history(watched.book.session))
+        items = await self._call(self._store.history(tracked.book.session))
         if not isinstance(items, list | tuple):
             return False
         there = [str(item.name) for item in items if isinstance(item, Message)]
@@ -309,7 +314,7 @@ class Canary:
     # -- waiting --
 
     async def _patiently(
-        self, watched: TrackedSession, begun: int, is_done: Callable[[], bool], *, keep: Message | None = None
+        self, tracked: TrackedSession, begun: int, is_done: Callable[[], bool], *, keep: Message | None = None
     ) -> bool | None:
         """Wait until it is done; False if the deadline is over, None if a fault came in between.
 
@@ -325,25 +330,25 @@ class Canary:
             before = time.monotonic()
             await asyncio.sleep(TICK_SECONDS)
             if time.monotonic() - probed >= self._probe_seconds:
-                answers, probed = await self._answers(watched, keep), time.monotonic()
+                answers, probed = await self._answers(tracked, keep), time.monotonic()
             elif answers and self._is_listening():
                 waited += min(time.monotonic() - before, TICK_COUNTED_SECONDS_MAX)
         return None if not self._is_calm(begun) else True
 
-    async def _answers(self, watched: TrackedSession, keep: Message | None) -> bool:
+    async def _answers(self, tracked: TrackedSession, keep: Message | None) -> bool:
         """Whether the store gives an answer."""
         try:
-            items: Sequence[object] = await self._call(self._store.history(watched.book.session))
+            items: Sequence[object] = await self._call(self._store.history(tracked.book.session))
             if keep is not None and keep not in (items or ()):
-                await self._call(self._store.append(watched.book.session, keep))
-                self._lane.schedule_read(watched, now_us())
+                await self._call(self._store.append(tracked.book.session, keep))
+                self._lane.schedule_read(tracked, now_us())
         except Exception:  # noqa: BLE001  a user's store may raise anything
             return False
         return True
 
-    async def _until_quiet(self, watched: TrackedSession) -> None:
+    async def _until_quiet(self, tracked: TrackedSession) -> None:
         """Wait until nobody is reading the session; every read has its own time limit."""
-        while watched.busy:  # noqa: ASYNC110  it is rare, and short
+        while tracked.busy:  # noqa: ASYNC110  it is rare, and short
             await asyncio.sleep(TICK_SECONDS)
 
     def _is_calm(self, begun: int) -> bool:
@@ -360,6 +365,65 @@ class Canary:
             return await answer
 
 
-def _is_clean(watched: TrackedSession, begun: int) -> bool:
+def _is_clean(tracked: TrackedSession, begun: int) -> bool:
     """Whether the session has been read whole and judged, and nothing is left to be said about it."""
-    return watched.last_whole >= begun and not watched.suspicions and not watched.book.pending and not watched.busy
+    return tracked.last_whole >= begun and not tracked.suspicions and not tracked.book.pending and not tracked.busy
+
+
+# Which canary sessions may be in a store: kept on disk, so that a kill leaves none behind for good.
+
+
+FILE_NAME = "canary.json"
+LEFT_MAX = 100
+"""Sessions of a store still to be removed that are remembered, at most."""
+
+
+class _Saved(msgspec.Struct):
+    """The last number that was given out for a store, and those whose sessions may still be there."""
+
+    last: int = 0
+    left: list[int] = []
+
+
+class _File(msgspec.Struct):
+    stores: dict[str, _Saved] = {}
+
+
+class CanaryNumbers:
+    """Gives each canary a number of its own, for the whole run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._saved: dict[str, _Saved] = {}
+        self.damage = ""
+        """What is wrong with what was saved, if something is: no reason to stop."""
+        try:
+            saved = read_sealed(self._path, _File)
+            self._saved = saved.stores if saved is not None else {}
+        except DamagedFileError as error:
+            self.damage = (
+                f"{self._path.name} was damaged ({error}) and is set aside as {set_aside(self._path).name}: sessions "
+                "of canaries that were left in a store stay there until its namespace is cleaned up"
+            )
+
+    def take(self, store: str) -> int:
+        """Give out the next number; it is on disk before the first message is written."""
+        saved = self._saved.setdefault(store, _Saved())
+        saved.last += 1
+        saved.left = [*saved.left[-LEFT_MAX + 1 :], saved.last]
+        self._save()
+        return saved.last
+
+    def left(self, store: str) -> list[int]:
+        """Return the numbers whose sessions may be in the store."""
+        saved = self._saved.get(store)
+        return list(saved.left) if saved is not None else []
+
+    def removed(self, store: str, number: int) -> None:
+        saved = self._saved[store]
+        saved.left = [one for one in saved.left if one != number]
+        self._save()
+
+    def _save(self) -> None:
+        with contextlib.suppress(OSError):
+            write_sealed(self._path, _File(self._saved), is_synced=False)

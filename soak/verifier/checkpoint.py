@@ -9,10 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from soak.checker.counted import Counted
-from soak.checker.expected_session import NO_ATTEMPTS
+from soak.checker.expected_session import NO_ATTEMPTS, NOTHING
 from soak.checker.faults import FaultWindow
-from soak.checker.writer_book import NOTHING
+from soak.checker.incidents import Counted
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
 from soak.proc.files import replacing
@@ -86,9 +85,9 @@ def encode(state: State, journal_size: int) -> bytes:
         faults=list(state.faults.values()),
         end=state.end,
         observations=[
-            SavedObservations(watched.worker, watched.number, noted)
+            SavedObservations(tracked.worker, tracked.number, noted)
             for lane in state.lanes.values()
-            for watched, noted in lane.observations.items()
+            for tracked, noted in lane.observations.items()
         ],
         journalled=[(store, session, counted) for (store, session), counted in state.journalled.items()],
     )
@@ -148,36 +147,36 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
         worker = state.workers[saved.name] = Worker(saved.host)
         worker.last_number, worker.last_session = saved.last_number, saved.last_session
         worker.last_heard, worker.farewell = saved.last_heard, saved.farewell
-        for watched in saved.sessions:
-            worker.sessions[watched.number] = watched
-            _wake(watched)
-            state.watch(watched, watched.last_whole)
-            _put_in_line(state, watched)
+        for tracked in saved.sessions:
+            worker.sessions[tracked.number] = tracked
+            _wake(tracked)
+            state.watch(tracked, tracked.last_whole)
+            _put_in_line(state, tracked)
     for noted in checkpoint.observations:
-        watched = state.workers[noted.worker].sessions[noted.session]
-        state.lanes[watched.book.store].observations[watched] = noted.observations
+        tracked = state.workers[noted.worker].sessions[noted.session]
+        state.lanes[tracked.book.store].observations[tracked] = noted.observations
 
 
-def _wake(watched: TrackedSession) -> None:
+def _wake(tracked: TrackedSession) -> None:
     """Forget what was true only in the process that saved it."""
-    watched.hot = watched.busy = watched.queued = False
-    watched.not_before = watched.visit_slot = 0
-    watched.worker, watched.book.store = sys.intern(watched.worker), sys.intern(watched.book.store)
-    watched.book.pending = watched.book.pending or NO_ATTEMPTS
-    watched.book.recent = watched.book.recent or NO_ATTEMPTS
-    for writer in watched.book.writers:
+    tracked.hot = tracked.busy = tracked.queued = False
+    tracked.not_before = tracked.visit_slot = 0
+    tracked.worker, tracked.book.store = sys.intern(tracked.worker), sys.intern(tracked.book.store)
+    tracked.book.pending = tracked.book.pending or NO_ATTEMPTS
+    tracked.book.recent = tracked.book.recent or NO_ATTEMPTS
+    for writer in tracked.book.writers:
         # Sets that were never needed are one shared empty set again.
         writer.failed, writer.unknown = writer.failed or NOTHING, writer.unknown or NOTHING
         writer.excused, writer.gone = writer.excused or NOTHING, writer.gone or NOTHING
 
 
-def _put_in_line(state: State, watched: TrackedSession) -> None:
-    lane = state.lanes[watched.book.store]
-    if watched.book.pending and not watched.tainted:
-        watched.hot = True
-        lane.hot[watched] = None
-    if watched.is_closed or watched.is_in_doubt:
-        lane.schedule_read(watched, 1)
+def _put_in_line(state: State, tracked: TrackedSession) -> None:
+    lane = state.lanes[tracked.book.store]
+    if tracked.book.pending and not tracked.tainted:
+        tracked.hot = True
+        lane.hot[tracked] = None
+    if tracked.is_closed or tracked.is_in_doubt:
+        lane.schedule_read(tracked, 1)
 
 
 def _save_worker(name: str, worker: Worker) -> SavedWorker:

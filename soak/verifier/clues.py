@@ -8,18 +8,17 @@ from itertools import chain
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.case import told
 from soak.checker.clues import GONE_MAX, IDENTITIES, OTHERS_MAX, PRESENT_RUNS_MAX, Clues, are_rivals, when_seen
 from soak.checker.expected_session import runs_of
 from soak.checker.facts import encoded
-from soak.checker.identity import is_well_made
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.message import Message, Stored
+from soak.checker.message import Message, Stored, is_well_made
+from soak.checker.outcome import Attempt
 from soak.checker.patterns import Traits
 from soak.checker.read import MessageId, Read
-from soak.checker.suspicion import Suspicion
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us
@@ -52,10 +51,10 @@ class Detective:
         """Where messages were read that belong to another session: by store, session, writer and number."""
 
     def gather(
-        self, watched: TrackedSession, kind: Kind, places: Sequence[MessageId], read: Read, suspicion: Suspicion | None
+        self, tracked: TrackedSession, kind: Kind, places: Sequence[MessageId], read: Read, suspicion: Suspicion | None
     ) -> Clues:
         """Gather what is known about violations of one kind, found together; the first place stands for them all."""
-        book = watched.book
+        book = tracked.book
         targets = self._state.targets[book.store]
         if kind is Kind.LEAKED:
             self._note_leaks(book.store, book.session, read.items)
@@ -66,7 +65,7 @@ class Detective:
         place = places[0] if places else None
         attempt = None if place is None else attempts.get(place)
         others = _near(attempts.values(), attempt, read)
-        was_seen, last_seen, is_unknown = self._sightings(watched, place, read, suspicion, list(attempts.values()))
+        was_seen, last_seen, is_unknown = self._sightings(tracked, place, read, suspicion, list(attempts.values()))
         clues = Clues(
             kind=kind,
             place=place,
@@ -85,11 +84,11 @@ class Detective:
             was_seen=was_seen,
             last_seen=last_seen,
             history_unknown=is_unknown,
-            replaced=self._replaced(watched, shown) if kind is Kind.UNDECODABLE and not is_unknown else [],
+            replaced=self._replaced(tracked, shown) if kind is Kind.UNDECODABLE and not is_unknown else [],
             same_text=[] if place is None else self._same_text(book.session, place, texts),
             elsewhere=self._stands_in(book.store, book.session, place),
             reads_replica=book.store in self._replica_stores,
-            worker_silent_us=self._silence(watched),
+            worker_silent_us=self._silence(tracked),
             faults=[
                 msgspec.structs.replace(window, known={})
                 for window in self._state.faults.values()
@@ -106,21 +105,21 @@ class Detective:
         return self._with_history(clues, book.store, places, attempts, repeating)
 
     def traits(
-        self, watched: TrackedSession, kind: Kind, found: Iterable[tuple[str, MessageId | None]], read: Read
+        self, tracked: TrackedSession, kind: Kind, found: Iterable[tuple[str, MessageId | None]], read: Read
     ) -> list[Traits]:
         """Return what each violation found by a read is compared by with the others of its kind."""
-        texts = self._texts(watched.book.session, read.items) if kind in LOSSES else {}
-        return [self._traits(watched, kind, message, place, read, texts) for message, place in found]
+        texts = self._texts(tracked.book.session, read.items) if kind in LOSSES else {}
+        return [self._traits(tracked, kind, message, place, read, texts) for message, place in found]
 
     def _traits(
-        self, watched: TrackedSession, kind: Kind, message: str, place: MessageId | None, read: Read, texts: Texts
+        self, tracked: TrackedSession, kind: Kind, message: str, place: MessageId | None, read: Read, texts: Texts
     ) -> Traits:
-        session, store = watched.book.session, watched.book.store
+        session, store = tracked.book.session, tracked.book.store
         if place is None:
             # The name of a message of another session is preceded by its run.
             foreign = message.partition(":")[2].rsplit("/", 2)[0] if kind is Kind.LEAKED else ""
             return Traits(items=len(read.items), other_session=told(foreign))
-        writer = watched.book.find_writer(place[0])
+        writer = tracked.book.find_writer(place[0])
         stands_in = self._stands_in(store, session, place)
         cut = self._cut(session, place, read.items) if kind is Kind.CORRUPTED else None
         return Traits(
@@ -130,7 +129,7 @@ class Detective:
             repeats_text=bool(self._same_text(session, place, texts)),
             cut_characters=None if cut is None else len(cut),
             cut_bytes=None if cut is None else len(encoded(cut)),
-            was_right=kind is Kind.CORRUPTED and self._sightings(watched, place, read, None, [])[0],
+            was_right=kind is Kind.CORRUPTED and self._sightings(tracked, place, read, None, [])[0],
             other_session=stands_in[0] if stands_in else "",
         )
 
@@ -147,7 +146,7 @@ class Detective:
 
     def _sightings(
         self,
-        watched: TrackedSession,
+        tracked: TrackedSession,
         place: MessageId | None,
         read: Read,
         suspicion: Suspicion | None,
@@ -155,21 +154,21 @@ class Detective:
     ) -> tuple[bool, int, bool]:
         """Return whether an earlier read had shown it, when one certainly did, and whether that is not known."""
         if place is None:
-            return False, 0, watched.last_whole >= read.invoked
+            return False, 0, tracked.last_whole >= read.invoked
         if suspicion is not None:
             was_seen = _is_among(suspicion.seen, place)
             return was_seen, when_seen(place, attempts, suspicion.last_seen) if was_seen else 0, False
-        if watched.last_whole >= read.invoked:
+        if tracked.last_whole >= read.invoked:
             return False, 0, True  # a read of a part, judged by a whole one that came after it
-        writer = watched.book.find_writer(place[0])
+        writer = tracked.book.find_writer(place[0])
         if writer is None or place[1] not in writer.standing:
             return False, 0, False
-        return True, when_seen(place, attempts, watched.last_whole), False
+        return True, when_seen(place, attempts, tracked.last_whole), False
 
-    def _replaced(self, watched: TrackedSession, shown: list[MessageId]) -> list[MessageId]:
+    def _replaced(self, tracked: TrackedSession, shown: list[MessageId]) -> list[MessageId]:
         """Return what earlier reads had shown and this one lacks."""
         here = set(shown)
-        return [place for place in watched.book.names_in_order() if place not in here][:SAME_TEXT_MAX]
+        return [place for place in tracked.book.names_in_order() if place not in here][:SAME_TEXT_MAX]
 
     def _texts(self, session: str, items: Sequence[Stored]) -> Texts:
         """Return which messages of the session say what, as far as a read shows."""
@@ -235,8 +234,8 @@ class Detective:
             losses_repeating=self._repeating[store],
         )
 
-    def _silence(self, watched: TrackedSession) -> int:
-        worker = self._state.workers.get(watched.worker)
+    def _silence(self, tracked: TrackedSession) -> int:
+        worker = self._state.workers.get(tracked.worker)
         if worker is None or worker.farewell:
             return 0
         return now_us() - max(worker.last_heard, self._state.listening_since)

@@ -17,17 +17,13 @@ import structlog
 from soak.checker.case import FullRead, Participation, Search, TailRead
 from soak.checker.events import Observed, Want
 from soak.checker.message import Garbled, Message, Stored, shown
-from soak.checker.read import MessageId, Read, Rules
-from soak.checker.saved import save
-from soak.checker.saved_read import SavedRead
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.read import MessageId, Read, Rules, SavedRead, save
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
-from soak.stores.protocol import MemoryStore
-from soak.stores.searching import search_of
+from soak.stores.protocol import MemoryStore, search_of
 from soak.verifier.reporter import Basis, Reporter
 from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State
@@ -44,14 +40,14 @@ class _LastTime:
         self._last: tuple[int, TrackedSession | None] = (0, None)
         self._before: tuple[int, TrackedSession | None] = (0, None)
 
-    def note(self, watched: TrackedSession, at: int) -> None:
-        if self._last[1] is not watched:
+    def note(self, tracked: TrackedSession, at: int) -> None:
+        if self._last[1] is not tracked:
             self._before = self._last
-        self._last = (at, watched)
+        self._last = (at, tracked)
 
-    def beside(self, watched: TrackedSession) -> tuple[int, TrackedSession | None]:
+    def beside(self, tracked: TrackedSession) -> tuple[int, TrackedSession | None]:
         """Return when it last happened to another session than this one, and which; 0: never."""
-        return self._before if self._last[1] is watched else self._last
+        return self._before if self._last[1] is tracked else self._last
 
 
 class Examiner:
@@ -114,174 +110,174 @@ class Examiner:
         """How many searches come with each whole read; 0: the store cannot be searched."""
         return 0 if self._searcher is None else SEARCHES_PER_READ
 
-    def checker(self, watched: TrackedSession) -> SessionChecker:
-        return SessionChecker(self.judging, watched.book)
+    def checker(self, tracked: TrackedSession) -> SessionChecker:
+        return SessionChecker(self.judging, tracked.book)
 
-    async def examine(self, watched: TrackedSession, *, whole: bool) -> bool:
+    async def examine(self, tracked: TrackedSession, *, whole: bool) -> bool:
         """Read a session and judge it; returns False if the store gave no answer."""
-        if watched.busy or watched.retired or watched.tainted:
+        if tracked.busy or tracked.retired or tracked.tainted:
             return True
-        watched.busy = True
+        tracked.busy = True
         try:
-            wanted = None if whole or watched in self._lane.observations else self.checker(watched).wants(now_us())
+            wanted = None if whole or tracked in self._lane.observations else self.checker(tracked).wants(now_us())
             if wanted is not None and wanted.want is Want.TAIL and wanted.last is not None:
-                return await self._read_tail(watched, wanted.last)
-            again = [] if self._searcher is None else await self._searcher.ask_again(watched)
-            read = await self._read_full(watched)
+                return await self._read_tail(tracked, wanted.last)
+            again = [] if self._searcher is None else await self._searcher.ask_again(tracked)
+            read = await self._read_full(tracked)
             if read is None:
                 return False
-            asked = self._judge_observations(watched, read)
+            asked = self._judge_observations(tracked, read)
             if self._searcher is not None:
-                await self._searcher.search(watched, read, again, asked)
+                await self._searcher.search(tracked, read, again, asked)
             return True
         finally:
-            watched.busy = False
-            self._requeue(watched)
+            tracked.busy = False
+            self._requeue(tracked)
 
-    def _requeue(self, watched: TrackedSession) -> None:
+    def _requeue(self, tracked: TrackedSession) -> None:
         """Put a session that still has something to verify back into the line, or plan the read that confirms."""
         lane, now = self._lane, now_us()
-        lane.reading.pop(watched, None)
-        lane.hot.pop(watched, None)
-        lane.suspicious.pop(watched, None)
-        watched.hot = False
-        watched.not_before = 0
-        if watched.retired or watched.tainted:
+        lane.reading.pop(tracked, None)
+        lane.hot.pop(tracked, None)
+        lane.suspicious.pop(tracked, None)
+        tracked.hot = False
+        tracked.not_before = 0
+        if tracked.retired or tracked.tainted:
             return
-        wanted = self.checker(watched).wants(now)
+        wanted = self.checker(tracked).wants(now)
         if wanted is not None and wanted.want is Want.CONFIRM:
-            lane.suspicious[watched] = None
-            lane.schedule_read(watched, wanted.at)
-        elif watched.book.pending:
-            watched.hot = True
-            watched.not_before = now + self._hot_us
-            lane.hot[watched] = None
+            lane.suspicious[tracked] = None
+            lane.schedule_read(tracked, wanted.at)
+        elif tracked.book.pending:
+            tracked.hot = True
+            tracked.not_before = now + self._hot_us
+            lane.hot[tracked] = None
 
     # -- the end of a session --
 
-    async def _read_tail(self, watched: TrackedSession, last: int) -> bool:
-        book = watched.book
-        tail = await self.read(watched, lambda: self.store.history(book.session, last))
+    async def _read_tail(self, tracked: TrackedSession, last: int) -> bool:
+        book = tracked.book
+        tail = await self.read(tracked, lambda: self.store.history(book.session, last))
         if tail is None:
             return False
-        observed = self.checker(watched).observe_tail(tail, last)
+        observed = self.checker(tracked).observe_tail(tail, last)
         if observed is not None:
-            self.report(watched, tail, observed)
+            self.report(tracked, tail, observed)
             return True
-        if await self._read_full(watched) is None:
+        if await self._read_full(tracked) is None:
             return False
-        observed = self.checker(watched).observe_tail_by_full(tail, last)
-        self.report(watched, tail, observed, lambda: TailRead(read=self.saved(watched, tail), last=last))
+        observed = self.checker(tracked).observe_tail_by_full(tail, last)
+        self.report(tracked, tail, observed, lambda: TailRead(read=self.saved(tracked, tail), last=last))
         return True
 
     # -- all of it --
 
-    async def _read_full(self, watched: TrackedSession) -> Read | None:
-        book = watched.book
-        read = await self.read(watched, lambda: self.store.history(book.session))
-        if read is None or watched.retired or watched.tainted:
+    async def _read_full(self, tracked: TrackedSession) -> Read | None:
+        book = tracked.book
+        read = await self.read(tracked, lambda: self.store.history(book.session))
+        if read is None or tracked.retired or tracked.tainted:
             return None
-        checker = self.checker(watched)
+        checker = self.checker(tracked)
         primary: Read | None = None
         judged = None if book.is_in_doubt else checker.judge_clean(read)
         if judged is None:
             if checker.needs_primary(read) and self._primary_history is not None:
-                primary = await self.read(watched, functools.partial(self._primary_history, book.session))
-            if not await self.caught_up() or watched.retired or watched.tainted:
+                primary = await self.read(tracked, functools.partial(self._primary_history, book.session))
+            if not await self.caught_up() or tracked.retired or tracked.tainted:
                 return None
         # Nothing is awaited from here on: a checkpoint must know either nothing of this read, or all of it.
         if self._state.recorder is not None:
-            self._state.recorder.note_read(watched, read)
+            self._state.recorder.note_read(tracked, read)
         observed = checker.observe(read, primary, judged)
 
         def basis() -> Basis:
             return FullRead(
-                read=self.saved(watched, read), primary=None if primary is None else self.saved(watched, primary)
+                read=self.saved(tracked, read), primary=None if primary is None else self.saved(tracked, primary)
             )
 
-        self.report(watched, read, observed, basis)
+        self.report(tracked, read, observed, basis)
         return read
 
-    def saved(self, watched: TrackedSession, read: Read) -> SavedRead:
+    def saved(self, tracked: TrackedSession, read: Read) -> SavedRead:
         """Return the form of a read that is kept as evidence."""
-        return save(read, watched.book.session, self._author)
+        return save(read, tracked.book.session, self._author)
 
     def report(
-        self, watched: TrackedSession, read: Read, observed: Observed, basis: Callable[[], Basis] | None = None
+        self, tracked: TrackedSession, read: Read, observed: Observed, basis: Callable[[], Basis] | None = None
     ) -> None:
         """Count and report what a read came to."""
-        self._reporter.report(watched, self.judging, read, observed, basis, self._tally)
+        self._reporter.report(tracked, self.judging, read, observed, basis, self._tally)
 
     async def read(
-        self, watched: TrackedSession, ask: Callable[[], Awaitable[Sequence[Stored]]], *, method: str = "history"
+        self, tracked: TrackedSession, ask: Callable[[], Awaitable[Sequence[Stored]]], *, method: str = "history"
     ) -> Read | None:
         """Wait for a read; None if the store gave no answer, which is unavailability unless only this one raises."""
-        acked = watched.book.acked_now()
+        acked = tracked.book.acked_now()
         invoked = now_us()
         try:
             async with asyncio.timeout(self._timeout):
                 items = await ask()
         except Exception as error:  # noqa: BLE001  a user's store may raise anything
-            self._note_failure(watched, invoked, error, method)
+            self._note_failure(tracked, invoked, error, method)
             return None
         if not isinstance(items, list | tuple):
             # A store of the user's may answer with anything; what is no list is one thing that is no message.
             items = [Garbled(shown(items), f"a {type(items).__name__}, no history")]
         returned = now_us()
-        self._answered.note(watched, returned)
+        self._answered.note(tracked, returned)
         self._tally.latency["sweep"].observe((returned - invoked) / 1e6, LATENCY_BUCKETS_SECONDS)
         self._tally.messages_read += len(items)
         return Read(invoked=invoked, returned=returned, acked=acked, items=items)
 
     # -- who is answered, and who is not --
 
-    def _note_failure(self, watched: TrackedSession, invoked: int, error: Exception, method: str) -> None:
+    def _note_failure(self, tracked: TrackedSession, invoked: int, error: Exception, method: str) -> None:
         """Take in that a read raised: if it does so again and again and only here, that is what is wrong."""
         returned = now_us()
         self._tally.errors["sweep"] += 1
         self._state.tally.note_exception(self.name, method, error)
         self._lane.troubles.append(returned)
         text = describe(error)
-        _log.debug("store_read_failed", store=self.name, session=watched.book.session, error=text)
+        _log.debug("store_read_failed", store=self.name, session=tracked.book.session, error=text)
         if method == "search":
             return  # it does not hold up the reading, and says nothing about it
-        others, _ = self._answered.beside(watched)
-        self._failed.note(watched, returned)
-        failing = watched.book.failing
-        if failing is not None and failing.last > max(others, self._failed.beside(watched)[0]):
+        others, _ = self._answered.beside(tracked)
+        self._failed.note(tracked, returned)
+        failing = tracked.book.failing
+        if failing is not None and failing.last > max(others, self._failed.beside(tracked)[0]):
             return  # nobody else was asked since it failed last, so it says nothing new
-        observed = self.checker(watched).observe_failure(invoked, returned, text, others_answered=others)
+        observed = self.checker(tracked).observe_failure(invoked, returned, text, others_answered=others)
         if observed.events:
             read = Read(invoked=invoked, returned=returned, acked={}, items=[])
-            kept = self.saved(watched, read)
-            self.report(watched, read, observed, lambda: FullRead(read=kept, error=text, others_answered=others))
+            kept = self.saved(tracked, read)
+            self.report(tracked, read, observed, lambda: FullRead(read=kept, error=text, others_answered=others))
 
-    def answered_beside(self, watched: TrackedSession) -> TrackedSession | None:
+    def answered_beside(self, tracked: TrackedSession) -> TrackedSession | None:
         """Return the other session that was answered last; None: none was, or it is not kept any more."""
-        _, other = self._answered.beside(watched)
+        _, other = self._answered.beside(tracked)
         return None if other is None or other.retired else other
 
     # -- what the participants saw --
 
-    def _judge_observations(self, watched: TrackedSession, read: Read) -> list[MessageId]:
+    def _judge_observations(self, tracked: TrackedSession, read: Read) -> list[MessageId]:
         """Judge what participants saw by a full read that came after it; returns what they did not find."""
-        noted = self._lane.observations.pop(watched, [])
+        noted = self._lane.observations.pop(tracked, [])
         later = [observation for observation in noted if observation.returned > read.invoked]
         if later:
-            self._lane.observations[watched] = later
+            self._lane.observations[tracked] = later
         judged = [observation for observation in noted if observation.returned <= read.invoked]
         for observation in judged:
-            self._judge_observation(watched, observation)
+            self._judge_observation(tracked, observation)
         return [observation.asked for observation in judged if observation.asked is not None]
 
-    def _judge_observation(self, watched: TrackedSession, observation: Observation) -> None:
+    def _judge_observation(self, tracked: TrackedSession, observation: Observation) -> None:
         """Judge what a participant saw; what its search did not find is looked for once more."""
         items = [_restore(item, self._author) for item in observation.items]
         seen = Read(invoked=observation.invoked, returned=observation.returned, acked={}, items=items)
-        checker, asked, last = self.checker(watched), observation.asked, observation.last
+        checker, asked, last = self.checker(tracked), observation.asked, observation.last
 
         def basis() -> Basis:
-            kept = self.saved(watched, seen)
+            kept = self.saved(tracked, seen)
             if asked is not None:
                 return Search(read=kept, asked=asked, limit=last or 0)
             return Participation(read=kept, last=last, acked=observation.acked)
@@ -290,7 +286,7 @@ class Examiner:
             observed = checker.observe_search(seen, asked, last or 0)
         else:
             observed = checker.observe_participant(seen, last, observation.acked)
-        self.report(watched, seen, observed, basis)
+        self.report(tracked, seen, observed, basis)
 
 
 def _restore(item: SeenItem, author: MessageGenerator) -> Stored:

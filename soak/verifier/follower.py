@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -11,14 +12,15 @@ from soak.clock import clock_offset_us, now_us
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
 from soak.verifier.intake import Intake
+from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State
-from soak.verifier.unverified_age import UnverifiedAge, note_downtime
 
 _log = structlog.get_logger()
 
 BLOCK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
-GATHER_SECONDS = 0.05
+GATHER_SECONDS = 0.15
+"""Records cost less when many are taken in at once; whoever waits for them ends the pause."""
 CATCH_UP_SECONDS_MAX = 5.0
 CATCH_UP_POLL_SECONDS = 0.005
 LATE_MS = 1_000
@@ -29,7 +31,9 @@ SILENCE_MS_MIN = 2_000
 class Follower:
     """Keeps the state up with the ledger."""
 
-    def __init__(self, reader: LedgerReader, state: State, intake: Intake) -> None:
+    def __init__(
+        self, reader: LedgerReader, state: State, intake: Intake, *, on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self._reader = reader
         self._state = state
         self._intake = intake
@@ -39,6 +43,8 @@ class Follower:
         """How often the ledger was looked at; it rises as long as somebody follows, also while the ledger is away."""
         self._asking = asyncio.Lock()
         """Many sessions ask at once after a fault; the ledger is asked over a few connections."""
+        self._on_end = on_end
+        self._pause: asyncio.Future[None] | None = None
         self.unverified_age = UnverifiedAge(state, lambda: self.is_reachable)
         self._started_ms = time.time_ns() // 1_000_000
         self._heard_ms: int | None = _milliseconds(state.position)
@@ -66,8 +72,24 @@ class Follower:
                 self._record(entry)
             if entries and time.time_ns() // 1_000_000 - _milliseconds(entries[0].at) > LATE_MS:
                 self.unverified_age.tick(now)  # before anybody can read it
-            # With a backlog only let the others run; otherwise let some records gather, they cost less together.
-            await asyncio.sleep(0 if len(entries) >= BATCHES_PER_READ_MAX else GATHER_SECONDS)
+            if self._state.end is not None:
+                self._on_end()
+            # With a backlog only let the others run.
+            await (asyncio.sleep(0) if len(entries) >= BATCHES_PER_READ_MAX else self._gather())
+
+    async def _gather(self) -> None:
+        """Let some records come together, unless somebody waits for them."""
+        loop = asyncio.get_running_loop()
+        self._pause = loop.create_future()
+        timer = loop.call_later(GATHER_SECONDS, self._end_pause)
+        try:
+            await self._pause
+        finally:
+            timer.cancel()
+
+    def _end_pause(self) -> None:
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
 
     def _note_downtime(self, entries: list[Entry], heard: int) -> None:
         """Note when neither a verifier nor anybody who writes was there, before this one was started."""
@@ -102,6 +124,7 @@ class Follower:
         while is_before(self._state.position, extent.last):
             if time.monotonic() > deadline:
                 return False
+            self._end_pause()
             await asyncio.sleep(CATCH_UP_POLL_SECONDS)
         vanished = self._intake.vanished(extent.added, is_set_back=is_before(extent.newest, position))
         if vanished:

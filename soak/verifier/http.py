@@ -12,11 +12,12 @@ from aiohttp import web
 
 from soak.errors import UsageError
 from soak.exposition import Exposition, asked_for
+from soak.verifier.result import VerifierStatus
 
 
 @contextlib.asynccontextmanager
 async def serving(
-    host: str, port: int, *, metrics: Callable[[Exposition], bytes], status: Callable[[], dict[str, Any]]
+    host: str, port: int, *, metrics: Callable[[Exposition], bytes], status: Callable[[], VerifierStatus]
 ) -> AsyncIterator[int]:
     """Serve while the context lasts; gives the port, which matters when any free one was asked for."""
 

@@ -16,19 +16,16 @@ import time
 import msgspec
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.expected_session import NO_ATTEMPTS, ExpectedSession
 from soak.checker.faults import FaultWindow
-from soak.checker.ledger_events import ForgetEnded
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, ForgetEnded, Outcome
 from soak.checker.read import Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
-from soak.verifier.server_restarts import note_end
+from soak.verifier.drift import note_end
 from soak.verifier.state import State, Worker
 from soak.verifier.tracked_session import TrackedSession
 
@@ -143,11 +140,11 @@ class Intake:
             store.sessions_opened += 1
             # Many sessions share few names of stores and workers: each is kept in memory once.
             book = ExpectedSession(opened.session, sys.intern(opened.store))
-            watched = TrackedSession(book, sys.intern(name), opened.number)
-            watched.book.counted = state.journalled.pop((opened.store, opened.session), None)
-            worker.sessions[opened.number] = watched
+            tracked = TrackedSession(book, sys.intern(name), opened.number)
+            tracked.book.counted = state.journalled.pop((opened.store, opened.session), None)
+            worker.sessions[opened.number] = tracked
             worker.last_session = opened.number
-            state.watch(watched, now)
+            state.watch(tracked, now)
         for lease in batch.leases:
             session = worker.sessions.get(lease.session)
             if session is not None:
@@ -167,11 +164,11 @@ class Intake:
         acknowledged = 0
         latest = 0
         for attempt in attempts:
-            watched = sessions.get(attempt.session)
-            if watched is None or watched.tainted:
-                self._count_unverifiable(watched)
+            tracked = sessions.get(attempt.session)
+            if tracked is None or tracked.tainted:
+                self._count_unverifiable(tracked)
                 continue
-            book = watched.book
+            book = tracked.book
             if book.store != store:
                 if acknowledged:
                     counts["ok"] += acknowledged
@@ -187,10 +184,10 @@ class Intake:
             # What `SessionChecker.attempted` does, for every message: only sessions that expire need more than this.
             is_open = self._checker(book).attempted(attempt) if store in expiring else book.acknowledge(attempt)
             if not is_open:
-                self._already_seen(watched, attempt)
-            elif not watched.hot:
-                watched.hot = True
-                lanes[store].hot[watched] = None
+                self._already_seen(tracked, attempt)
+            elif not tracked.hot:
+                tracked.hot = True
+                lanes[store].hot[tracked] = None
         if acknowledged:
             counts["ok"] += acknowledged
             stores[store].acknowledged_wall_seconds = _wall_seconds(latest)
@@ -201,16 +198,16 @@ class Intake:
         counts["failed" if attempt.outcome == _FAILED else "unknown"] += 1
         self._checker(book).attempted(attempt)
 
-    def _count_unverifiable(self, watched: TrackedSession | None) -> None:
-        if watched is None:
+    def _count_unverifiable(self, tracked: TrackedSession | None) -> None:
+        if tracked is None:
             self._state.tally.batches_missing += 1
         else:
-            self._state.tally.stores[watched.book.store].unverifiable += 1
+            self._state.tally.stores[tracked.book.store].unverifiable += 1
 
-    def _already_seen(self, watched: TrackedSession, attempt: Attempt) -> None:
+    def _already_seen(self, tracked: TrackedSession, attempt: Attempt) -> None:
         """Count an acknowledgement of what a read has shown already, or of what is no longer expected."""
-        tally = self._state.tally.stores[watched.book.store]
-        if attempt.seq in watched.book.writers[attempt.writer].standing:
+        tally = self._state.tally.stores[tracked.book.store]
+        if attempt.seq in tracked.book.writers[attempt.writer].standing:
             tally.verified += 1
         else:
             tally.released += 1
@@ -219,30 +216,30 @@ class Intake:
         return SessionChecker(self._judging[book.store], book)
 
     def _end_forget(self, worker: Worker, number: int, outcome: Outcome, sent: int, ended: int) -> None:
-        watched = worker.sessions.get(number)
-        if watched is None:
+        tracked = worker.sessions.get(number)
+        if tracked is None:
             return
-        tally = self._state.tally.stores[watched.book.store]
+        tally = self._state.tally.stores[tracked.book.store]
         tally.forgets[outcome.name.lower()] += 1
-        waiting = len(watched.book.pending)
-        self._checker(watched.book).apply(ForgetEnded(outcome, sent, ended))
-        tally.released += waiting - len(watched.book.pending)
+        waiting = len(tracked.book.pending)
+        self._checker(tracked.book).apply(ForgetEnded(outcome, sent, ended))
+        tally.released += waiting - len(tracked.book.pending)
 
     def _close(self, worker: Worker, number: int, now: int, *, is_certain: bool) -> None:
         """Note that a session has ended; it is certain that nothing of it is under way only if its worker says so."""
-        watched = worker.sessions.get(number)
-        if watched is None or watched.is_closed:
+        tracked = worker.sessions.get(number)
+        if tracked is None or tracked.is_closed:
             return
-        watched.closed_at = now
-        watched.book.closed = is_certain
-        self._state.lanes[watched.book.store].schedule_read(watched, now)
+        tracked.closed_at = now
+        tracked.book.closed = is_certain
+        self._state.lanes[tracked.book.store].schedule_read(tracked, now)
 
     def _observe(self, worker: Worker, observation: Observation) -> None:
-        watched = worker.sessions.get(observation.session)
-        if watched is None or watched.tainted:
+        tracked = worker.sessions.get(observation.session)
+        if tracked is None or tracked.tainted:
             return
-        self._state.tally.stores[watched.book.store].observations += 1
-        if not self._state.lanes[watched.book.store].observe(watched, observation):
+        self._state.tally.stores[tracked.book.store].observations += 1
+        if not self._state.lanes[tracked.book.store].observe(tracked, observation):
             self._state.tally.observations_suppressed += 1
 
     # -- gaps --
@@ -250,24 +247,24 @@ class Intake:
     def _open_gap(self, worker: Worker, missing: int) -> None:
         self._state.tally.batches_missing += missing
         self._state.tally.records_skipped += missing
-        for watched in worker.sessions.values():
-            self._taint(watched)
+        for tracked in worker.sessions.values():
+            self._taint(tracked)
 
     def _taint_all(self) -> None:
-        for watched in self._state.watched():
-            self._taint(watched)
+        for tracked in self._state.tracked():
+            self._taint(tracked)
 
-    def _taint(self, watched: TrackedSession) -> None:
-        if watched.tainted:
+    def _taint(self, tracked: TrackedSession) -> None:
+        if tracked.tainted:
             return
-        watched.tainted = True
-        watched.book.suspicions = watched.book.missed = None
-        watched.book.failing = watched.book.dirty = watched.book.overlooked = None
-        self._state.tally.stores[watched.book.store].unverifiable += len(watched.book.pending)
-        watched.book.pending = NO_ATTEMPTS
-        lane = self._state.lanes[watched.book.store]
+        tracked.tainted = True
+        tracked.book.suspicions = tracked.book.missed = None
+        tracked.book.failing = tracked.book.dirty = tracked.book.overlooked = None
+        self._state.tally.stores[tracked.book.store].unverifiable += len(tracked.book.pending)
+        tracked.book.pending = NO_ATTEMPTS
+        lane = self._state.lanes[tracked.book.store]
         for line in (lane.hot, lane.suspicious, lane.observations):
-            line.pop(watched, None)
+            line.pop(tracked, None)
 
     def _take_damaged(self, entry: Damaged, now: int) -> None:
         self._state.tally.batches_missing += 1
@@ -280,8 +277,8 @@ class Intake:
         if worker is not None and entry.number == worker.last_number + 1:
             # It is what was expected next: only its contents are in doubt, not whose it is.
             worker.last_number += 1
-            for watched in worker.sessions.values():
-                self._taint(watched)
+            for tracked in worker.sessions.values():
+                self._taint(tracked)
         else:
             self._taint_all()
         if entry.is_end and self._state.end is None:
@@ -336,9 +333,9 @@ class Intake:
             note_end(self._state, faults.windows[record.fault])
 
     def _doubt_all(self, window: FaultWindow) -> None:
-        for watched in self._state.watched():
-            if window.target in self._state.targets[watched.book.store]:
-                self._checker(watched.book).doubt(window)
+        for tracked in self._state.tracked():
+            if window.target in self._state.targets[tracked.book.store]:
+                self._checker(tracked.book).doubt(window)
 
 
 def _shifted(batch: Batch, shift: int) -> Batch:

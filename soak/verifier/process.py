@@ -11,17 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import MessageGenerator
 from soak.checker.verdict import Verdict
-from soak.clock import now_us
+from soak.clock import boot_identity, now_us
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.ledger.connection import LedgerConnection
-from soak.ledger.host import boot_identity
 from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
 from soak.metrics import VerifierMetrics
@@ -30,24 +30,20 @@ from soak.servers.kinds import POSTGRES_REPLICA
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.tasks import end_tasks
-from soak.verifier import checkpoint, endpoint, last_metrics, result
-from soak.verifier.backpressure import Backpressure
-from soak.verifier.canary import Canary
-from soak.verifier.canary_numbers import CanaryNumbers
-from soak.verifier.drift import DriftWatch
+from soak.verifier import checkpoint, endpoint, result
+from soak.verifier.canary import Canary, CanaryNumbers
+from soak.verifier.drift import DriftWatch, RestartWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import Examiner
 from soak.verifier.follower import Follower
 from soak.verifier.http import serving
 from soak.verifier.intake import Intake
-from soak.verifier.lost_checkpoint import go_on_without
-from soak.verifier.lost_journal import restore_journal
-from soak.verifier.probe import Probe
+from soak.verifier.progress import Backpressure
 from soak.verifier.recording import Recorder
-from soak.verifier.recount import recount
+from soak.verifier.recovery import Probe
 from soak.verifier.reporter import Reporter
-from soak.verifier.server_restarts import RestartWatch
+from soak.verifier.resuming import go_on_without, recount, restore_journal
 from soak.verifier.state import State
 from soak.verifier.status import Status
 from soak.verifier.sweeper import Sweeper
@@ -55,7 +51,6 @@ from soak.verifier.sweeper import Sweeper
 _log = structlog.get_logger()
 
 LOOP_DELAY_SECONDS = 0.5
-WAIT_FOR_END_SECONDS = 0.05
 BROKEN_DRAIN_SECONDS_MAX = 3.0
 RESULT_SECONDS = 5.0
 """How often the result is written while it runs."""
@@ -97,7 +92,9 @@ class Verifier:
         self._canaries: list[Canary] = []
         self._reader: LedgerReader | None = None
         self._journal: RunJournal | None = None
-        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        """The load has ended, or this process is asked to stop."""
+        self._is_stopping = False
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
         self._telling = threading.Lock()
@@ -112,16 +109,18 @@ class Verifier:
         if self._settings.verifier.history_sessions:
             sessions = self._settings.verifier.history_sessions
             self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
-            self._state.recorder.take_up(self._state.watched())
+            self._state.recorder.take_up(self._state.tracked())
         self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
         await self._make_good(counted)
         rules = self._rules()
-        self._follower = Follower(self._reader, self._state, Intake(self._state, rules, boot_identity()))
+        self._follower = Follower(
+            self._reader, self._state, Intake(self._state, rules, boot_identity()), on_end=self._wake.set
+        )
         self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
         self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if POSTGRES_REPLICA.name in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
-        context = self._info.store_context()
+        context = msgspec.structs.replace(self._info.store_context(), is_verifier=True)
         for name in self._info.header.stores:
             store = await registry.open_store(name, context)
             examiner = Examiner(
@@ -245,8 +244,8 @@ class Verifier:
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT) if heeds_signals else ():
-            loop.add_signal_handler(number, self._stop.set)
-        async with serving(host, port, metrics=self._metrics.text, status=self._status.as_dict) as actual:
+            loop.add_signal_handler(number, self._stop)
+        async with serving(host, port, metrics=self._metrics.text, status=self._status.current) as actual:
             self._endpoint = Endpoint(host, actual, os.getpid())
             self._write_endpoint()
             await self._follower.measure_lag()  # before anybody is told how far it has come
@@ -277,14 +276,17 @@ class Verifier:
         ]
 
     async def _until_end(self) -> ExitCode:
-        while not self._stop.is_set():
-            if self._state.end is not None:
-                return await self._finish()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), WAIT_FOR_END_SECONDS)
+        if self._state.end is None:
+            await self._wake.wait()
+        if not self._is_stopping:
+            return await self._finish()
         await self._save()
         _log.info("stopped; the run goes on at the next start", run=self._info.header.run)
         return ExitCode.INCONCLUSIVE
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._wake.set()
 
     async def _finish(self) -> ExitCode:
         """Sweep everything once more, and give the verdict."""
@@ -300,7 +302,7 @@ class Verifier:
             self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
         )
         await self._save()
-        last_metrics.write(self._folder, self._metrics.text)
+        endpoint.write_last_metrics(self._folder, self._metrics.text)
         try:
             await asyncio.to_thread(self._write_result, outcome)
         except OSError as error:

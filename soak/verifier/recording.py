@@ -15,11 +15,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
-from soak.checker.read import Read
-from soak.checker.saved import save
-from soak.checker.saved_read import SavedRead
+from soak.checker.outcome import Attempt
+from soak.checker.read import Read, SavedRead, save
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Open, RunHeader
@@ -76,9 +74,9 @@ class Recording(msgspec.Struct, kw_only=True):
 class _Pen:
     """Writes one recording."""
 
-    def __init__(self, path: Path, watched: TrackedSession) -> None:
+    def __init__(self, path: Path, tracked: TrackedSession) -> None:
         self.path = path
-        self.watched = watched
+        self.tracked = tracked
         self.lines: list[bytes] = []
         self.operations = 0
         self.size_bytes = 0
@@ -121,9 +119,9 @@ class Recorder:
                 if recording is not None:
                     self._begun[recording.store] += 1
 
-    def take_up(self, watched: list[TrackedSession]) -> None:
+    def take_up(self, tracked: list[TrackedSession]) -> None:
         """Go on with the recordings of sessions that a checkpoint knows."""
-        for one in watched:
+        for one in tracked:
             if self._path(one).exists():
                 self._go_on(one)
 
@@ -136,8 +134,8 @@ class Recorder:
         if pens:
             self._write_batch(pens, entry.batch)
 
-    def _begin(self, opened: Open, watched: TrackedSession) -> None:
-        path = self._path(watched)
+    def _begin(self, opened: Open, tracked: TrackedSession) -> None:
+        path = self._path(tracked)
         if not path.exists():
             if self._begun[opened.store] >= self._sessions_max:
                 return
@@ -155,16 +153,16 @@ class Recorder:
             except OSError as error:
                 self._give_up(path, error)
                 return
-        self._go_on(watched)
+        self._go_on(tracked)
 
-    def _go_on(self, watched: TrackedSession) -> None:
-        pen = _Pen(self._path(watched), watched)
+    def _go_on(self, tracked: TrackedSession) -> None:
+        pen = _Pen(self._path(tracked), tracked)
         try:
             pen.go_on()
         except OSError as error:
             self._give_up(pen.path, error)
             return
-        self._pens.setdefault(watched.worker, {})[watched.number] = pen
+        self._pens.setdefault(tracked.worker, {})[tracked.number] = pen
 
     @staticmethod
     def _write_batch(pens: dict[int, _Pen], batch: Batch) -> None:
@@ -178,16 +176,16 @@ class Recorder:
             if (pen := pens.get(intent.session)) is not None:
                 pen.note(Line(forgotten=True))
 
-    def note_read(self, watched: TrackedSession, read: Read) -> None:
+    def note_read(self, tracked: TrackedSession, read: Read) -> None:
         """Take in a read of the whole session."""
-        pen = self._pen(watched)
+        pen = self._pen(tracked)
         if pen is not None:
-            pen.note(Line(read=save(read, watched.book.session, self._author)))
+            pen.note(Line(read=save(read, tracked.book.session, self._author)))
             if len(pen.lines) >= BUFFERED_LINES_MAX:
                 self._flush(pen)
 
-    def note_tolerated(self, watched: TrackedSession, place: tuple[int, int]) -> None:
-        pen = self._pen(watched)
+    def note_tolerated(self, tracked: TrackedSession, place: tuple[int, int]) -> None:
+        pen = self._pen(tracked)
         if pen is not None:
             pen.note(Line(tolerated=place))
 
@@ -199,7 +197,7 @@ class Recorder:
 
     def _flush(self, pen: _Pen) -> None:
         try:
-            if pen.watched.tainted:
+            if pen.tracked.tainted:
                 # The ledger has a gap: what was appended is not known any more.
                 self._drop(pen)
                 pen.path.unlink(missing_ok=True)
@@ -208,13 +206,13 @@ class Recorder:
         except OSError as error:
             self._drop(pen)
             self._give_up(pen.path, error)
-        if pen.watched.retired:
+        if pen.tracked.retired:
             self._drop(pen)
 
     def _drop(self, pen: _Pen) -> None:
-        self._pens.get(pen.watched.worker, {}).pop(pen.watched.number, None)
-        if not self._pens.get(pen.watched.worker, True):
-            del self._pens[pen.watched.worker]
+        self._pens.get(pen.tracked.worker, {}).pop(pen.tracked.number, None)
+        if not self._pens.get(pen.tracked.worker, True):
+            del self._pens[pen.tracked.worker]
 
     def _give_up(self, path: Path, error: OSError) -> None:
         _log.warning("the history of a session cannot be recorded", reason=str(error), file=str(path))
@@ -223,12 +221,12 @@ class Recorder:
         except OSError:
             return  # a folder that takes nothing gives nothing either
 
-    def _pen(self, watched: TrackedSession) -> _Pen | None:
-        pens = self._pens.get(watched.worker)
-        return None if pens is None else pens.get(watched.number)
+    def _pen(self, tracked: TrackedSession) -> _Pen | None:
+        pens = self._pens.get(tracked.worker)
+        return None if pens is None else pens.get(tracked.number)
 
-    def _path(self, watched: TrackedSession) -> Path:
-        return self._folder / f"{watched.worker}-{watched.number}.jsonl"
+    def _path(self, tracked: TrackedSession) -> Path:
+        return self._folder / f"{tracked.worker}-{tracked.number}.jsonl"
 
 
 def read_recording(path: Path) -> Recording | None:

@@ -10,16 +10,24 @@ import msgspec
 import structlog
 
 from soak.checker.case import Basis, Case, found_of, told
-from soak.checker.cause import explain
-from soak.checker.events import Confirmed, Gone, Healed, Observed, Reopened, Tolerated, Verified, Wrong
+from soak.checker.causes import explain
+from soak.checker.events import (
+    HEALED_BY_A_LATER_READ,
+    Confirmed,
+    Gone,
+    Healed,
+    Observed,
+    Reopened,
+    Tolerated,
+    Verified,
+    Wrong,
+)
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.patterns import Traits
 from soak.checker.read import MessageId, Read
-from soak.checker.reporting import HEALED_BY_A_LATER_READ
-from soak.checker.session import unpacked
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import StoreJudging, unpacked
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.verifier import evidence_file
@@ -28,7 +36,7 @@ from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.findings import rank_example
 from soak.verifier.journal import Change, Violation, violation_id
 from soak.verifier.state import State
-from soak.verifier.story import Told, story_of
+from soak.verifier.story import StoryFacts, story_of
 from soak.verifier.tally import STALE_LAG_BUCKETS_SECONDS, StoreTally
 from soak.verifier.tracked_session import TrackedSession
 
@@ -55,7 +63,7 @@ class Reporter:
 
     def report(
         self,
-        watched: TrackedSession,
+        tracked: TrackedSession,
         judging: StoreJudging,
         read: Read,
         observed: Observed,
@@ -69,37 +77,37 @@ class Reporter:
                 tally.released += event.released
                 tally.surfaced += len(event.surfaced)
                 if event.surfaced:
-                    self._state.recovery_times.surfaced(watched.book, event.surfaced)
+                    self._state.recovery_times.surfaced(tracked.book, event.surfaced)
             elif isinstance(event, Confirmed):
-                self._publish(watched, judging, read, event, observed.before, basis)
+                self._publish(tracked, judging, read, event, observed.before, basis)
             elif isinstance(event, Gone):
-                self._account_for(watched, event, tally)
+                self._account_for(tracked, event, tally)
             elif isinstance(event, Tolerated):
                 _measure(event, tally)
             elif isinstance(event, Healed | Reopened):
-                self._note(watched, event.changes, is_healed=isinstance(event, Healed))
+                self._note(tracked, event.changes, is_healed=isinstance(event, Healed))
 
-    def _account_for(self, watched: TrackedSession, gone: Gone, tally: StoreTally) -> None:
+    def _account_for(self, tracked: TrackedSession, gone: Gone, tally: StoreTally) -> None:
         """Count what is tolerated, and put every loss down to the fault that may have taken it."""
         for lost in gone.losses:
             if lost.excused_by is not None:
                 tally.tolerated += 1
                 if self._state.recorder is not None:
-                    self._state.recorder.note_tolerated(watched, lost.place)
-        if not watched.canary:
-            self._state.recoveries.note(watched.book, gone.losses, gone.suspicion)
+                    self._state.recorder.note_tolerated(tracked, lost.place)
+        if not tracked.canary:
+            self._state.recoveries.note(tracked.book, gone.losses, gone.suspicion)
 
     def _note(
-        self, watched: TrackedSession, changed: list[tuple[Kind, str, MessageId | None]], *, is_healed: bool
+        self, tracked: TrackedSession, changed: list[tuple[Kind, str, MessageId | None]], *, is_healed: bool
     ) -> None:
         """Count, and write into the journal, that violations are over or there again."""
-        if watched.canary:
+        if tracked.canary:
             return
-        counts = self._state.tally.stores[watched.book.store]
+        counts = self._state.tally.stores[tracked.book.store]
         for kind, _, _ in changed:
             counts.healed[kind.value] += int(is_healed)
             counts.open[kind.value] += -1 if is_healed else 1
-        changes = [self._change(watched.book, one, is_healed=is_healed) for one in changed]
+        changes = [self._change(tracked.book, one, is_healed=is_healed) for one in changed]
         self._state.tally.findings.change(changes)
         if not self._folder.note(changes):
             self._state.tally.evidence_failures += 1
@@ -122,7 +130,7 @@ class Reporter:
 
     def _publish(
         self,
-        watched: TrackedSession,
+        tracked: TrackedSession,
         judging: StoreJudging,
         read: Read,
         event: Confirmed,
@@ -130,15 +138,15 @@ class Reporter:
         basis: Callable[[], Basis] | None,
     ) -> None:
         """Count what was found, and put the evidence on disk: the file first, then the journal that makes it count."""
-        book, kind, found = watched.book, event.kind, event.wrong
-        if watched.canary:
+        book, kind, found = tracked.book, event.kind, event.wrong
+        if tracked.canary:
             for wrong in found:
-                self._state.canary.rang(watched, kind, wrong.message)
+                self._state.canary.rang(tracked, kind, wrong.message)
             return
         if before is None or basis is None:
             raise ValueError(f"{kind.value} was found by nothing that can be shown")
         # As it stood before the read was taken in: what had been seen by then is part of the story.
-        earlier = TrackedSession(unpacked(before), watched.worker, watched.number)
+        earlier = TrackedSession(unpacked(before), tracked.worker, tracked.number)
         places = [wrong.place for wrong in found if wrong.place is not None]
         cause = explain(self._detective.gather(earlier, kind, places, read, event.suspicion))
         traits = self._detective.traits(earlier, kind, [(wrong.message, wrong.place) for wrong in found], read)
@@ -146,7 +154,9 @@ class Reporter:
         document = None
         if violations[0].evidence:
             faults = judging.windows()
-            facts = Told(earlier, kind, violations, found[0].at, read, event.suspicion, judging.rules, faults, cause)
+            facts = StoryFacts(
+                earlier, kind, violations, found[0].at, read, event.suspicion, judging.rules, faults, cause
+            )
             case = self._case(judging, event, earlier.book, basis(), faults)
             story = story_of(facts, self._author)
             violations[0] = msgspec.structs.replace(violations[0], example_rank=rank_example(story))

@@ -1,4 +1,4 @@
-"""What a run has shown, as one value that reports are made of."""
+"""What a verifier tells: its live status, and the result that reports are made of. Values only."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ from typing import TypeVar
 
 import msgspec
 
-from soak.checker.tried import Tried, what_was_tried
+from soak.checker.verdict import OperationCount, Tried
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.proc.files import write_whole
-from soak.store_errors import ErrorNature, StoreError
+from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
-from soak.verifier.state import State
 
 FILE_NAME = "result.json"
 SCHEMA = 2
 """Goes up when a reader of an older one could misunderstand a newer one."""
-RECOVERIES_TOLD = 200
-FAULTS_TOLD = 256
-STORE_ERRORS_LISTED_MAX = 64
 UNDECIDED = "undecided"
 """The verdict of a run that has not ended and in which nothing was found so far: no pass."""
 
@@ -221,141 +217,122 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What the stores raised, one entry for each kind: programming errors first."""
 
 
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What was counted for one store since the run began. Rates and quantiles are the difference of two of them."""
+
+    store: str
+    acknowledged: int
+    verified: int
+    violations: int
+    unverified_seconds: float
+    """Age of the oldest acknowledgement not yet verified."""
+    errors: int
+    """Operations of participants without an answer."""
+    appends: list[int]
+    """How long appends took, counted into `soak.ledger.records.LATENCY_BUCKETS_SECONDS` and one more bucket."""
+    reads: list[int]
+    """The same for what participants read."""
+
+
+class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault that is under way."""
+
+    kind: str
+    target: str
+
+
+class UnfinishedRecovery(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault after which something has not been seen to work again on one store."""
+
+    fault: str
+    kind: str
+    server: str
+    store: str
+    planned: bool
+    awaits: list[str]
+    """`read`, `write`, or both."""
+    healed_seconds: float | None
+    """How long ago the fault ended; None: it is under way."""
+    is_failing: bool
+    """Operations failed after it ended."""
+
+
+class ContractStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store promises, and what its server cannot keep of that."""
+
+    obtained: str
+    promises: dict[str, str]
+    unmet: list[str]
+
+
+class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server was configured when the run began, and what differs from that now."""
+
+    at_the_beginning: dict[str, str]
+    drifted: dict[str, str]
+    drifts: int
+    sampled_seconds_ago: float | None
+    identity_checked_us: int | None
+
+
+class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened to a server while the soak ran, and was no fault of ours."""
+
+    at_wall_seconds: float
+    server: str
+    what: str
+    text: str
+
+
+class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How the verification stands: the verifier's `/status`. The keys are part of the interface."""
+
+    run: str
+    state: str
+    """`following`, `draining` or `done`."""
+    at_us: int
+    at_wall_seconds: float
+    turns: int
+    """How often the ledger was looked at."""
+    totals: Totals
+    by_store: list[StoreResult]
+    measured: list[Measured]
+    violations_by: list[KindCount]
+    ledger_lag_seconds: float
+    ledger_reachable: bool
+    unread: int
+    load_held_back: bool
+    oldest_unverified_seconds: float
+    longest_unverified_seconds: float
+    last_sweep_wall_seconds: float
+    sessions_live: int
+    suspicions_open: int
+    state_bytes: int
+    restarts: int
+    findings: list[FindingResult]
+    store_errors: list[StoreErrorResult]
+    broken_stores: list[str]
+    faults_active: list[ActiveFault]
+    faults_total: int
+    canaries: list[CanaryResult]
+    recalls: dict[str, dict[str, int]]
+    recovering: list[UnfinishedRecovery]
+    fault_failures: list[str]
+    tried: Tried
+    operations: list[OperationCount]
+    recoveries: list[RecoveryResult]
+    contracts: dict[str, ContractStatus]
+    configurations: dict[str, ConfigurationStatus]
+    events: list[ServerEvent]
+    warnings: list[str]
+
+
 class NewerResultError(UsageError):
     """A result was written by a newer soak."""
 
 
 class _Peek(msgspec.Struct):
     schema: int = 1
-
-
-def totals_of(state: State) -> Totals:
-    stores = state.tally.stores.values()
-    never = sum(s.released + s.unverifiable for s in stores)
-    attempts = {outcome: sum(s.attempts[outcome] for s in stores) for outcome in ("ok", "failed", "unknown")}
-    return Totals(
-        attempts=attempts,
-        acknowledged=attempts["ok"],
-        verified=state.tally.verified,
-        released=sum(s.released for s in stores),
-        never_verified=never,
-        never_verified_share=round(never / attempts["ok"], 6) if attempts["ok"] else 0.0,
-        violations=state.tally.violations,
-        tolerated=sum(s.tolerated for s in stores),
-        unverifiable=state.tally.unverifiable,
-        indeterminate=sum(max(0, s.attempts["unknown"] - s.surfaced) for s in stores),
-        reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "search", "sweep")),
-        messages_read=sum(s.messages_read for s in stores),
-        sessions=sum(s.sessions_opened for s in stores),
-    )
-
-
-def longest_unverified_seconds(state: State) -> float:
-    return round(max((tally.unverified_seconds_max for tally in state.tally.stores.values()), default=0.0), 3)
-
-
-def by_store(state: State) -> list[StoreResult]:
-    return [
-        StoreResult(
-            store=name,
-            acknowledged=tally.acknowledged,
-            verified=tally.verified,
-            released=tally.released,
-            violations=sum(tally.violations.values()),
-            tolerated=tally.tolerated,
-            late_reads=tally.shadowed_reads,
-            late_reads_age_seconds_max=round(tally.shadowed_lag_seconds_max, 3),
-            late_reads_seconds_max=round(tally.shadowed_seconds_max, 3),
-        )
-        for name, tally in state.tally.stores.items()
-    ]
-
-
-def findings_of(state: State) -> list[FindingResult]:
-    return state.tally.findings.listed({name: tally.acknowledged for name, tally in state.tally.stores.items()})
-
-
-def store_errors_of(errors: list[StoreError]) -> list[StoreErrorResult]:
-    return [
-        StoreErrorResult(**msgspec.structs.asdict(error), line=error.line) for error in errors[:STORE_ERRORS_LISTED_MAX]
-    ]
-
-
-def canaries_of(state: State) -> list[CanaryResult]:
-    return [
-        CanaryResult(
-            store=name,
-            detected=tally.canaries["detected"],
-            missed=tally.canaries["missed"],
-            early=tally.canaries["early"],
-            last_detected_wall_seconds=tally.canary_detected_wall_seconds,
-        )
-        for name, tally in state.tally.stores.items()
-    ]
-
-
-def recoveries_of(state: State) -> list[RecoveryResult]:
-    """Return the faults that were measured, the latest last."""
-    settled = [recovery for recovery in state.tally.recoveries.values() if recovery.is_settled]
-    return [
-        RecoveryResult(
-            fault=recovery.fault,
-            kind=recovery.kind,
-            server=recovery.target,
-            store=recovery.store,
-            planned=recovery.planned,
-            at_wall_seconds=recovery.at_wall_seconds,
-            promised_seconds=recovery.promised_seconds,
-            point_seconds=round(recovery.point_seconds, 3),
-            is_at_least=recovery.is_at_least,
-            is_unread=recovery.is_unread,
-            tolerated=recovery.tolerated,
-            lost=recovery.lost,
-            kept=recovery.is_kept,
-            lasted_seconds=_rounded(recovery.lasted_seconds),
-            read_seconds=_rounded(recovery.read_seconds),
-            write_seconds=_rounded(recovery.write_seconds),
-            unknown=recovery.unknown,
-            surfaced=recovery.surfaced,
-            errors=recovery.errors,
-        )
-        for recovery in settled[-RECOVERIES_TOLD:]
-    ]
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
-
-
-def tried_by(state: State) -> Tried:
-    tally = state.tally
-    unexpected = sum(tally.unexpected_restarts.values())
-    return what_was_tried(tally.recoveries_tried, tally.faults_tried, unexpected, violations=tally.violations)
-
-
-def violations_by(state: State) -> list[KindCount]:
-    return [
-        KindCount(store=name, kind=kind, count=count)
-        for name, tally in state.tally.stores.items()
-        for kind, count in tally.violations.items()
-        if count
-    ]
-
-
-def faults_of(state: State, clock_offset_us: int) -> list[FaultResult]:
-    """Return when servers were broken, by the wall clock."""
-    return [
-        FaultResult(
-            fault=window.fault,
-            kind=window.kind,
-            server=window.target,
-            planned=window.planned,
-            at_wall_seconds=round((window.started + clock_offset_us) / 1e6, 3),
-            ended_wall_seconds=None if window.ended is None else round((window.ended + clock_offset_us) / 1e6, 3),
-            reason=window.telemetry.get("reason", ""),
-        )
-        for window in list(state.faults.values())[-FAULTS_TOLD:]
-    ]
 
 
 def write(folder: Path, result: Result) -> None:

@@ -14,15 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from soak.checker.case import Search, SecondSearch
-from soak.checker.expected_session import ExpectedSession
+from soak.checker.expected_session import ExpectedSession, WriterBook
+from soak.checker.incidents import Missed
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
+from soak.checker.partial import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
 from soak.checker.read import MessageId, Read
-from soak.checker.search import NEAREST, Fate, is_due, is_missed, is_promised, judge_search, places_in, wide_limit
-from soak.checker.suspicion import Missed
 from soak.checker.text import MessageGenerator
-from soak.checker.writer_book import WriterBook
-from soak.stores.searching import Search as SearchMethod
+from soak.stores.protocol import Search as SearchMethod
 from soak.verifier.reporter import Reporter
 from soak.verifier.tally import StoreTally
 from soak.verifier.tracked_session import TrackedSession
@@ -42,7 +41,7 @@ MISSED_MAX = 16
 """Messages of a session that are looked for again at the same time; it is wrong all over if there are more."""
 
 
-class Answer(NamedTuple):
+class RepeatedSearch(NamedTuple):
     """A later search for something that an earlier one had missed."""
 
     missed: Missed
@@ -62,117 +61,117 @@ class Searcher:
         self._reporter = reporter
         self._tally = tally
 
-    async def ask_again(self, watched: TrackedSession) -> list[Answer]:
+    async def ask_again(self, tracked: TrackedSession) -> list[RepeatedSearch]:
         """Search once more for what is missed, right before the whole read that says whether it is there at all."""
         answers = []
-        for missed in watched.book.missed or ():
+        for missed in tracked.book.missed or ():
             # As many as there are now, for more may have been said since.
-            limit = max(missed.limit, wide_limit(watched.book.length))
-            read = await self._ask(watched, missed.place, limit)
+            limit = max(missed.limit, wide_limit(tracked.book.length))
+            read = await self._ask(tracked, missed.place, limit)
             if read is None:
                 break
-            answers.append(Answer(missed, read, limit))
+            answers.append(RepeatedSearch(missed, read, limit))
         return answers
 
     async def search(
-        self, watched: TrackedSession, whole: Read, again: Sequence[Answer], wanted: Sequence[MessageId]
+        self, tracked: TrackedSession, whole: Read, again: Sequence[RepeatedSearch], wanted: Sequence[MessageId]
     ) -> None:
         """Conclude what was looked for again, and ask for some more messages."""
-        if again and await self._may_judge(watched):
+        if again and await self._may_judge(tracked):
             for answer in again:
-                self._conclude(watched, answer, whole)
-        shown = places_in(whole, watched.book.session, self._author.run)
-        self._heal(watched, whole, lambda place: place not in shown)
-        for place in self._choose(watched, wanted):
-            if watched.retired or watched.tainted:
+                self._apply_repeated(tracked, answer, whole)
+        shown = places_in(whole, tracked.book.session, self._author.run)
+        self._heal(tracked, whole, lambda place: place not in shown)
+        for place in self._choose(tracked, wanted):
+            if tracked.retired or tracked.tainted:
                 return
-            if not await self._look_for(watched, place, whole, is_shown=place in shown):
+            if not await self._look_for(tracked, place, whole, is_shown=place in shown):
                 return  # whoever does not answer is not asked for more, and holds up no reading
 
     # -- what to ask for --
 
-    def _choose(self, watched: TrackedSession, wanted: Sequence[MessageId]) -> list[MessageId]:
+    def _choose(self, tracked: TrackedSession, wanted: Sequence[MessageId]) -> list[MessageId]:
         """Choose what to ask for, by name: the order in which a memory without one shows it is another every time."""
-        book, turn = watched.book, watched.book.searched
+        book, turn = tracked.book, tracked.book.searched
         standing, rest = _places_of(book, lambda writer: writer.standing), _places_of(book, _not_standing)
         newest = [(number, writer.standing.largest) for number, writer in enumerate(book.writers) if writer.standing]
         chosen = [place for place in wanted if book.find_writer(place[0]) is not None][:WANTED_MAX]
         turns = min(TURNS_WHEN_CLOSED if book.closed else TURNS_PER_READ, max(TURNS_PER_READ, len(standing)))
         chosen += [standing[(turn + step) % len(standing)] for step in range(turns) if standing]
         reads = turn // TURNS_PER_READ
-        chosen += [places[reads % len(places)] for places in (newest, rest, _unfindable(watched)) if places]
+        chosen += [places[reads % len(places)] for places in (newest, rest, _unfindable(tracked)) if places]
         book.searched = turn + turns
         waiting = {missed.place for missed in book.missed or ()}
         return [place for place in dict.fromkeys(chosen) if place not in waiting]
 
     # -- asking --
 
-    async def _ask(self, watched: TrackedSession, place: MessageId, limit: int) -> Read | None:
-        session = watched.book.session
+    async def _ask(self, tracked: TrackedSession, place: MessageId, limit: int) -> Read | None:
+        session = tracked.book.session
         text = self._author.write(session, *place).content
         return await self._examiner.read(
-            watched, functools.partial(self._search, session, text, limit), method="search"
+            tracked, functools.partial(self._search, session, text, limit), method="search"
         )
 
-    async def _may_judge(self, watched: TrackedSession) -> bool:
+    async def _may_judge(self, tracked: TrackedSession) -> bool:
         """Wait until the ledger is known up to now, so that a record still on its way accuses nobody."""
-        return await self._examiner.caught_up() and not watched.retired and not watched.tainted
+        return await self._examiner.caught_up() and not tracked.retired and not tracked.tainted
 
-    async def _look_for(self, watched: TrackedSession, place: MessageId, whole: Read, *, is_shown: bool) -> bool:
+    async def _look_for(self, tracked: TrackedSession, place: MessageId, whole: Read, *, is_shown: bool) -> bool:
         """Ask for one message by its own words, and once more for many if it is not among the nearest.
 
         Returns False if there was no answer.
         """
-        book, rules = watched.book, self._examiner.rules
+        book, rules = tracked.book, self._examiner.rules
         asked = self._author.write(book.session, *place)
-        near = await self._ask(watched, place, NEAREST)
+        near = await self._ask(tracked, place, NEAREST)
         if near is None:
             return self._note_no_answer(is_shown=is_shown)
         is_odd = bool(judge_search(book, near, place, NEAREST, rules, self._author))
         lacks = is_shown and is_missed(near, asked, NEAREST)
         if not lacks and not is_odd:
-            self._note_hit(watched, place, near, is_shown=is_shown)
+            self._note_hit(tracked, place, near, is_shown=is_shown)
             return True
         limit = wide_limit(len(whole.items))
-        wide = await self._ask(watched, place, limit) if lacks else None
-        if not await self._may_judge(watched):
+        wide = await self._ask(tracked, place, limit) if lacks else None
+        if not await self._may_judge(tracked):
             return True
-        self._report(watched, near, place, NEAREST)
+        self._report(tracked, near, place, NEAREST)
         if not lacks:
-            self._note_hit(watched, place, near, is_shown=is_shown)
+            self._note_hit(tracked, place, near, is_shown=is_shown)
             return True
         if wide is None:
             return self._note_no_answer(is_shown=is_shown)
-        self._report(watched, wide, place, limit)
+        self._report(tracked, wide, place, limit)
         if not is_due(book, place, near, rules) or not is_due(book, place, wide, rules):
             self._tally.searches["not_expected"] += 1
         elif not is_missed(wide, asked, limit):
             self._tally.searches["found_wide"] += 1
-            self._heal_if_shown(watched, place, wide)
-        elif not is_promised(rules) or place in _unfindable(watched):
+            self._heal_if_shown(tracked, place, wide)
+        elif not is_promised(rules) or place in _unfindable(tracked):
             self._tally.searches["not_found"] += 1
         else:
-            self._suspect(watched, place, wide, limit)
+            self._suspect(tracked, place, wide, limit)
         return True
 
     def _note_no_answer(self, *, is_shown: bool) -> bool:
         self._tally.searches["unanswered"] += is_shown
         return False
 
-    def _note_hit(self, watched: TrackedSession, place: MessageId, read: Read, *, is_shown: bool) -> None:
+    def _note_hit(self, tracked: TrackedSession, place: MessageId, read: Read, *, is_shown: bool) -> None:
         self._tally.searches["hit" if is_shown else "not_expected"] += 1
-        self._heal_if_shown(watched, place, read)
+        self._heal_if_shown(tracked, place, read)
 
-    def _heal_if_shown(self, watched: TrackedSession, place: MessageId, read: Read) -> None:
+    def _heal_if_shown(self, tracked: TrackedSession, place: MessageId, read: Read) -> None:
         # An answer of nothing but the same words is none, and shows nothing either.
-        if place in places_in(read, watched.book.session, self._author.run):
-            self._heal(watched, read, lambda other: other == place)
+        if place in places_in(read, tracked.book.session, self._author.run):
+            self._heal(tracked, read, lambda other: other == place)
 
-    def _heal(self, watched: TrackedSession, read: Read, is_over: Callable[[MessageId], bool]) -> None:
-        self._examiner.report(watched, read, self._examiner.checker(watched).found_by_search(is_over))
+    def _heal(self, tracked: TrackedSession, read: Read, is_over: Callable[[MessageId], bool]) -> None:
+        self._examiner.report(tracked, read, self._examiner.checker(tracked).found_by_search(is_over))
 
-    def _suspect(self, watched: TrackedSession, place: MessageId, wide: Read, limit: int) -> None:
-        known = watched.book.missed or []
+    def _suspect(self, tracked: TrackedSession, place: MessageId, wide: Read, limit: int) -> None:
+        known = tracked.book.missed or []
         if len(known) >= MISSED_MAX:
             return
         missed = Missed(
@@ -180,29 +179,29 @@ class Searcher:
             invoked=wide.invoked,
             returned=wide.returned,
             limit=limit,
-            acknowledged=self._examiner.checker(watched).acknowledged_at(place),
-            answer=self._examiner.saved(watched, wide),
+            acknowledged=self._examiner.checker(tracked).acknowledged_at(place),
+            answer=self._examiner.saved(tracked, wide),
         )
-        watched.book.missed = [*known, missed]
+        tracked.book.missed = [*known, missed]
 
     # -- judging --
 
-    def _report(self, watched: TrackedSession, read: Read, asked: MessageId, limit: int) -> None:
-        observed = self._examiner.checker(watched).observe_search(read, asked, limit)
-        kept = functools.partial(self._examiner.saved, watched, read)
-        self._examiner.report(watched, read, observed, lambda: Search(read=kept(), asked=asked, limit=limit))
+    def _report(self, tracked: TrackedSession, read: Read, asked: MessageId, limit: int) -> None:
+        observed = self._examiner.checker(tracked).observe_search(read, asked, limit)
+        kept = functools.partial(self._examiner.saved, tracked, read)
+        self._examiner.report(tracked, read, observed, lambda: Search(read=kept(), asked=asked, limit=limit))
 
-    def _conclude(self, watched: TrackedSession, answer: Answer, whole: Read) -> None:
+    def _apply_repeated(self, tracked: TrackedSession, answer: RepeatedSearch, whole: Read) -> None:
         """Hold a later search against what an earlier one missed."""
-        missed, saved = answer.missed, functools.partial(self._examiner.saved, watched)
-        self._report(watched, answer.read, missed.place, answer.limit)
-        checker = self._examiner.checker(watched)
+        missed, saved = answer.missed, functools.partial(self._examiner.saved, tracked)
+        self._report(tracked, answer.read, missed.place, answer.limit)
+        checker = self._examiner.checker(tracked)
         fate, observed = checker.observe_search_again(missed, answer.read, answer.limit, whole)
 
         def basis() -> SecondSearch:
             return SecondSearch(missed=missed, search=saved(answer.read), limit=answer.limit, read=saved(whole))
 
-        self._examiner.report(watched, whole, observed, basis)
+        self._examiner.report(tracked, whole, observed, basis)
         result = {Fate.OVER: "not_expected", Fate.FOUND: "found_later", Fate.UNFINDABLE: "not_found"}.get(fate)
         if result is not None:
             self._tally.searches[result] += 1
@@ -217,7 +216,7 @@ def _not_standing(writer: WriterBook) -> Intervals:
     return writer.acked.minus(writer.standing)
 
 
-def _unfindable(watched: TrackedSession) -> list[MessageId]:
+def _unfindable(tracked: TrackedSession) -> list[MessageId]:
     """Return what is counted as unfindable, and has not been found since."""
-    counted = watched.counted.open_places(Kind.UNFINDABLE) if watched.counted is not None else {}
+    counted = tracked.counted.open_places(Kind.UNFINDABLE) if tracked.counted is not None else {}
     return [(number, seq) for number, seqs in counted.items() for seq in seqs]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 
-from soak.checker.counted import Counted
 from soak.checker.faults import CATCH_UP_US, FaultHistory
+from soak.checker.incidents import Counted
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
-from soak.verifier.catching_up import CatchingUp
 from soak.verifier.recording import Recorder
-from soak.verifier.recovery import Recoveries
-from soak.verifier.recovery_time import RecoveryTimes
-from soak.verifier.rings import Rings
+from soak.verifier.recovery import CatchingUp, Recoveries, RecoveryTimes
 from soak.verifier.tally import StoreTally, Tally
-from soak.verifier.tracked_session import TrackedSession
+from soak.verifier.tracked_session import Rings, TrackedSession
 
 OBSERVATIONS_PER_SESSION_MAX = 32
 SESSIONS_OBSERVED_MAX = 10_000
@@ -75,55 +72,55 @@ class StoreQueues:
     def oldest_unverified(self) -> int | None:
         """Return when the oldest acknowledgement came in that nobody has verified yet."""
         # Those in the line stand about in the order in which they began to wait, so its head is enough.
-        first = next((watched for watched in self.hot if not watched.canary), None)
+        first = next((tracked for tracked in self.hot if not tracked.canary), None)
         heads = (*self.reading, *self.suspicious, *([] if first is None else [first]))
-        ages = (watched.book.oldest_pending for watched in heads if not watched.canary)
+        ages = (tracked.book.oldest_pending for tracked in heads if not tracked.canary)
         waiting = [oldest for oldest in ages if oldest is not None]
         return min(waiting, default=None)
 
     def count_suspicious(self) -> int:
-        return sum(1 for watched in self.suspicious if not watched.canary)
+        return sum(1 for tracked in self.suspicious if not tracked.canary)
 
-    def observe(self, watched: TrackedSession, observation: Observation) -> bool:
+    def observe(self, tracked: TrackedSession, observation: Observation) -> bool:
         """Note what a participant saw; returns False if there is too much of it to be judged."""
-        noted = self.observations.get(watched)
+        noted = self.observations.get(tracked)
         if noted is None:
             if len(self.observations) >= SESSIONS_OBSERVED_MAX:
                 return False
-            self.observations[watched] = [observation]
+            self.observations[tracked] = [observation]
         elif len(noted) < OBSERVATIONS_PER_SESSION_MAX:
             noted.append(observation)
         else:
             return False
         return True
 
-    def schedule_read(self, watched: TrackedSession, due: int) -> None:
+    def schedule_read(self, tracked: TrackedSession, due: int) -> None:
         """Put a visit into the timers, unless an earlier one is there."""
         slot = max(due // TIMER_SLOT_US + 1, self.timers_at)
-        if watched.visit_slot and watched.visit_slot <= slot:
+        if tracked.visit_slot and tracked.visit_slot <= slot:
             return
-        watched.visit_slot = slot
-        self.timers.setdefault(slot, []).append(watched)
+        tracked.visit_slot = slot
+        self.timers.setdefault(slot, []).append(tracked)
 
-    def cancel_visit(self, watched: TrackedSession) -> None:
+    def cancel_visit(self, tracked: TrackedSession) -> None:
         """Take a visit out of the timers: it may be days ahead, and would hold on to the session until then."""
-        planned = self.timers.get(watched.visit_slot)
-        if planned is not None and watched in planned:
-            planned.remove(watched)
+        planned = self.timers.get(tracked.visit_slot)
+        if planned is not None and tracked in planned:
+            planned.remove(tracked)
             if not planned:
-                del self.timers[watched.visit_slot]
-        watched.visit_slot = 0
+                del self.timers[tracked.visit_slot]
+        tracked.visit_slot = 0
 
     def due_visits(self, now: int) -> list[TrackedSession]:
         """Take the visits whose time has come."""
         today = now // TIMER_SLOT_US
         due: list[TrackedSession] = []
         while self.timers_at <= today and len(due) < VISITS_AT_ONCE_MAX:
-            for watched in self.timers.pop(self.timers_at, ()):
+            for tracked in self.timers.pop(self.timers_at, ()):
                 # A session whose visit was moved forward stands in its old slot too.
-                if watched.visit_slot == self.timers_at and not watched.retired:
-                    watched.visit_slot = 0
-                    due.append(watched)
+                if tracked.visit_slot == self.timers_at and not tracked.retired:
+                    tracked.visit_slot = 0
+                    due.append(tracked)
             self.timers_at += 1
         return due
 
@@ -165,45 +162,45 @@ class State:
         self.journalled: dict[tuple[str, str], Counted] = {}
         """Violations on disk in sessions that the checkpoint did not know yet, by store and session."""
 
-    def watched(self) -> list[TrackedSession]:
-        return [watched for worker in self.workers.values() for watched in worker.sessions.values()]
+    def tracked(self) -> list[TrackedSession]:
+        return [tracked for worker in self.workers.values() for tracked in worker.sessions.values()]
 
     def oldest_unverified(self) -> dict[str, int]:
         """Return by store when the oldest acknowledgement came in that nobody has verified yet."""
         oldest: dict[str, int] = {}
-        for watched in self.watched():
-            since = watched.book.oldest_pending
-            if since is not None and not watched.canary and since < oldest.get(watched.book.store, since + 1):
-                oldest[watched.book.store] = since
+        for tracked in self.tracked():
+            since = tracked.book.oldest_pending
+            if since is not None and not tracked.canary and since < oldest.get(tracked.book.store, since + 1):
+                oldest[tracked.book.store] = since
         return oldest
 
     def count_unread(self) -> int:
         """Count the acknowledged messages that were taken in and not read yet."""
-        return sum(len(watched.book.pending) for watched in self.watched())
+        return sum(len(tracked.book.pending) for tracked in self.tracked())
 
-    def watch(self, watched: TrackedSession, now: int) -> None:
+    def watch(self, tracked: TrackedSession, now: int) -> None:
         """Take a session into care."""
-        lane = self.lanes[watched.book.store]
-        lane.live += not watched.canary
-        lane.schedule_read(watched, now + self.coverage_us)
+        lane = self.lanes[tracked.book.store]
+        lane.live += not tracked.canary
+        lane.schedule_read(tracked, now + self.coverage_us)
 
-    def let_go(self, watched: TrackedSession) -> None:
+    def let_go(self, tracked: TrackedSession) -> None:
         """Let a session go for good."""
-        if watched.retired:
+        if tracked.retired:
             return
-        watched.retired = True
-        lane = self.lanes[watched.book.store]
-        lane.live -= not watched.canary
-        lane.hot.pop(watched, None)
-        lane.reading.pop(watched, None)
-        lane.old.pop(watched, None)
-        lane.kept.pop(watched, None)
-        lane.cancel_visit(watched)
-        lane.suspicious.pop(watched, None)
-        lane.observations.pop(watched, None)
-        worker = self.workers.get(watched.worker)
+        tracked.retired = True
+        lane = self.lanes[tracked.book.store]
+        lane.live -= not tracked.canary
+        lane.hot.pop(tracked, None)
+        lane.reading.pop(tracked, None)
+        lane.old.pop(tracked, None)
+        lane.kept.pop(tracked, None)
+        lane.cancel_visit(tracked)
+        lane.suspicious.pop(tracked, None)
+        lane.observations.pop(tracked, None)
+        worker = self.workers.get(tracked.worker)
         if worker is not None:
-            worker.sessions.pop(watched.number, None)
+            worker.sessions.pop(tracked.number, None)
         if len(self.workers) > WORKERS_REMEMBERED_MAX:
             # One that has said goodbye is remembered for a while: its last batch may come twice.
             gone = [name for name, one in self.workers.items() if one.farewell and not one.sessions]

@@ -8,21 +8,43 @@ from typing import Any
 import msgspec
 from prometheus_client.core import Exemplar
 
-from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
+from soak.checker.verdict import Facts, OperationCount, Tried, Verdict, reach_verdict, what_was_tried
 from soak.clock import clock_offset_us, now_us
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
-from soak.verifier import drift, result
-from soak.verifier.backpressure import Backpressure
+from soak.store_errors import StoreError
+from soak.verifier import drift
 from soak.verifier.evidence import EvidenceFolder
+from soak.verifier.findings import FindingResult
 from soak.verifier.follower import Follower
-from soak.verifier.measured import measure
+from soak.verifier.progress import Backpressure
 from soak.verifier.reporter import Reporter
-from soak.verifier.result import Result
+from soak.verifier.result import (
+    UNDECIDED,
+    ActiveFault,
+    CanaryResult,
+    FaultResult,
+    KindCount,
+    Measured,
+    RecoveryResult,
+    Result,
+    StoreErrorResult,
+    StoreResult,
+    Totals,
+    VerifierStatus,
+    ViolationHead,
+)
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
 
 EVIDENCE_SHOWN_MAX = 20
+RECOVERIES_LISTED_MAX = 200
+FAULTS_LISTED_MAX = 256
+STORE_ERRORS_LISTED_MAX = 64
+
+APPENDS = ("append",)
+READS = ("history", "recall")
+OF_PARTICIPANTS = (*APPENDS, *READS, "search", "forget")
 
 
 class Status:
@@ -103,9 +125,9 @@ class Status:
     def _recovering_seconds(self) -> dict[str, float]:
         longest: dict[str, float] = {}
         for one in self._state.recovery_times.unfinished(now_us()):
-            since = one["healed_seconds"]
-            if one["planned"] and one["is_failing"] and since is not None:
-                longest[one["store"]] = max(since, longest.get(one["store"], 0.0))
+            since = one.healed_seconds
+            if one.planned and one.is_failing and since is not None:
+                longest[one.store] = max(since, longest.get(one.store, 0.0))
         return longest
 
     def _faults_by_server(self) -> dict[str, dict[str, int]]:
@@ -124,46 +146,54 @@ class Status:
     def _suspicions(self) -> dict[str, int]:
         return {name: lane.count_suspicious() for name, lane in self._state.lanes.items()}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the live status; the keys are part of the interface."""
+    def current(self) -> VerifierStatus:
+        """Return the live status."""
+        state, follower, now = self._state, self._follower, now_us()
+        windows = state.faults.values()
+        return VerifierStatus(
+            **self._shared(),
+            state=self.phase,
+            at_us=now,
+            at_wall_seconds=time.time(),
+            turns=follower.turns,
+            measured=measure(state, self._oldest_by_store()),
+            ledger_lag_seconds=follower.lag_seconds,
+            ledger_reachable=follower.is_reachable,
+            unread=self._backpressure.unread,
+            load_held_back=self._backpressure.is_holding,
+            last_sweep_wall_seconds=max((s.last_read_wall_seconds for s in self._sweepers), default=0.0),
+            sessions_live=sum(lane.live for lane in state.lanes.values()),
+            suspicions_open=sum(self._suspicions().values()),
+            state_bytes=self.state_bytes,
+            restarts=state.tally.restarts,
+            broken_stores=[error.line for error in state.tally.broken_stores()],
+            faults_active=[ActiveFault(kind=one.kind, target=one.target) for one in windows if one.is_active],
+            faults_total=len(state.faults),
+            canaries=canaries_of(state),
+            recalls={name: tally.recalls for name, tally in state.tally.stores.items()},
+            recovering=state.recovery_times.unfinished(now),
+            fault_failures=state.tally.fault_failures_told,
+            operations=operation_counts(state),
+            contracts=drift.contracts_now(state),
+            configurations=drift.configurations_now(state),
+            events=drift.latest_events(state),
+            warnings=self.warnings(),
+        )
+
+    def _shared(self) -> dict[str, Any]:
+        """Return what status and result both say."""
         state = self._state
         return {
             "run": state.header.run,
-            "state": self.phase,
-            "at_us": now_us(),
-            "at_wall_seconds": time.time(),
-            "turns": self._follower.turns,
-            "totals": msgspec.to_builtins(result.totals_of(state)),
-            "by_store": msgspec.to_builtins(result.by_store(state)),
-            "measured": msgspec.to_builtins(measure(state, self._oldest_by_store())),
-            "violations_by": msgspec.to_builtins(result.violations_by(state)),
-            "ledger_lag_seconds": self._follower.lag_seconds,
-            "ledger_reachable": self._follower.is_reachable,
-            "unread": self._backpressure.unread,
-            "load_held_back": self._backpressure.is_holding,
+            "totals": totals_of(state),
+            "by_store": by_store(state),
+            "violations_by": violations_by(state),
             "oldest_unverified_seconds": self.oldest_unverified_seconds(),
-            "longest_unverified_seconds": result.longest_unverified_seconds(state),
-            "last_sweep_wall_seconds": max((s.last_read_wall_seconds for s in self._sweepers), default=0.0),
-            "sessions_live": sum(lane.live for lane in state.lanes.values()),
-            "suspicions_open": sum(self._suspicions().values()),
-            "state_bytes": self.state_bytes,
-            "restarts": state.tally.restarts,
-            "findings": [msgspec.to_builtins(finding) for finding in result.findings_of(state)],
-            "store_errors": msgspec.to_builtins(result.store_errors_of(state.tally.store_errors.listed())),
-            "broken_stores": [error.line for error in state.tally.broken_stores()],
-            "faults_active": [
-                {"kind": window.kind, "target": window.target} for window in state.faults.values() if window.is_active
-            ],
-            "faults_total": len(state.faults),
-            "canaries": [msgspec.to_builtins(canary) for canary in result.canaries_of(state)],
-            "recalls": {name: tally.recalls for name, tally in state.tally.stores.items()},
-            "recovering": state.recovery_times.unfinished(now_us()),
-            "fault_failures": state.tally.fault_failures_told,
-            "tried": msgspec.to_builtins(result.tried_by(state)),
-            "operations": msgspec.to_builtins(operation_counts(state)),
-            "recoveries": [msgspec.to_builtins(recovery) for recovery in result.recoveries_of(state)],
-            **drift.described(state),
-            "warnings": self.warnings(),
+            "longest_unverified_seconds": longest_unverified_seconds(state),
+            "findings": findings_of(state),
+            "store_errors": store_errors_of(state.tally.store_errors.listed()),
+            "recoveries": recoveries_of(state),
+            "tried": tried_by(state),
         }
 
     def warnings(self) -> list[str]:
@@ -182,21 +212,21 @@ class Status:
     def result(self, settings: VerifierSettings, *, unread: int, browser_users: int = 0) -> Result:
         """Return the outcome of the run that has ended."""
         state = self._state
-        watched = [one for one in state.watched() if not one.tainted]
-        totals = result.totals_of(state)
+        tracked = [one for one in state.tracked() if not one.tainted]
+        totals = totals_of(state)
         verdict, reasons = reach_verdict(
             Facts(
                 violations=totals.violations,
                 verified=totals.verified,
                 minimum_verified=settings.minimum_verified,
                 unverifiable=totals.unverifiable,
-                unverified=sum(len(one.book.pending) for one in watched),
+                unverified=sum(len(one.book.pending) for one in tracked),
                 acknowledged=totals.acknowledged,
                 released=totals.released,
                 oldest_unverified_seconds=self.oldest_unverified_seconds(),
-                longest_unverified_seconds=result.longest_unverified_seconds(state),
+                longest_unverified_seconds=longest_unverified_seconds(state),
                 oldest_unverified_seconds_max=settings.unverified_age_max,
-                suspicions_open=sum(1 for one in watched if one.is_in_doubt),
+                suspicions_open=sum(1 for one in tracked if one.is_in_doubt),
                 stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
                 stores_without_search=self._without_search(),
                 browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
@@ -215,39 +245,30 @@ class Status:
     def result_so_far(self, settings: VerifierSettings) -> Result:
         """Return how it stands: a violation stays one, and nothing is a pass before the end."""
         found = self._state.tally.violations
-        verdict = Verdict.VIOLATION.value if found else result.UNDECIDED
+        verdict = Verdict.VIOLATION.value if found else UNDECIDED
         reasons = [f"{found} violations of the contract"] if found else []
         return self._result(verdict, reasons, settings, finished=False)
 
     def _result(self, verdict: str, reasons: list[str], settings: VerifierSettings, *, finished: bool) -> Result:
         state = self._state
         return Result(
-            run=state.header.run,
+            **self._shared(),
             finished=finished,
             verdict=verdict,
             reasons=reasons + state.tally.fault_failures_told + [f"warning: {warning}" for warning in self.warnings()],
             started_wall_seconds=state.header.started_wall_seconds,
             ended_wall_seconds=time.time(),
-            totals=result.totals_of(state),
-            violations_by=result.violations_by(state),
-            by_store=result.by_store(state),
-            oldest_unverified_seconds=self.oldest_unverified_seconds(),
-            longest_unverified_seconds=result.longest_unverified_seconds(state),
             evidence=self._first_evidence(),
             violations_unlisted=self._evidence.violations_unlisted,
-            canaries=result.canaries_of(state) if settings.canary else None,
+            canaries=canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
-            recoveries=result.recoveries_of(state),
-            tried=result.tried_by(state),
             notes=drift.drift_notes(state),
             seed=state.header.seed,
             promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
             servers={store: list(targets) for store, targets in state.targets.items()},
             configurations=state.header.configurations,
-            faults=result.faults_of(state, clock_offset_us()),
-            violations=msgspec.convert(list(self._reporter.recent), list[result.ViolationHead], from_attributes=True),
-            findings=result.findings_of(state),
-            store_errors=result.store_errors_of(state.tally.store_errors.listed()),
+            faults=faults_of(state, clock_offset_us()),
+            violations=msgspec.convert(list(self._reporter.recent), list[ViolationHead], from_attributes=True),
         )
 
     def _first_evidence(self) -> list[str]:
@@ -288,13 +309,13 @@ def operation_counts(state: State) -> list[OperationCount]:
 def coverage_ages(state: State, now: int) -> dict[str, float]:
     """Return for each store how long ago that live session was read whole which waits longest for it."""
     oldest = dict.fromkeys(state.lanes, now)
-    for watched in state.watched():
-        if watched.is_closed or watched.tainted or watched.canary:
+    for tracked in state.tracked():
+        if tracked.is_closed or tracked.tainted or tracked.canary:
             continue
         # One that was never read waits since its first acknowledgement; without any there is nothing to be read.
-        since = watched.last_whole or watched.book.oldest_pending
-        if since is not None and since < oldest[watched.book.store]:
-            oldest[watched.book.store] = since
+        since = tracked.last_whole or tracked.book.oldest_pending
+        if since is not None and since < oldest[tracked.book.store]:
+            oldest[tracked.book.store] = since
     return {store: (now - since) / 1e6 for store, since in oldest.items()}
 
 
@@ -312,3 +333,156 @@ def _canary_facts(state: State, settings: VerifierSettings) -> dict[str, Any]:
         "canaries_early": {name: tally.canaries["early"] for name, tally in stores.items()},
         "stores_without_canary": [name for name, tally in stores.items() if not tally.canaries["detected"]],
     }
+
+
+# What was counted, as values -------------------------------------------------------------------------------------
+
+
+def totals_of(state: State) -> Totals:
+    stores = state.tally.stores.values()
+    never = sum(s.released + s.unverifiable for s in stores)
+    attempts = {outcome: sum(s.attempts[outcome] for s in stores) for outcome in ("ok", "failed", "unknown")}
+    return Totals(
+        attempts=attempts,
+        acknowledged=attempts["ok"],
+        verified=state.tally.verified,
+        released=sum(s.released for s in stores),
+        never_verified=never,
+        never_verified_share=round(never / attempts["ok"], 6) if attempts["ok"] else 0.0,
+        violations=state.tally.violations,
+        tolerated=sum(s.tolerated for s in stores),
+        unverifiable=state.tally.unverifiable,
+        indeterminate=sum(max(0, s.attempts["unknown"] - s.surfaced) for s in stores),
+        reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "search", "sweep")),
+        messages_read=sum(s.messages_read for s in stores),
+        sessions=sum(s.sessions_opened for s in stores),
+    )
+
+
+def longest_unverified_seconds(state: State) -> float:
+    return round(max((tally.unverified_seconds_max for tally in state.tally.stores.values()), default=0.0), 3)
+
+
+def by_store(state: State) -> list[StoreResult]:
+    return [
+        StoreResult(
+            store=name,
+            acknowledged=tally.acknowledged,
+            verified=tally.verified,
+            released=tally.released,
+            violations=sum(tally.violations.values()),
+            tolerated=tally.tolerated,
+            late_reads=tally.shadowed_reads,
+            late_reads_age_seconds_max=round(tally.shadowed_lag_seconds_max, 3),
+            late_reads_seconds_max=round(tally.shadowed_seconds_max, 3),
+        )
+        for name, tally in state.tally.stores.items()
+    ]
+
+
+def findings_of(state: State) -> list[FindingResult]:
+    return state.tally.findings.listed({name: tally.acknowledged for name, tally in state.tally.stores.items()})
+
+
+def store_errors_of(errors: list[StoreError]) -> list[StoreErrorResult]:
+    return [
+        StoreErrorResult(**msgspec.structs.asdict(error), line=error.line) for error in errors[:STORE_ERRORS_LISTED_MAX]
+    ]
+
+
+def canaries_of(state: State) -> list[CanaryResult]:
+    return [
+        CanaryResult(
+            store=name,
+            detected=tally.canaries["detected"],
+            missed=tally.canaries["missed"],
+            early=tally.canaries["early"],
+            last_detected_wall_seconds=tally.canary_detected_wall_seconds,
+        )
+        for name, tally in state.tally.stores.items()
+    ]
+
+
+def recoveries_of(state: State) -> list[RecoveryResult]:
+    """Return the faults that were measured, the latest last."""
+    settled = [recovery for recovery in state.tally.recoveries.values() if recovery.is_settled]
+    return [
+        RecoveryResult(
+            fault=recovery.fault,
+            kind=recovery.kind,
+            server=recovery.target,
+            store=recovery.store,
+            planned=recovery.planned,
+            at_wall_seconds=recovery.at_wall_seconds,
+            promised_seconds=recovery.promised_seconds,
+            point_seconds=round(recovery.point_seconds, 3),
+            is_at_least=recovery.is_at_least,
+            is_unread=recovery.is_unread,
+            tolerated=recovery.tolerated,
+            lost=recovery.lost,
+            kept=recovery.is_kept,
+            lasted_seconds=_rounded(recovery.lasted_seconds),
+            read_seconds=_rounded(recovery.read_seconds),
+            write_seconds=_rounded(recovery.write_seconds),
+            unknown=recovery.unknown,
+            surfaced=recovery.surfaced,
+            errors=recovery.errors,
+        )
+        for recovery in settled[-RECOVERIES_LISTED_MAX:]
+    ]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
+
+
+def tried_by(state: State) -> Tried:
+    tally = state.tally
+    unexpected = sum(tally.unexpected_restarts.values())
+    return what_was_tried(tally.recoveries_tried, tally.faults_tried, unexpected, violations=tally.violations)
+
+
+def violations_by(state: State) -> list[KindCount]:
+    return [
+        KindCount(store=name, kind=kind, count=count)
+        for name, tally in state.tally.stores.items()
+        for kind, count in tally.violations.items()
+        if count
+    ]
+
+
+def faults_of(state: State, offset_us: int) -> list[FaultResult]:
+    """Return when servers were broken, by the wall clock."""
+    return [
+        FaultResult(
+            fault=window.fault,
+            kind=window.kind,
+            server=window.target,
+            planned=window.planned,
+            at_wall_seconds=round((window.started + offset_us) / 1e6, 3),
+            ended_wall_seconds=None if window.ended is None else round((window.ended + offset_us) / 1e6, 3),
+            reason=window.telemetry.get("reason", ""),
+        )
+        for window in list(state.faults.values())[-FAULTS_LISTED_MAX:]
+    ]
+
+
+def measure(state: State, unverified_seconds: dict[str, float]) -> list[Measured]:
+    """Return the counts of each store."""
+    return [
+        Measured(
+            store=name,
+            acknowledged=tally.acknowledged,
+            verified=tally.verified,
+            violations=sum(tally.violations.values()),
+            unverified_seconds=unverified_seconds.get(name, 0.0),
+            errors=sum(tally.errors[operation] for operation in OF_PARTICIPANTS),
+            appends=_added([tally.latency[operation].counts for operation in APPENDS]),
+            reads=_added([tally.latency[operation].counts for operation in READS]),
+        )
+        for name, tally in state.tally.stores.items()
+    ]
+
+
+def _added(histograms: list[list[int]]) -> list[int]:
+    return [sum(counts) for counts in zip(*histograms, strict=True)]

@@ -6,18 +6,17 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from soak.checker.attempt import Attempt
 from soak.checker.causes import Explanation
 from soak.checker.clues import neighbours
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultWindow
-from soak.checker.identity import is_well_made
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
-from soak.checker.message import Garbled, Message, Stored, garbled
+from soak.checker.message import Garbled, Message, Stored, garbled, is_well_made
+from soak.checker.outcome import Attempt
 from soak.checker.read import MessageId, Read, Rules
 from soak.checker.second_look import times_of
-from soak.checker.suspicion import Suspicion
 from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us
 from soak.verifier.journal import Violation
@@ -30,10 +29,10 @@ SAME_STORY_MAX = 200
 """Violations told in one evidence file, at most; the rest are in the journal."""
 
 
-class Told(NamedTuple):
+class StoryFacts(NamedTuple):
     """What a story is made of."""
 
-    watched: TrackedSession
+    tracked: TrackedSession
     kind: Kind
     violations: list[Violation]
     at: int
@@ -45,11 +44,11 @@ class Told(NamedTuple):
     cause: Explanation
 
 
-def story_of(told: Told, author: MessageGenerator) -> dict[str, Any]:
+def story_of(told: StoryFacts, author: MessageGenerator) -> dict[str, Any]:
     """Tell a violation, for the file that a person opens first."""
-    book, read, first = told.watched.book, told.read, told.violations[0]
+    book, read, first = told.tracked.book, told.read, told.violations[0]
     place = None if first.writer is None or first.seq is None else (first.writer, first.seq)
-    attempt = _attempt(told.watched, place)
+    attempt = _attempt(told.tracked, place)
     return {
         "id": first.id,
         "kind": told.kind.value,
@@ -109,16 +108,16 @@ def shown_in(
     }
 
 
-def _attempt(watched: TrackedSession, place: MessageId | None) -> Attempt | None:
-    attempts = (*watched.book.recent, *watched.book.pending)
+def _attempt(tracked: TrackedSession, place: MessageId | None) -> Attempt | None:
+    attempts = (*tracked.book.recent, *tracked.book.pending)
     return next((attempt for attempt in attempts if (attempt.writer, attempt.seq) == place), None)
 
 
-def _life(told: Told, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
+def _life(told: StoryFacts, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
     if place is None:
         return {}
     suspicion = told.suspicion
-    writer = told.watched.book.writers[place[0]]
+    writer = told.tracked.book.writers[place[0]]
     seq = place[1]
     outcome = "ok" if seq in writer.acked else "unknown or still under way"
     outcome = "failed" if seq in writer.failed else outcome
@@ -126,7 +125,7 @@ def _life(told: Told, place: MessageId | None, attempt: Attempt | None) -> dict[
     seen = suspicion is not None and seq in Intervals(suspicion.seen.get(place[0], []))
     last_seen = told.cause.clues.last_seen if told.cause.clues is not None else 0
     return {
-        "worker": told.watched.worker,
+        "worker": told.tracked.worker,
         "leased_up_to": writer.leased,
         "outcome": outcome,
         "sent_us": attempt.sent if attempt else None,

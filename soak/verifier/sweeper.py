@@ -19,8 +19,8 @@ from typing import Any
 from xxhash import xxh3_64_intdigest
 
 from soak.checker.faults import FaultWindow
-from soak.checker.lifetime import expiry_of, must_have_expired
-from soak.checker.search import NEAREST
+from soak.checker.partial import NEAREST
+from soak.checker.retention import expiry_of, must_have_expired
 from soak.checker.session import FAILURES_MIN
 from soak.clock import now_us
 from soak.duration import format_seconds
@@ -30,8 +30,10 @@ from soak.verifier.examiner import Examiner
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.tracked_session import TrackedSession
 
-TICK_SECONDS = 0.1
-"""Reads are planned in bursts: sent together they share their way to the server and back."""
+TICK_SECONDS_MAX = 0.25
+TICK_SECONDS_MIN = 0.05
+TICK_SHARE = 0.1
+"""Of the shortest interval. Reads are planned in bursts: sent together they share their way to the server and back."""
 READ_COST_MESSAGES = 100
 """What a read costs besides its messages, in messages."""
 
@@ -55,6 +57,9 @@ EXPIRY_LEAD_US = 500_000
 
 DRAWS = 2**64
 HALVINGS_MAX = 64
+
+FAULT_WAIT_US_MAX = 10_000_000
+"""How much longer than the settle time the last sweep waits for the one after a fault: a replica may stay behind."""
 
 QUEUE_MAX = 1_000
 ERASE_MAX = 10_000
@@ -88,6 +93,8 @@ class Sweeper:
         self._state = state
         self._lane: StoreQueues = state.lanes[examiner.name]
         self._settings = settings
+        soonest = min(settings.hot_interval, settings.settle)
+        self._tick_seconds = min(TICK_SECONDS_MAX, max(TICK_SECONDS_MIN, soonest * TICK_SHARE))
         self._budget = Budget(settings.messages_per_second / stores)
         self._hot_us = int(settings.hot_interval * 1e6)
         self._coverage_us = int(settings.coverage * 1e6)
@@ -115,7 +122,7 @@ class Sweeper:
     async def _plan_forever(self) -> None:
         while True:
             self._plan(now_us())
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self._tick_seconds)
 
     def _plan(self, now: int) -> None:
         if time.monotonic() < self._paused_until:
@@ -125,56 +132,56 @@ class Sweeper:
         self._plan_hot(now)
         self._plan_inquiries()
 
-    def _put(self, watched: TrackedSession, *, whole: bool) -> bool:
-        if watched.busy or watched.queued or watched.retired or watched.tainted:
+    def _put(self, tracked: TrackedSession, *, whole: bool) -> bool:
+        if tracked.busy or tracked.queued or tracked.retired or tracked.tainted:
             return True
-        size = len(watched.book.pending)
+        size = len(tracked.book.pending)
         if whole:
-            size = watched.book.length + self.examiner.searches_per_read * (NEAREST + READ_COST_MESSAGES)
+            size = tracked.book.length + self.examiner.searches_per_read * (NEAREST + READ_COST_MESSAGES)
         if self._queue.full() or not self._budget.spend(size):
             return False
-        watched.queued = True
-        self._queue.put_nowait((watched, whole))
+        tracked.queued = True
+        self._queue.put_nowait((tracked, whole))
         return True
 
     def _plan_visits(self, now: int) -> None:
-        for watched in self._lane.due_visits(now):
-            if not watched.is_closed and self._is_orphan(watched, now):
-                watched.closed_at = now
-            if watched.tainted:
-                self._wait_for_tainted(watched, now)
+        for tracked in self._lane.due_visits(now):
+            if not tracked.is_closed and self._is_orphan(tracked, now):
+                tracked.closed_at = now
+            if tracked.tainted:
+                self._wait_for_tainted(tracked, now)
                 continue
-            if watched.busy or not self._put(watched, whole=True):
-                self._lane.schedule_read(watched, now + 1)
+            if tracked.busy or not self._put(tracked, whole=True):
+                self._lane.schedule_read(tracked, now + 1)
 
-    def _wait_for_tainted(self, watched: TrackedSession, now: int) -> None:
+    def _wait_for_tainted(self, tracked: TrackedSession, now: int) -> None:
         """Let a session that nothing can be said about go once its load has done with it; until then leave it alone."""
-        if watched.is_closed:
-            self._state.let_go(watched)
+        if tracked.is_closed:
+            self._state.let_go(tracked)
         else:
-            self._lane.schedule_read(watched, now + self._coverage_us)
+            self._lane.schedule_read(tracked, now + self._coverage_us)
 
     def _plan_inquiries(self) -> None:
-        for watched in list(itertools.islice(self._lane.observations, INQUIRIES_PER_TICK_MAX)):
-            if not self._put(watched, whole=True):
+        for tracked in list(itertools.islice(self._lane.observations, INQUIRIES_PER_TICK_MAX)):
+            if not self._put(tracked, whole=True):
                 return
 
     def _plan_hot(self, now: int) -> None:
         hot = self._lane.hot
         due = now - self._hot_us
         while hot:
-            watched = next(iter(hot))
-            oldest = watched.book.oldest_pending
-            if (oldest is not None and oldest > due) or watched.not_before > now:
+            tracked = next(iter(hot))
+            oldest = tracked.book.oldest_pending
+            if (oldest is not None and oldest > due) or tracked.not_before > now:
                 return
-            if not self._put(watched, whole=False):
+            if not self._put(tracked, whole=False):
                 return
             # The examiner puts it back if anything is still to be verified by then.
-            del hot[watched]
-            self._lane.reading[watched] = None
+            del hot[tracked]
+            self._lane.reading[tracked] = None
 
-    def _is_orphan(self, watched: TrackedSession, now: int) -> bool:
-        worker = self._state.workers.get(watched.worker)
+    def _is_orphan(self, tracked: TrackedSession, now: int) -> bool:
+        worker = self._state.workers.get(tracked.worker)
         if worker is None:
             return False
         # While nobody listened, nobody can have been heard.
@@ -182,20 +189,11 @@ class Sweeper:
 
     def _plan_after_faults(self) -> None:
         """Read everything once after a fault; only then is it clear what it took."""
-        windows = [
-            window
-            for window in self._state.faults.values()
-            if window.target in self.examiner.targets
-            and self.examiner.name not in window.swept
-            and window.ended is not None
-        ]
-        if not windows:
-            return
-        windows = [one for one in windows if not self._is_in_shadow(one)]
+        windows = [one for one in self._unswept() if not self._is_in_shadow(one)]
         if not windows:
             return
         if not self._lane.sweep:
-            unread = {watched for window in windows for watched in self._untouched_since(window)}
+            unread = {tracked for window in windows for tracked in self._untouched_since(window)}
             if not unread:
                 self._mark_swept(windows)
                 return
@@ -207,16 +205,26 @@ class Sweeper:
         while sweep and (sweep[0].last_whole > latest or self._put(sweep[0], whole=True)):
             sweep.popleft()
 
+    def _unswept(self) -> list[FaultWindow]:
+        """Return the faults that are over, and after which this store has not been read through."""
+        return [
+            window
+            for window in self._state.faults.values()
+            if window.target in self.examiner.targets
+            and self.examiner.name not in window.swept
+            and window.ended is not None
+        ]
+
     def _untouched_since(self, window: FaultWindow) -> list[TrackedSession]:
         """Return the sessions that were there when a fault ended and have not been read whole since.
 
         A read that may be behind has to come so much later. One session that cannot be read holds up nobody.
         """
         return [
-            watched
-            for watched in self._unread_since(self._settled_after(window))
-            if watched.number <= window.known.get(watched.worker, 0)
-            and not self.examiner.checker(watched).is_unreadable
+            tracked
+            for tracked in self._unread_since(self._settled_after(window))
+            if tracked.number <= window.known.get(tracked.worker, 0)
+            and not self.examiner.checker(tracked).is_unreadable
         ]
 
     def _settled_after(self, window: FaultWindow) -> int:
@@ -227,9 +235,9 @@ class Sweeper:
 
     def _unread_since(self, ended: int) -> list[TrackedSession]:
         return [
-            watched
-            for watched in self._state.watched()
-            if watched.book.store == self.examiner.name and watched.last_whole <= ended and not watched.tainted
+            tracked
+            for tracked in self._state.tracked()
+            if tracked.book.store == self.examiner.name and tracked.last_whole <= ended and not tracked.tainted
         ]
 
     def _is_in_shadow(self, window: FaultWindow) -> bool:
@@ -246,88 +254,88 @@ class Sweeper:
 
     async def _read_forever(self) -> None:
         while True:
-            watched, whole = await self._queue.get()
-            watched.queued = False
-            examiner = self._canary_examiner if watched.canary else self.examiner
-            answered = await examiner.examine(watched, whole=whole)
+            tracked, whole = await self._queue.get()
+            tracked.queued = False
+            examiner = self._canary_examiner if tracked.canary else self.examiner
+            answered = await examiner.examine(tracked, whole=whole)
             raise_if_cancelled()
-            self._after(watched, answered=answered)
+            self._after(tracked, answered=answered)
 
-    def _after(self, watched: TrackedSession, *, answered: bool) -> None:
+    def _after(self, tracked: TrackedSession, *, answered: bool) -> None:
         if not answered:
-            self._after_failure(watched)
+            self._after_failure(tracked)
             return
         self._pause = PAUSE_SECONDS_FIRST
         self._failing.clear()
-        if not watched.canary:
+        if not tracked.canary:
             self.last_read_wall_seconds = time.time()
-        if watched.retired:
+        if tracked.retired:
             return
-        if watched.is_closed:
-            self._after_close(watched)
+        if tracked.is_closed:
+            self._after_close(tracked)
         else:
-            due = [watched.last_whole + self._coverage_us, *self._expiry_visit(watched)]
+            due = [tracked.last_whole + self._coverage_us, *self._expiry_visit(tracked)]
             # One that is spoken in all the time moves its end along: it need not be read whole for each move.
-            self._lane.schedule_read(watched, max(min(due), watched.last_whole + self._hot_us))
+            self._lane.schedule_read(tracked, max(min(due), tracked.last_whole + self._hot_us))
 
-    def _after_failure(self, watched: TrackedSession) -> None:
+    def _after_failure(self, tracked: TrackedSession) -> None:
         """Read this session again later; and all others, too, if it is not this one that is wrong."""
-        is_unreadable = self.examiner.checker(watched).is_unreadable
+        is_unreadable = self.examiner.checker(tracked).is_unreadable
         pause_us = UNREADABLE_US if is_unreadable else int(self._settings.settle * 1e6 / FAILURES_MIN)
-        self._lane.schedule_read(watched, now_us() + max(REVISIT_US_MIN, pause_us))
-        if not is_unreadable and (other := self.examiner.answered_beside(watched)) is not None:
+        self._lane.schedule_read(tracked, now_us() + max(REVISIT_US_MIN, pause_us))
+        if not is_unreadable and (other := self.examiner.answered_beside(tracked)) is not None:
             # Whether others are answered while this one is not tells which of them is wrong.
             self._put(other, whole=True)
         if len(self._failing) < STORE_FAILURES_MIN:
-            self._failing.add(watched.number)
+            self._failing.add(tracked.number)
         if not is_unreadable and len(self._failing) >= min(STORE_FAILURES_MIN, self._lane.live):
             self._paused_until = time.monotonic() + self._pause
             self._pause = min(self._pause * 2, PAUSE_SECONDS_MAX)
 
     # -- old sessions --
 
-    def _after_close(self, watched: TrackedSession) -> None:
-        if watched.is_in_doubt or watched.book.pending or watched.last_whole < watched.closed_at:
-            self._lane.schedule_read(watched, now_us() + REVISIT_US)
+    def _after_close(self, tracked: TrackedSession) -> None:
+        if tracked.is_in_doubt or tracked.book.pending or tracked.last_whole < tracked.closed_at:
+            self._lane.schedule_read(tracked, now_us() + REVISIT_US)
             return
-        self._count_recalls(watched)
-        due = self._expiry_visit(watched)
-        if watched.recalls < len(self._ages_us):
-            due.append(watched.closed_at + self._ages_us[watched.recalls])
-        is_past_first = watched.recalls > 0 or not self._ages_us
-        if not due or self._has_expired(watched) or (is_past_first and not self._keep(watched)):
-            self._retire(watched)
+        self._count_recalls(tracked)
+        due = self._expiry_visit(tracked)
+        if tracked.recalls < len(self._ages_us):
+            due.append(tracked.closed_at + self._ages_us[tracked.recalls])
+        is_past_first = tracked.recalls > 0 or not self._ages_us
+        if not due or self._has_expired(tracked) or (is_past_first and not self._keep(tracked)):
+            self._retire(tracked)
         else:
-            self._lane.schedule_read(watched, min(due))
+            self._lane.schedule_read(tracked, min(due))
 
-    def _count_recalls(self, watched: TrackedSession) -> None:
-        age_us = watched.last_whole - watched.closed_at
-        while watched.recalls < len(self._ages_us) and age_us >= self._ages_us[watched.recalls]:
-            self._tally.recalls[self._age_names[watched.recalls]] += 1
-            watched.recalls += 1
+    def _count_recalls(self, tracked: TrackedSession) -> None:
+        age_us = tracked.last_whole - tracked.closed_at
+        while tracked.recalls < len(self._ages_us) and age_us >= self._ages_us[tracked.recalls]:
+            self._tally.recalls[self._age_names[tracked.recalls]] += 1
+            tracked.recalls += 1
         self._tally.oldest_recall_seconds = max(self._tally.oldest_recall_seconds, age_us / 1e6)
 
-    def _expiry_visit(self, watched: TrackedSession) -> list[int]:
+    def _expiry_visit(self, tracked: TrackedSession) -> list[int]:
         """Return when to read a session next for its time to live: late before its end, and right after it."""
-        expiry = expiry_of(watched.book, self.examiner.rules)
+        expiry = expiry_of(tracked.book, self.examiner.rules)
         if expiry is None:
             return []
         before = expiry[0] - self._settle_us - EXPIRY_LEAD_US
-        if watched.last_whole < before:
+        if tracked.last_whole < before:
             return [before]
-        if watched.is_closed and watched.last_whole <= expiry[1]:
+        if tracked.is_closed and tracked.last_whole <= expiry[1]:
             return [expiry[1]]
         return []
 
-    def _has_expired(self, watched: TrackedSession) -> bool:
+    def _has_expired(self, tracked: TrackedSession) -> bool:
         """Whether its time to live is over and it was seen gone since."""
-        is_over = must_have_expired(watched.book, watched.last_whole, self.examiner.rules)
-        return is_over and not watched.book.length and not watched.counted
+        is_over = must_have_expired(tracked.book, tracked.last_whole, self.examiner.rules)
+        return is_over and not tracked.book.length and not tracked.counted
 
-    def _keep(self, watched: TrackedSession) -> bool:
+    def _keep(self, tracked: TrackedSession) -> bool:
         """Keep an old session for its later ages if there is room; those drawn for it take the place of others."""
         lane, most = self._lane, self._settings.closed_sessions_max
-        (lane.kept if self._is_drawn(watched) else lane.old)[watched] = None
+        (lane.kept if self._is_drawn(tracked) else lane.old)[tracked] = None
         for _ in range(HALVINGS_MAX):
             if len(lane.old) + len(lane.kept) <= most:
                 break
@@ -335,14 +343,14 @@ class Sweeper:
             other = next((one for one in reversed(lane.old) if self._is_idle(one)), None)
             if other is None:
                 self._keep_fewer()
-            elif other is watched:
+            elif other is tracked:
                 return False
             else:
                 self._retire(other)
-        return not watched.retired
+        return not tracked.retired
 
-    def _is_drawn(self, watched: TrackedSession) -> bool:
-        return xxh3_64_intdigest(watched.book.session.encode("utf-8", "surrogatepass")) < self._kept_share * DRAWS
+    def _is_drawn(self, tracked: TrackedSession) -> bool:
+        return xxh3_64_intdigest(tracked.book.session.encode("utf-8", "surrogatepass")) < self._kept_share * DRAWS
 
     def _keep_fewer(self) -> None:
         """Halve the share that is kept to the end: over days even a small one becomes many."""
@@ -352,16 +360,16 @@ class Sweeper:
                 del self._lane.kept[other]
                 self._lane.old[other] = None
 
-    def _is_idle(self, watched: TrackedSession) -> bool:
-        return not (watched.busy or watched.is_in_doubt or watched in self._lane.observations)
+    def _is_idle(self, tracked: TrackedSession) -> bool:
+        return not (tracked.busy or tracked.is_in_doubt or tracked in self._lane.observations)
 
-    def _retire(self, watched: TrackedSession) -> None:
-        self._state.let_go(watched)
+    def _retire(self, tracked: TrackedSession) -> None:
+        self._state.let_go(tracked)
         self._tally.sessions_retired += 1
         # What is wrong stays where it is, for whoever wants to look at it. What does not fit in any more stays, too:
         # in place of one that a checkpoint has let go of, one would be erased that it has not.
-        if watched.counted is None and len(self.to_erase) < ERASE_MAX:
-            self.to_erase.append(watched.book.session)
+        if tracked.counted is None and len(self.to_erase) < ERASE_MAX:
+            self.to_erase.append(tracked.book.session)
 
     async def erase_retired(self, count: int) -> None:
         """Remove so many retired sessions, so that weeks of soaking do not fill the store."""
@@ -377,27 +385,34 @@ class Sweeper:
     # -- the end --
 
     async def sweep_all(self, deadline: float) -> int:
-        """Read every session once more, then what is still suspected; returns how many gave no answer."""
+        """Read every session once more, then what is still suspected; returns how many gave no answer.
+
+        After a fault it waits until that is settled: only then do reads show what the fault took.
+        """
         self._budget.per_second *= DRAIN_BUDGET_FACTOR
         since = now_us()
         while time.monotonic() < deadline:
             left = self._left_to_read(since)
-            if not left and not self._lane.observations and not any(map(self._is_open, self._state.watched())):
+            is_done = not left and not self._lane.observations and not self._awaits_fault(since)
+            if is_done and not any(map(self._is_open, self._state.tracked())):
                 return 0
-            for watched in left:
-                if not self._put(watched, whole=True):
+            for tracked in left:
+                if not self._put(tracked, whole=True):
                     break
             await asyncio.sleep(DRAIN_TICK_SECONDS)
         return len(self._left_to_read(since))
+
+    def _awaits_fault(self, since: int) -> bool:
+        return bool(self._unswept()) and now_us() < since + self._settle_us + FAULT_WAIT_US_MAX
 
     def _left_to_read(self, since: int) -> list[TrackedSession]:
         return [
             one for one in self._unread_since(since) if not one.retired and not self.examiner.checker(one).is_unreadable
         ]
 
-    def _is_open(self, watched: TrackedSession) -> bool:
+    def _is_open(self, tracked: TrackedSession) -> bool:
         """Whether a session of this store waits for a read; one that cannot be read would wait for ever."""
-        if watched.book.store != self.examiner.name or watched.tainted:
+        if tracked.book.store != self.examiner.name or tracked.tainted:
             return False
-        is_waiting = watched.busy or watched.queued or watched.is_in_doubt or bool(watched.book.pending)
-        return is_waiting and not self.examiner.checker(watched).is_unreadable
+        is_waiting = tracked.busy or tracked.queued or tracked.is_in_doubt or bool(tracked.book.pending)
+        return is_waiting and not self.examiner.checker(tracked).is_unreadable

@@ -7,10 +7,10 @@ from bisect import bisect_left
 
 import msgspec
 
+from soak.checker.faults import Recovery
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
-from soak.checker.recovery import Recovery
-from soak.checker.search import is_blind
+from soak.checker.partial import is_blind
 from soak.contracts.drift import Event, ServerRecord
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
 from soak.store_errors import StoreError, StoreErrors, is_broken

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from soak.checker.counted import Counted
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.suspicion import Suspicion
+from soak.checker.incidents import Counted, Suspicion
+from soak.checker.kinds import Kind
 
 
 class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
@@ -50,3 +52,39 @@ class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     @property
     def is_closed(self) -> bool:
         return self.closed_at > 0
+
+
+# Where the reporter leaves what it found in a canary session, in place of counting it.
+
+
+RINGS_MAX = 64
+"""Remembered per canary, at most; the first few say all there is to say."""
+
+
+class Ring(NamedTuple):
+    """One report about a canary: what it was taken for, and which message was named."""
+
+    kind: Kind
+    message: str
+
+
+class Rings:
+    """What was reported about the canaries that are under way."""
+
+    def __init__(self) -> None:
+        self._heard: dict[TrackedSession, list[Ring]] = {}
+
+    def listen(self, tracked: TrackedSession) -> None:
+        self._heard[tracked] = []
+
+    def rang(self, tracked: TrackedSession, kind: Kind, message: str) -> None:
+        """Take in a report; one about a canary that is over is of no interest any more."""
+        heard = self._heard.get(tracked)
+        if heard is not None and len(heard) < RINGS_MAX:
+            heard.append(Ring(kind, message))
+
+    def heard(self, tracked: TrackedSession) -> list[Ring]:
+        return self._heard.get(tracked, [])
+
+    def stop_listening(self, tracked: TrackedSession) -> None:
+        self._heard.pop(tracked, None)

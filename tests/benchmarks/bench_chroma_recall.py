@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 from soak.checker.message import Message
+from soak.checker.partial import is_missed
 from soak.checker.read import Read
-from soak.checker.search import is_missed
 from soak.checker.text import MessageGenerator
 from soak.servers.local import LocalServers
 from soak.stores import http_contract as wire
@@ -32,9 +32,9 @@ SEED = 5
 
 async def measure(folder: Path) -> list[Row]:
     servers = LocalServers(folder)
-    servers = await servers.start(["chroma"])
+    urls = await servers.start(["chroma"])
     try:
-        store = await ChromaStore.open(StoreContext(servers=servers, namespace="recall", timeout_seconds=60.0))
+        store = await ChromaStore.open(StoreContext(servers=urls, namespace="recall", timeout_seconds=60.0))
         try:
             return await _ask(store)
         finally:

@@ -78,7 +78,7 @@ def measure_here(environment: Any) -> None:
 if ROLE:
     from locust import User, events, task
 
-    @events.test_start.add_listener
+    @events.test_start.add_listener  # type: ignore[untyped-decorator]
     def _on_start(environment: Any, **_details: object) -> None:
         measure_here(environment)
 
@@ -152,7 +152,7 @@ if ROLE == "soak-without-ledger":
 
         forgot = close_session = observe = latency = attempted
 
-    session_pool.LedgerWriter = NoLedger  # type: ignore[misc,assignment]
+    session_pool.LedgerWriter = NoLedger  # type: ignore[assignment,attr-defined]
 
 
 # The benchmark ------------------------------------------------------------------------------------------------

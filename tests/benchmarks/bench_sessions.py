@@ -33,7 +33,7 @@ if IS_LOCUSTFILE:
     from soak.load import locust_user
     from soak.load.locust_events import register
     from soak.load.participant import Participant
-    from soak.load.performed import Performed
+    from soak.load.reading import Performed
 
     register(events)
 
@@ -42,7 +42,7 @@ if IS_LOCUSTFILE:
     class PunctualParticipant(Participant):
         """Notes how much later than planned its turn begins on the loop."""
 
-        __slots__ = ("planned",)
+        planned = 0.0
 
         async def turn(self) -> list[Performed]:
             if self.planned:
@@ -54,15 +54,15 @@ if IS_LOCUSTFILE:
 
         def __init__(self, environment: Any) -> None:
             super().__init__(environment)
-            self._participant = PunctualParticipant(self._load._lobby)
-            self._participant.planned = 0.0
+            assert self._load is not None
+            self._participant = self._punctual = PunctualParticipant(self._load._lobby)
 
         def wait_time(self) -> float:
             pause = super().wait_time()
-            self._participant.planned = time.monotonic() + pause
+            self._punctual.planned = time.monotonic() + pause
             return pause
 
-    @events.test_start.add_listener
+    @events.test_start.add_listener  # type: ignore[untyped-decorator]
     def _on_start(environment: Any, **_details: object) -> None:
         process = psutil.Process()
         target = int(os.environ["BENCH_SESSIONS"])

@@ -19,13 +19,12 @@ from pathlib import Path
 import redis.asyncio
 import uvloop
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
+from soak.checker.outcome import Attempt
 from soak.checker.read import Read, Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch
@@ -90,7 +89,7 @@ def opening(sessions: int, first: int = 1, upto: int = PER_SESSION) -> bytes:
 
 def attempt_blobs(sessions: int, per_session: int, first: int = 1) -> list[bytes]:
     """Make batches as a load of that many sessions would: each batch holds one message of many of them."""
-    blobs = []
+    blobs: list[bytes] = []
     for seq in range(1, per_session + 1):
         base = 10**11 + seq * 1_000_000
         attempts = [Attempt(n, 0, seq, 0, base + n, base + n + 300) for n in range(first, first + sessions)]
@@ -211,7 +210,7 @@ async def bench_reading(url: str) -> list[Row]:
 
 
 def verify_all(state: State, judging: StoreJudging) -> None:
-    for watched in state.watched():
+    for watched in state.tracked():
         book = watched.book
         items = [AUTHOR.write(book.session, writer, seq) for writer, b in enumerate(book.writers) for seq in b.acked]
         # Times of its own, as in a soak: numbers that sessions share would cost nothing.
@@ -234,7 +233,7 @@ def bench_memory() -> list[Row]:
     acknowledged = 0
     first = 1_000_001
     while acknowledged < 1_000_000:
-        for watched in [w for w in state.watched() if w.number < first - (cohorts_alive - 1) * cohort]:
+        for watched in [w for w in state.tracked() if w.number < first - (cohorts_alive - 1) * cohort]:
             state.let_go(watched)
         number = take(intake, [opening(cohort, first, length), *attempt_blobs(cohort, length, first)], number)
         verify_all(state, judging)
@@ -246,7 +245,7 @@ def bench_memory() -> list[Row]:
             gc.collect()
             sizes[acknowledged] = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
-    sessions = len(state.watched())
+    sessions = len(state.tracked())
     return [
         Row("bytes of state per live session", sizes[1_000_000] / sessions, 1024, "1 KiB", "<= 1.0 x"),
         Row("state after 1,000,000 messages", sizes[1_000_000], sizes[100_000], "state after 100,000", "<= 1.0 x"),

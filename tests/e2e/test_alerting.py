@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.support.alert_files import ALERTMANAGER, ALERTS, RECORDING, metrics_in_rules
 from tests.support.checking import RunningCheck, checking, total
+from tests.support.openmetrics import openmetrics_families
 from tests.support.prometheus_servers import Prometheus, alertmanager, program, prometheus
 from tests.support.webhook import Webhook, webhook
 
@@ -144,7 +144,7 @@ def test_a_clean_run_with_restarts_calls_nobody_and_ends_without_being_missed() 
 
 def every_rule_finds_its_metrics(check: RunningCheck) -> None:
     text = metrics(check, OPENMETRICS)
-    there = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+    there = {sample.name for family in openmetrics_families(text) for sample in family.samples}
     asked = metrics_in_rules()
     assert len(asked) > 20
     assert asked <= there, f"rules ask for what is not there: {asked - there}"

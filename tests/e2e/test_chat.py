@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
+from soak.checker.text import HARD_TEXTS
 from tests.support.browser.chatting import RunningChat, Talk, chatting
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 from tests.support.browser.windows import browsing, window
@@ -122,6 +123,11 @@ def test_an_answer_grows_and_is_remembered_when_it_is_whole(talk: Talk) -> None:
     assert [url for url in talk.window.asked if not url.startswith(talk.page.url.partition("/c/")[0])] == []
 
 
+def remembers(talk: Talk, said: set[str]) -> bool:
+    """Whether a page shows as stored what was said, and an answer to each of it."""
+    return set(talk.bubbles("user", "remembered")) == said and len(talk.bubbles("assistant", "remembered")) == len(said)
+
+
 def test_two_tabs_of_one_conversation_see_both_and_nothing_is_lost(browser: Any, chat: RunningChat) -> None:
     with window(browser) as one, window(browser) as other:
         first = Talk(one, chat.address)
@@ -131,8 +137,7 @@ def test_two_tabs_of_one_conversation_see_both_and_nothing_is_lost(browser: Any,
             second.type(f"second {number}")
         everything = {f"{who} {number}" for who in ("first", "second") for number in range(4)}
         for talk in (first, second):
-            talk.window.until(lambda talk=talk: set(talk.bubbles("user", "remembered")) == everything)
-            talk.window.until(lambda talk=talk: len(talk.bubbles("assistant", "remembered")) == 8)
+            talk.window.until(partial(remembers, talk, everything))
             assert len(talk.bubbles()) == 16
         first.page.reload()
         first.until_looked()

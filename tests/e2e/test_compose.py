@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,8 @@ import yaml
 
 from soak.servers.external.containers import IN_ITS_CONTAINER
 from soak.servers.ports import free_port
-from tests.support.checking import ROOT, total
+from tests.support.checking import total
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -241,7 +243,7 @@ def watched() -> tuple[str, ...]:
     return ()
 
 
-def healed(status: Any, target: str) -> list[dict[str, Any]]:
+def healed(target: str, status: Any) -> list[dict[str, Any]]:
     return [one for one in status["faults_recent"] if one["target"] == target and one["state"] == "healed"]
 
 
@@ -252,7 +254,7 @@ def test_the_composed_soak_breaks_its_siblings_through_the_gate_and_passes(compo
     composed.until("DAEMON_PORT", "/status", lambda status: total(status, "verified") > 20)
     ledger = composed.container("ledger")["State"]["StartedAt"]
     for target in ("redis", "postgres"):
-        composed.until("DAEMON_PORT", "/status", lambda status, target=target: healed(status, target))
+        composed.until("DAEMON_PORT", "/status", partial(healed, target))
         container = composed.container(target)
         assert container["State"]["StartedAt"] > container["Created"]
     after = total(composed.get("DAEMON_PORT", "/status"), "verified")

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.checking import ROOT, RunningCheck, checking, child
+from tests.support.checking import RunningCheck, checking, child
 from tests.support.grafana_queries import (
     INTERVAL_SECONDS,
     Asked,
@@ -30,6 +30,7 @@ from tests.support.grafana_queries import (
     substituted,
     variables,
 )
+from tests.support.paths import ROOT
 from tests.support.prometheus_servers import Prometheus, configured_prometheus
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.errors import ExitCode
-from tests.support.checking import BUSY, ROOT, RunningCheck, checking, new_folder, processes_of, total, wait_until
+from tests.support.checking import BUSY, RunningCheck, checking, new_folder, processes_of, total, wait_until
 from tests.support.fault_rules import LONG_HOLD, rule, scheduled, under_way
+from tests.support.paths import ROOT
 from tests.support.stores.flawed import DROPS_VARIABLE
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.checking import ROOT, new_folder
+from tests.support.checking import new_folder
+from tests.support.paths import ROOT
 
 WORKFLOW = ROOT / "deploy" / "github" / "soak.yml"
 SECONDS_MAX = 150.0

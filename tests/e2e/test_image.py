@@ -93,8 +93,11 @@ def test_a_check_on_servers_of_its_own_passes_without_rights_and_on_a_disk_that_
 
 def test_docker_stop_drains_and_the_verdict_is_in_the_log(engine: Any, image: str) -> None:
     with started(engine, image, "run", "--store", "redis-list", *BUSY) as container:
-        health = lambda: engine.api.inspect_container(container.id)["State"]["Health"]["Status"]  # noqa: E731
-        until(container, lambda: health() == "healthy")
+
+        def is_healthy() -> bool:
+            return bool(engine.api.inspect_container(container.id)["State"]["Health"]["Status"] == "healthy")
+
+        until(container, is_healthy)
         until(container, lambda: re.search(rb"verified [1-9]", container.logs()))
         # The first process reaps: nobody below it is a zombie.
         states = [row[0] for row in container.top(ps_args="-o stat,pid,args")["Processes"]]

@@ -21,7 +21,8 @@ from soak.errors import ExitCode
 from soak.servers.ports import free_port
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 from tests.support.browser.windows import Window, browsing, window
-from tests.support.checking import BUSY, ROOT, RunningCheck, checking, new_folder, total
+from tests.support.checking import BUSY, RunningCheck, checking, new_folder, total
+from tests.support.paths import ROOT
 from tests.support.stores.flawed import HOSTILE
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree as ET
 
 import jsonschema
@@ -24,7 +24,8 @@ from soak.errors import ExitCode
 from soak.report import schema
 from soak.report.series import Series
 from soak.report.series_file import read_series
-from tests.support.checking import BUSY, ROOT, RunningCheck, new_folder, processes_of, total, wait_until
+from tests.support.checking import BUSY, RunningCheck, new_folder, processes_of, total, wait_until
+from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -205,7 +206,7 @@ def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
 def test_the_page_asks_the_network_for_nothing_and_fits_into_any_window(
-    soaks: dict[str, Ended], scheme: str, width: int
+    soaks: dict[str, Ended], scheme: Literal["light", "dark"], width: int
 ) -> None:
     asked: list[str] = []
     with browser() as chromium:

@@ -18,16 +18,16 @@ import pytest
 
 from soak.checker.contract import Contract, ReplicaReads
 from soak.flaws import catalogue
-from soak.flaws.flaw import Load, Setup, store_of
+from soak.flaws.flaw import FlawSetup, Load, store_of
 from soak.flaws.redis_memory import EverySecondMemory, RedisMemory
 from soak.flaws.serializer_v2 import SerializerV2
-from soak.selftest.rig import Rig, RigPlan, contracts_of
-from soak.selftest.seen import VERIFIED_MIN
-from soak.selftest.trial import make_trial
+from soak.scenarios.selftest.observation import VERIFIED_MIN
+from soak.scenarios.selftest.rig import SoakPlan, SoakRig, contracts_of
+from soak.scenarios.selftest.trial import make_trial
 from soak.servers.local import LocalServers
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
-from soak.stores.postgres_replica import PostgresReplicaStore
+from soak.stores.postgres import PostgresReplicaStore
 from tests.support.checking import processes_of, wait_until
 from tests.support.paths import ROOT
 
@@ -103,8 +103,8 @@ class StrictReplica(PostgresReplicaStore):
 async def test_a_standby_that_is_restarted_may_be_behind_unless_its_contract_is_strict(tmp_path: Path) -> None:
     setup = catalogue.find("replica_snapshot").right
     stores = (setup.store, f"{__name__}:StrictReplica")
-    plan = RigPlan(stores=stores, setup=setup, load=Load(users=8), patience_seconds=40.0)
-    seen = await Rig(plan, tmp_path).soak(lambda now: all(one.verified >= 2 * VERIFIED_MIN for one in now.values()))
+    plan = SoakPlan(stores=stores, setup=setup, load=Load(users=8), patience_seconds=40.0)
+    seen = await SoakRig(plan, tmp_path).soak(lambda now: all(one.verified >= 2 * VERIFIED_MIN for one in now.values()))
     tolerant, strict = (seen[store] for store in stores)
     assert (tolerant.verdict, tolerant.violations) == ("pass", {})
     # It need not have been late; if it was, that was measured.
@@ -135,7 +135,7 @@ async def test_a_derived_contract_follows_from_the_server_and_ends_at_the_floor(
 
 
 async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> None:
-    right = Setup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
+    right = FlawSetup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
     lossy = catalogue.find("lossy_text")
     flaw = msgspec.structs.replace(lossy, setups=(right, lossy.right), patience_seconds=4.0)
     trial = await make_trial(flaw, tmp_path)
@@ -144,7 +144,7 @@ async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> 
 
 
 async def test_a_twin_replaced_by_a_flaw_is_noticed(tmp_path: Path) -> None:
-    wrong = Setup(store=f"{SerializerV2.__module__}:{SerializerV2.__name__}")
+    wrong = FlawSetup(store=f"{SerializerV2.__module__}:{SerializerV2.__name__}")
     lossy = catalogue.find("lossy_text")
     trial = await make_trial(msgspec.structs.replace(lossy, setups=(lossy.wrong, wrong)), tmp_path)
     assert not trial.passed

@@ -19,7 +19,8 @@ from soak.daemon.notify import Notifier
 from soak.duration import parse_seconds
 from soak.errors import ExitCode
 from soak.settings import SoakSettings
-from tests.support.checking import BUSY, ROOT, checking, child
+from tests.support.checking import BUSY, checking, child
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +118,7 @@ def test_the_watchdog_goes_hungry_while_the_verifier_stands_still(tmp_path: Path
 
 def unit() -> configparser.SectionProxy:
     parser = configparser.ConfigParser(strict=False, interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.optionxform = str  # type: ignore[assignment]
     parser.read(UNIT)
     return parser["Service"]
 

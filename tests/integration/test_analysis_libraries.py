@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from soak.analysis.result import Cell, Verdict
+from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(1_500)
@@ -32,10 +32,10 @@ KNOWN = {
 
 
 class _Report(msgspec.Struct):
-    cells: list[Cell]
+    cells: list[TrialResult]
 
 
-def analysed(*words: str) -> list[Cell]:
+def analysed(*words: str) -> list[TrialResult]:
     """Make cells, in environments of the user's cache, which are made the first time."""
     done = subprocess.run(
         [sys.executable, "-m", "soak", "analyse", *words, "--json"],
@@ -49,7 +49,7 @@ def analysed(*words: str) -> list[Cell]:
     for cell in cells:
         if "cannot be installed" in cell.reason and os.environ.get("SOAK_REQUIRE_ALL") != "1":
             pytest.skip(cell.reason)
-        assert cell.verdict is not Verdict.INCONCLUSIVE, (cell.reason, done.stderr.decode())
+        assert cell.verdict is not TrialVerdict.INCONCLUSIVE, (cell.reason, done.stderr.decode())
     return cells
 
 
@@ -58,25 +58,25 @@ def test_three_published_libraries_show_what_is_known_of_them_and_nothing_else_a
     subjects, trials = (list(dict.fromkeys(names)) for names in zip(*KNOWN, strict=True))
     cells = analysed(*subjects, "--trial", *trials)
     found = {
-        (cell.subject, cell.trial): None if cell.verdict is Verdict.NOT_APPLICABLE else set(cell.found)
+        (cell.subject, cell.trial): None if cell.verdict is TrialVerdict.NOT_APPLICABLE else set(cell.found)
         for cell in cells
     }
     assert found == KNOWN
     for cell in cells:
-        assert (cell.verdict is Verdict.FINDING) is bool(cell.found), cell
-        assert cell.verified > 0 or cell.verdict is Verdict.NOT_APPLICABLE, cell
+        assert (cell.verdict is TrialVerdict.FINDING) is bool(cell.found), cell
+        assert cell.verified > 0 or cell.verdict is TrialVerdict.NOT_APPLICABLE, cell
     again = analysed(*subjects, "--trial", *trials)
     assert [_shown(cell) for cell in again] == [_shown(cell) for cell in cells]
 
 
-def _shown(cell: Cell) -> tuple[object, ...]:
+def _shown(cell: TrialResult) -> tuple[object, ...]:
     return cell.subject, cell.trial, cell.verdict, cell.found, cell.acknowledged, cell.example
 
 
 @pytest.mark.extra
 def test_a_release_that_overwrites_what_others_write_is_found_to_lose_most_of_it() -> None:
     (cell,) = analysed("agno-redis@2.6.4", "--trial", "concurrent-writers")
-    assert cell.verdict is Verdict.FINDING
+    assert cell.verdict is TrialVerdict.FINDING
     lost = cell.found.get("lost", 0) + cell.found.get("rolled_back", 0)
     assert lost > cell.acknowledged // 2
     assert cell.command == "soak analyse agno-redis@2.6.4 --trial concurrent-writers --seed 7"

@@ -19,12 +19,11 @@ from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.remembering import Remembering
 from soak.chat.service import ChatService
 from soak.chat.serving import serving
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
 from soak.checker.outcome import NotApplied
-from soak.checker.text import MessageGenerator
+from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 
 pytestmark = pytest.mark.long
 
@@ -129,7 +128,7 @@ async def test_what_stands_there_twice_or_cannot_be_read_is_seen_as_it_is(redis_
     twice = message("s", 1, "continue")
     async with pages(redis_url, namespace) as (memory, store):
         await store.append("s", twice)
-        await store._pool.execute("RPUSH", store.key("s"), b"\xc1 no message")
+        await store._client.execute("RPUSH", store.key("s"), b"\xc1 no message")
         await store.append("s", twice)
         first, second, third = await memory.history("s")
         assert (first, third) == (twice, twice)

@@ -22,10 +22,11 @@ from soak.chat.serving import serving
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
+from soak.servers.web_process import ServiceContext
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.subjects.description import read_script
-from soak.subjects.process import ServiceContext, SubjectProcess
+from soak.subjects.process import SubjectProcess
 from tests.support.paths import EXAMPLES
 
 SAID = {"id": "chat/c/1/1/00000000", "role": "user", "content": "My name is Ada"}

@@ -11,15 +11,14 @@ import pytest
 from aiohttp import ClientSession, web
 from openapi_spec_validator import validate
 
-from soak.conformance.checks import CHECKS
-from soak.conformance.examination import Finding, examine
-from soak.conformance.openapi import document
+from soak.conformance import document
+from soak.conformance.examination import CHECKS, ConformanceResult, examine
 from tests.support.http_services import Service, cut_short, page, serving, silence, with_status
 
 LIMIT_SECONDS = 2.0
 
 
-async def findings(service: Service, token: str | None = None) -> dict[str, Finding]:
+async def findings(service: Service, token: str | None = None) -> dict[str, ConformanceResult]:
     async with serving(service) as url:
         address = url if token is None else url.replace("://", f"://:{token}@")
         return {finding.check: finding async for finding in examine(address, timeout_seconds=LIMIT_SECONDS)}
@@ -38,7 +37,7 @@ def forgetful(service: Service) -> None:
         question = await service.question(request)
         return web.json_response({"id": question["message"]["id"]})
 
-    service.append = append  # type: ignore[method-assign]
+    service.append = append
 
 
 def deduplicating(service: Service) -> None:
@@ -50,7 +49,7 @@ def deduplicating(service: Service) -> None:
             return web.json_response({"id": question["message"]["id"]})
         return await correct(request)
 
-    service.append = append  # type: ignore[method-assign]
+    service.append = append
 
 
 def folding(service: Service) -> None:
@@ -60,7 +59,7 @@ def folding(service: Service) -> None:
         asked = await correct(request)
         return {**asked, "session": str(asked.get("session")).lower()}
 
-    service.question = question  # type: ignore[method-assign]
+    service.question = question
 
 
 def capped(service: Service) -> None:
@@ -69,7 +68,7 @@ def capped(service: Service) -> None:
         messages = service.sessions.get(question["session"], [])[:1000]
         return web.json_response({"messages": messages[-question["last"] :] if "last" in question else messages})
 
-    service.history = history  # type: ignore[method-assign]
+    service.history = history
 
 
 def trimming(service: Service) -> None:
@@ -81,7 +80,7 @@ def trimming(service: Service) -> None:
             asked["message"]["content"] = asked["message"]["content"].strip()
         return asked
 
-    service.question = question  # type: ignore[method-assign]
+    service.question = question
 
 
 def without_last(service: Service) -> None:
@@ -89,14 +88,14 @@ def without_last(service: Service) -> None:
         question = await service.question(request)
         return web.json_response({"messages": service.sessions.get(question["session"], [])})
 
-    service.history = history  # type: ignore[method-assign]
+    service.history = history
 
 
 def unforgetting(service: Service) -> None:
-    async def forget(_request: web.Request) -> web.StreamResponse:
+    async def forget(request: web.Request) -> web.StreamResponse:
         return web.json_response({"forgotten": True})
 
-    service.forget = forget  # type: ignore[method-assign]
+    service.forget = forget
 
 
 def not_found_when_empty(service: Service) -> None:
@@ -107,7 +106,7 @@ def not_found_when_empty(service: Service) -> None:
             return web.json_response({"error": "no such session"}, status=404)
         return await correct(request)
 
-    service.history = history  # type: ignore[method-assign]
+    service.history = history
 
 
 def open_to_all(service: Service) -> None:
@@ -123,30 +122,30 @@ def trusting(service: Service) -> None:
         except (ValueError, KeyError, TypeError):
             return web.json_response({"id": "whatever"})
 
-    service.append = append  # type: ignore[method-assign]
+    service.append = append
 
 
 def truncating(service: Service) -> None:
-    service.history = cut_short(service.history)  # type: ignore[method-assign]
+    service.history = cut_short(service.history)
 
 
 def html(service: Service) -> None:
-    service.append = page  # type: ignore[method-assign]
+    service.append = page
 
 
 def hanging(service: Service) -> None:
-    service.forget = silence  # type: ignore[method-assign]
+    service.forget = silence
 
 
 def lying(service: Service) -> None:
-    service.append = with_status(service.append, 400)  # type: ignore[method-assign]
+    service.append = with_status(service.append, 400)
 
 
 def unsearchable(service: Service) -> None:
-    async def search(_request: web.Request) -> web.StreamResponse:
+    async def search(request: web.Request) -> web.StreamResponse:
         return web.json_response({"messages": []})
 
-    service.search = search  # type: ignore[method-assign]
+    service.search = search
 
 
 def searched(service: Service, choose: Callable[[str, dict[str, Any]], bool], limit: int = 1_000) -> None:
@@ -166,7 +165,7 @@ def searched(service: Service, choose: Callable[[str, dict[str, Any]], bool], li
         remembered.extend((session, message) for message in service.sessions.get(session, []))
         return await forget(request)
 
-    service.search, service.forget = search, note  # type: ignore[method-assign]
+    service.search, service.forget = search, note
 
 
 def unlimited(service: Service) -> None:
@@ -217,7 +216,7 @@ async def test_a_wrong_service_is_told_what_is_wrong(spoil: Callable[[Service], 
 
 async def test_the_contract_is_a_valid_document_and_a_correct_service_answers_as_it_says() -> None:
     described = document()
-    validate(described)  # type: ignore[arg-type]
+    validate(described)
     service = Service()
     message = {"id": "x/1", "role": "user", "content": "hello"}
     questions = {

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import textwrap
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -46,9 +47,9 @@ class Nursery:
 
 
 @pytest.fixture
-async def nursery(tmp_path: Path) -> Nursery:
+async def nursery(tmp_path: Path) -> AsyncIterator[Nursery]:
     nursery = Nursery(tmp_path)
-    yield nursery  # type: ignore[misc]
+    yield nursery
     for child in nursery.children:
         child.kill()
         await child.stop(1)

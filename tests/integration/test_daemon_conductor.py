@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +20,9 @@ from soak.faults.schedule import Limits, Rule, Schedule
 from soak.servers.local import LocalServers
 from soak.servers.server import ServerState
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
+
+if TYPE_CHECKING:
+    from soak.servers.servers import Servers
 
 
 class Heard:
@@ -111,7 +115,7 @@ async def test_whoever_asked_may_leave_and_the_fault_is_healed_all_the_same(tmp_
 class Reluctant(Crash):
     """Cannot be injected."""
 
-    async def inject(self, servers: LocalServers, target: str) -> None:
+    async def inject(self, servers: Servers, target: str) -> None:
         del servers, target
         raise ServerUnreachableError("nobody home")
 
@@ -119,7 +123,7 @@ class Reluctant(Crash):
 class Incurable(Crash):
     """Cannot be healed."""
 
-    async def heal(self, servers: LocalServers, target: str) -> None:
+    async def heal(self, servers: Servers, target: str) -> None:
         del servers, target
         raise ServerUnreachableError("it does not start any more")
 

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from soak import join
 from soak.checker.contract import Order, Reads
+from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration, read
 from soak.daemon import heartbeat
 from soak.daemon.contracts import settle_contracts
@@ -295,7 +296,7 @@ def test_a_new_run_gets_a_name_a_seed_and_a_namespace_of_its_own(folder: DataFol
 
 def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
     left = left_unfinished(folder, "seed=5")
-    sign = heartbeat.Heartbeat(run=left.run, boot=heartbeat.boot_identity(), at_us=123, active_seconds=40.0)
+    sign = heartbeat.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
     write_sealed(folder.heartbeat_file, sign)
     resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
     assert resumed.resumed is not None
@@ -343,7 +344,7 @@ def test_what_an_earlier_run_left_is_put_aside_with_its_evidence(folder: DataFol
 @pytest.mark.parametrize("name", ["run.json", "daemon.json", "heartbeat.json"])
 def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolder, name: str) -> None:
     left = left_unfinished(folder, "seed=5")
-    sign = heartbeat.Heartbeat(run=left.run, boot=heartbeat.boot_identity(), at_us=123, active_seconds=40.0)
+    sign = heartbeat.Heartbeat(run=left.run, boot=boot_identity(), at_us=123, active_seconds=40.0)
     write_sealed(folder.heartbeat_file, sign)
     path = folder.path / name
     whole = path.read_bytes()
@@ -356,7 +357,7 @@ def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolde
         resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
         assert (resumed.run, resumed.seed, resumed.plan.names) == (left.run, 5, ["redis-list"])
         # Where the sign of life is lost, the daemon is taken to have lived until its last file was written.
-        expected = 123 if name != "heartbeat.json" else heartbeat.now_us()
+        expected = 123 if name != "heartbeat.json" else now_us()
         assert resumed.last_alive_us == pytest.approx(expected, abs=60_000_000)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from soak.daemon import scrapes
 from soak.daemon.consumption import Use
@@ -17,6 +16,7 @@ from soak.daemon.snapshot import Snapshot
 from soak.exposition import Exposition, asked_for
 from soak.settings import HttpSettings
 from tests.support.daemon_page import a_snapshot
+from tests.support.openmetrics import openmetrics_families
 
 PROMETHEUS_ACCEPTS = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"

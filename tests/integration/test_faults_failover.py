@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.faults import FaultWindow, is_excused
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.faults import ALL, during
 from tests.support.servers.breaking import PATIENCE_SECONDS, journalled, running, sql
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -41,7 +41,7 @@ async def operated(folder: Path, *kinds: str, **options: object) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def given(folder: Path, operator: LocalServers, *allowed: str, **options: str) -> AsyncIterator[ExternalServers]:
+async def given(folder: Path, operator: LocalServers, *allowed: str, **options: Any) -> AsyncIterator[ExternalServers]:
     addresses = {kind: server.url for kind, server in operator.nodes.items()}
     servers = ExternalServers(folder, addresses, allow_faults=allowed, **options)
     await servers.start(operator.nodes)

@@ -12,12 +12,13 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
-from soak.servers.local import LocalServers
 from soak.servers.server import ServerState
 from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from soak.servers.servers import Servers
 
 
 async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tmp_path: Path, ledger_url: str) -> None:
@@ -66,7 +67,7 @@ class Stubborn(Crash):
     def __init__(self, refusals: int) -> None:
         self.left = refusals
 
-    async def heal(self, servers: LocalServers, target: str) -> None:
+    async def heal(self, servers: Servers, target: str) -> None:
         self.left -= 1
         if self.left >= 0:
             raise ServerUnreachableError("not yet")

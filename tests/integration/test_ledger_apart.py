@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from soak.errors import UsageError
-from soak.ledger.apart import check_ledger_is_apart
+from soak.ledger.connection import check_ledger_is_apart
 
 
 @pytest.mark.parametrize("change", ["", "/5", "localhost"])

@@ -26,7 +26,7 @@ from soak.ledger.connection import keys_of
 from soak.ledger.records import FORMAT_VERSION, Batch, decode_batch, encode_batch, seal
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
-from soak.verifier.canary_numbers import CanaryNumbers
+from soak.verifier.canary import CanaryNumbers
 from soak.verifier.state import State
 from tests.support.verifying import (
     QUICK,
@@ -138,6 +138,7 @@ def decode(fields: Fields) -> Batch:
 async def told(redis_url: str, ledger_url: str, tmp_path: Path) -> AsyncIterator[Told]:
     async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
         await write_down(script)
+        redis: Any
         async with contextlib.aclosing(Redis.from_url(ledger_url)) as redis:
             records: Records = await redis.xrange(keys_of(script.info.header.run).batches)
             yield Told(script, redis, records, tmp_path)
@@ -278,7 +279,7 @@ async def test_records_removed_from_the_end_of_a_worker_are_missed_before_anyone
     ids=["another producer", "an unknown kind", "a huge number", "a negative number", "no text", "zeros"],
 )
 async def test_garbage_in_the_stream_is_told_and_later_sessions_are_whole(
-    fields: dict[str, Any], redis_url: str, ledger_url: str, tmp_path: Path
+    fields: dict[Any, Any], redis_url: str, ledger_url: str, tmp_path: Path
 ) -> None:
     async with scripting(redis_url, ledger_url, contract=STRICT) as script:
         await script.open(TALK)
@@ -323,7 +324,7 @@ async def test_a_sealed_batch_that_says_what_no_batch_can_say_is_a_damaged_one(
         await flush(script)
         number = script.writer._number + 1
         script.writer._number = number
-        fields = sealed(script.writer.worker, number, Batch())
+        fields: dict[Any, Any] = sealed(script.writer.worker, number, Batch())
         raw = msgspec.msgpack.encode(blob)
         crc = zlib.crc32(raw)
         fields |= {"b": raw, "c": crc, "s": seal(script.writer.worker, "h", 0, number, crc)}

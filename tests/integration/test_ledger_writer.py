@@ -15,7 +15,6 @@ from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
 from soak.errors import ServerUnreachableError, UsageError
 from soak.ledger.connection import keys_of
-from soak.ledger.host import this_host
 from soak.ledger.reader import START, Entry, LedgerReader, RunRecord, WorkerBatch
 from soak.ledger.records import (
     FORMAT_VERSION,
@@ -27,6 +26,7 @@ from soak.ledger.records import (
     RunHeader,
     SeenItem,
     VerifierProgress,
+    this_host,
 )
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.ledger.writer import OBSERVATIONS_PER_BATCH_MAX, LedgerWriter

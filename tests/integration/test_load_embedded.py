@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.support.paths import ROOT
 
 LOCUSTFILE = ROOT / "locustfiles" / "sessions.py"
@@ -45,13 +43,9 @@ def test_a_soak_that_cannot_start_is_one_line_with_its_exit_code(tmp_path: Path)
     assert "Traceback" not in done.stdout
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("flag", [("-f", str(LOCUSTFILE)), (f"--locustfile={LOCUSTFILE}",)])
-def test_help_shows_the_options_where_the_plugin_hook_is_installed(tmp_path: Path, flag: tuple[str, ...]) -> None:
-    hook = "import sys\nfrom soak.load.locust_help import load_locustfile_before_help as load\nload(sys.argv[1:])\n"
-    (tmp_path / "locust_plugins.py").write_text(hook)
+def test_the_locustfile_run_by_itself_shows_its_options(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "locust", *flag, "--help"],
+        [sys.executable, str(LOCUSTFILE), "--help"],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -60,5 +54,5 @@ def test_help_shows_the_options_where_the_plugin_hook_is_installed(tmp_path: Pat
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for option in ("--store", "--session-messages", "--writers-per-session", "--mix", "--think-time", "--data-dir"):
+    for option in ("--headless", "--store", "--session-messages", "--writers-per-session", "--mix", "--think-time"):
         assert option in done.stdout

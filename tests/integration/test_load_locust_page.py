@@ -12,7 +12,8 @@ import pytest
 
 from soak.errors import ExitCode
 from tests.support.browser.windows import Window, browsing, window
-from tests.support.locust_run import LOCUSTFILE, ROOT, WAIT_SECONDS_MAX, Run, free_port
+from tests.support.locust_run import LOCUSTFILE, WAIT_SECONDS_MAX, Run, free_port
+from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
 

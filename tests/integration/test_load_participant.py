@@ -23,12 +23,10 @@ from soak.ledger.connection import keys_of
 from soak.ledger.reader import LedgerReader
 from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierProgress, decode_batch
 from soak.ledger.run import create_run
-from soak.load.deadline import Deadlines
 from soak.load.participant import Participant
-from soak.load.performed import Performed
 from soak.load.plan import Plan
-from soak.load.reading import Expectation
-from soak.load.session_pool import RACED_MIN, READ_SLACK_SECONDS, OpenedStore, SessionPool
+from soak.load.reading import Expectation, Performed
+from soak.load.session_pool import RACED_MIN, READ_SLACK_SECONDS, Deadlines, OpenedStore, SessionPool
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from soak.faults.fault import FaultUnavailableError
-from soak.matrix import configurations, measuring
-from soak.matrix.measured import Measured
-from soak.matrix.measuring import measure
-from soak.matrix.plan import CellPlan
-from soak.matrix.result import CellResult, Verdict
+from soak.scenarios.recovery_matrix import measuring
+from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
+from soak.scenarios.recovery_matrix.measuring import measure
+from soak.scenarios.recovery_matrix.scenario import CONFIGURATIONS, RecoveryCell, RecoveryScenario, RecoveryVerdict
 from soak.servers import power_cut
 
 if TYPE_CHECKING:
@@ -36,11 +35,13 @@ def power(tmp_path: Path) -> None:
         pytest.skip(str(error))
 
 
-def plan(configuration: str, fault: str, **more: str) -> CellPlan:
-    return msgspec.convert({"configuration": configuration, "fault": fault, "load_seconds": 1.0, **more}, CellPlan)
+def plan(configuration: str, fault: str, **more: str) -> RecoveryScenario:
+    return msgspec.convert(
+        {"configuration": configuration, "fault": fault, "load_seconds": 1.0, **more}, RecoveryScenario
+    )
 
 
-def measured(result: CellResult) -> Measured:
+def measured(result: RecoveryCell) -> RecoveryMeasurement:
     assert result.measured is not None
     assert result.measured.acknowledged >= measuring.ACKNOWLEDGED_MIN
     assert result.recovery_seconds > 0
@@ -53,7 +54,7 @@ async def test_without_persistence_a_crash_takes_everything_and_that_is_what_was
     assert found.lost == found.acknowledged
     assert found.recovery_point_seconds > 0.5
     assert found.promised_seconds is None
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
     assert result.origin.startswith("neither AOF nor save: anything may be lost")
 
 
@@ -62,7 +63,7 @@ async def test_a_snapshot_that_was_never_taken_gives_nothing_back(tmp_path: Path
     found = measured(result)
     assert found.lost == found.acknowledged
     assert found.promised_seconds == 1000.0
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
 
 
 @pytest.mark.parametrize("redis", ["valkey", "6.2"])
@@ -70,7 +71,7 @@ async def test_a_clean_stop_saves_everything(tmp_path: Path, redis: str) -> None
     result = await measure(plan("rdb-900", "restart", redis=redis), tmp_path)
     found = measured(result)
     assert (found.lost, found.promised_seconds) == (0, 0.0)
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
     assert result.server.startswith("Valkey 9" if redis == "valkey" else "Redis 6.2")
 
 
@@ -85,7 +86,7 @@ async def test_a_file_synced_every_second_stays_inside_its_contract_in_a_power_c
     lost = 0
     for number in range(TRIES_MAX):
         result = await measure(plan("aof-everysec", "power_cut"), tmp_path / str(number))
-        assert result.verdict is Verdict.INSIDE, result.reasons
+        assert result.verdict is RecoveryVerdict.INSIDE, result.reasons
         lost += measured(result).lost
         if lost:  # hardly ever not: then the sync and the cut met
             break
@@ -96,7 +97,7 @@ async def test_a_file_synced_every_second_stays_inside_its_contract_in_a_power_c
 async def test_a_file_synced_always_loses_nothing_in_a_power_cut(tmp_path: Path) -> None:
     result = await measure(plan("aof-always", "power_cut"), tmp_path)
     assert measured(result).lost == 0
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
 
 
 @pytest.mark.parametrize("postgres", ["18", "16"])
@@ -104,7 +105,7 @@ async def test_postgres_that_waits_for_the_disk_loses_nothing_in_a_crash(tmp_pat
     tmp_path.chmod(0o755)
     result = await measure(plan("postgres-sync", "crash", postgres=postgres), tmp_path)
     assert (measured(result).lost, measured(result).promised_seconds) == (0, 0.0)
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
     assert result.server.startswith(f"PostgreSQL {postgres}")
 
 
@@ -112,14 +113,14 @@ async def test_postgres_that_waits_for_the_disk_loses_nothing_in_a_crash(tmp_pat
 async def test_postgres_that_does_not_wait_stays_inside_its_contract_in_a_power_cut(tmp_path: Path) -> None:
     result = await measure(plan("postgres-async", "power_cut"), tmp_path)
     assert measured(result).promised_seconds == 1.0
-    assert result.verdict is Verdict.INSIDE, result.reasons
+    assert result.verdict is RecoveryVerdict.INSIDE, result.reasons
 
 
 @pytest.mark.usefixtures("power")
 async def test_a_server_that_is_weaker_than_what_is_declared_is_found_out(tmp_path: Path) -> None:
     result = await measure(plan("aof-no", "power_cut", preset="redis-always"), tmp_path)
     assert measured(result).beyond > 0
-    assert result.verdict is Verdict.BEYOND
+    assert result.verdict is RecoveryVerdict.BEYOND
     assert "promised is: nothing lost" in result.reasons[0]
 
 
@@ -130,31 +131,31 @@ async def test_a_power_cut_by_file_system_takes_the_unsynced_tail_and_nothing_th
         result = await measure(plan("aof-everysec", "power_cut", **held), tmp_path / str(number))
         if measured(result).lost:  # hardly ever not: then the sync and the cut met
             break
-    assert result.verdict is Verdict.BEYOND
+    assert result.verdict is RecoveryVerdict.BEYOND
     assert "promised is: nothing lost" in result.reasons[0]
     kept = await measure(plan("aof-always", "power_cut", **held), tmp_path / "always")
-    assert (measured(kept).lost, kept.verdict) == (0, Verdict.INSIDE)
+    assert (measured(kept).lost, kept.verdict) == (0, RecoveryVerdict.INSIDE)
 
 
 @pytest.mark.usefixtures("own_disks")
 async def test_in_docker_a_crash_spares_the_page_cache_and_a_power_cut_does_not(tmp_path: Path, images: Images) -> None:
-    def docker(fault: str) -> CellPlan:
+    def docker(fault: str) -> RecoveryScenario:
         return plan("aof-no", fault, testbed="docker", redis_image=images["valkey-9"])
 
     assert measured(await measure(docker("crash"), tmp_path / "crash")).lost == 0
     result = await measure(docker("power_cut"), tmp_path / "cut")
     assert measured(result).lost == measured(result).acknowledged
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
 
 
 async def test_the_promise_is_the_servers_own_and_not_the_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    misnamed = msgspec.structs.replace(configurations.ALL["none"], name="aof-always")
-    monkeypatch.setitem(configurations.ALL, "aof-always", misnamed)
+    misnamed = msgspec.structs.replace(CONFIGURATIONS["none"], name="aof-always")
+    monkeypatch.setitem(CONFIGURATIONS, "aof-always", misnamed)
     result = await measure(plan("aof-always", "crash"), tmp_path)
     assert measured(result).promised_seconds is None
-    assert result.verdict is Verdict.INSIDE
+    assert result.verdict is RecoveryVerdict.INSIDE
 
 
 async def test_without_a_compiler_there_is_no_power_cut_and_no_cell(

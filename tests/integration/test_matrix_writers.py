@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.text import MessageGenerator
 from soak.errors import SoakError
-from soak.matrix import writers as writing
-from soak.matrix.measured import judge
-from soak.matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_name
+from soak.scenarios.recovery_matrix import writers as writing
+from soak.scenarios.recovery_matrix.judgement import judge
+from soak.scenarios.recovery_matrix.writers import SESSIONS, WRITERS, Writers, read_back, session_name
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
 from tests.support.servers.breaking import PATIENCE_SECONDS, running, until

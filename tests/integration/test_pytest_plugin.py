@@ -12,9 +12,11 @@ import pytest
 import redis
 
 from soak.errors import UsageError
-from soak.pytest_plugin import recording, versions
-from soak.pytest_plugin.versions import is_installed
-from tests.support.plugin_run import ROOT, run_pytest
+from soak.pytest_plugin import options as versions
+from soak.pytest_plugin import recording
+from soak.pytest_plugin.options import is_installed
+from tests.support.paths import ROOT
+from tests.support.plugin_run import run_pytest
 
 SUITE = """
 from examples.my_memory import MyMemory
@@ -245,7 +247,7 @@ class TestNewMemory(MemoryContract):
 
 
 def test_a_recording_is_never_changed_and_a_spoilt_one_is_named(tmp_path: Path) -> None:
-    taken = recording.Recording(label="1.0", store="m:C", servers=["valkey-9"], namespace="n", messages={})
+    taken = recording.StoreRecording(label="1.0", store="m:C", servers=["valkey-9"], namespace="n", messages={})
     path = tmp_path / "folder" / "1.0.json"
     recording.save(path, taken)
     assert recording.load(path) == taken

@@ -49,7 +49,7 @@ async def test_all_kinds_keep_data_and_addresses_and_leave_nothing_behind(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
     kinds = ("redis", "postgres", "postgres-replica")
-    options = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"]}
+    options: dict[str, Any] = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"]}
     first = DockerServers(tmp_path, **options)
     second = DockerServers(tmp_path, **options)
     try:

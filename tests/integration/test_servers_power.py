@@ -12,7 +12,8 @@ import pytest
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers import power_cut
 from soak.servers.local import LocalServers
-from soak.servers.power_cut.fsync_shim import BLOCK_BYTES, CutPower, FsyncShim
+from soak.servers.power_cut import CutPower
+from soak.servers.power_cut.fsync_shim import BLOCK_BYTES, FsyncShim
 from tests.support.servers.breaking import client_of, running, sql
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
@@ -43,7 +43,7 @@ async def proxied(folder: Path, kind: str) -> AsyncIterator[tuple[LocalServers, 
         assert len(asyncio.all_tasks()) < before  # the supervisor's and nothing more than before
 
 
-def client_of(url: str) -> redis.asyncio.Redis:
+def client_of(url: str) -> Any:
     return redis.asyncio.Redis.from_url(
         url, socket_timeout=PATIENCE_SECONDS, decode_responses=True, retry=Retry(NoBackoff(), 0)
     )

@@ -40,7 +40,7 @@ async def test_a_restart_is_over_when_a_new_one_answers_and_not_before(tmp_path:
         seen.append(next(starts, "second"))
         return web.json_response({"contract": "soak-memory/1", "started": seen[-1]})
 
-    service.health = health  # type: ignore[method-assign]
+    service.health = health
     async with serving(service) as url:
         servers = _servers(tmp_path, url, "restart")
         await servers.start(["http"])

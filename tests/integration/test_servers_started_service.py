@@ -27,7 +27,7 @@ from soak.servers.server import ServerEvent, ServerState
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import read_script
-from soak.subjects.service import program_of
+from soak.subjects.process import program_of
 from tests.support.paths import ROOT
 from tests.support.servers.started_service import bed_of
 

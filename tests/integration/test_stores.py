@@ -30,17 +30,22 @@ POSTGRES = {"postgres": "postgres_url"}
 POSTGRES16 = {"postgres": "postgres16_url"}
 REPLICA = {"postgres": "postgres_url", "postgres-replica": "postgres_replica_url"}
 
+REDIS_LAYOUTS = ("redis-list", "redis-stream", "redis-zset", "redis-hash")
+Choice = tuple[str, dict[str, str], bool]
+"""A store, the fixtures of its servers, and whether it is opened as the verifier does."""
+
 EVERY_STORE = [
     *[
-        pytest.param((name, servers), id=f"{name}-{version}")
-        for name in ("redis-list", "redis-stream", "redis-zset", "redis-hash")
+        pytest.param((name, servers, False), id=f"{name}-{version}")
+        for name in REDIS_LAYOUTS
         for version, servers in (("valkey", VALKEY), ("redis62", REDIS62))
     ],
-    pytest.param(("postgres", POSTGRES), id="postgres-18"),
-    pytest.param(("postgres", POSTGRES16), id="postgres-16"),
-    pytest.param(("postgres-replica", REPLICA), id="postgres-replica"),
-    pytest.param(("pgvector", POSTGRES), id="pgvector-18"),
-    pytest.param(("pgvector", POSTGRES16), id="pgvector-16", marks=pytest.mark.long),
+    *[pytest.param((name, VALKEY, True), id=f"{name}-verifier") for name in REDIS_LAYOUTS],
+    pytest.param(("postgres", POSTGRES, False), id="postgres-18"),
+    pytest.param(("postgres", POSTGRES16, False), id="postgres-16"),
+    pytest.param(("postgres-replica", REPLICA, False), id="postgres-replica"),
+    pytest.param(("pgvector", POSTGRES, False), id="pgvector-18"),
+    pytest.param(("pgvector", POSTGRES16, False), id="pgvector-16", marks=pytest.mark.long),
 ]
 LOOKALIKES = [
     "a", "A", "a,b", "a/b", "a:b", "a{b}", "{a}b", "a b", "a*", "a?", "[a]", "", " ", "\x00", "a\x00",
@@ -49,19 +54,19 @@ LOOKALIKES = [
 
 
 @pytest.fixture
-def context(choice: tuple[str, dict[str, str]], namespace: str, request: pytest.FixtureRequest) -> StoreContext:
+def context(choice: Choice, namespace: str, request: pytest.FixtureRequest) -> StoreContext:
     servers = {kind: request.getfixturevalue(fixture) for kind, fixture in choice[1].items()}
-    return StoreContext(servers=servers, namespace=namespace)
+    return StoreContext(servers=servers, namespace=namespace, is_verifier=choice[2])
 
 
 @pytest.fixture(params=EVERY_STORE)
-def choice(request: pytest.FixtureRequest) -> tuple[str, dict[str, str]]:
-    chosen: tuple[str, dict[str, str]] = request.param
+def choice(request: pytest.FixtureRequest) -> Choice:
+    chosen: Choice = request.param
     return chosen
 
 
 @pytest.fixture
-async def store(choice: tuple[str, dict[str, str]], context: StoreContext) -> AsyncIterator[Any]:
+async def store(choice: Choice, context: StoreContext) -> AsyncIterator[Any]:
     opened: Any = await open_store(choice[0], context)
     try:
         yield opened
@@ -138,7 +143,7 @@ async def test_each_of_sixteen_concurrent_writers_finds_its_messages_in_order(st
 
 
 async def test_no_reader_sees_a_message_without_those_before_it(
-    store: MemoryStore, choice: tuple[str, dict[str, str]], context: StoreContext
+    store: MemoryStore, choice: Choice, context: StoreContext
 ) -> None:
     reads: list[list[Stored]] = []
     is_writing = True
@@ -210,7 +215,7 @@ async def test_two_runs_in_one_namespace_do_not_swallow_each_other(store: Memory
 
 
 async def test_a_second_store_object_sees_what_the_first_wrote(
-    store: MemoryStore, choice: tuple[str, dict[str, str]], context: StoreContext
+    store: MemoryStore, choice: Choice, context: StoreContext
 ) -> None:
     messages = await write(store, "s-short", 3)
     other = await open_store(choice[0], context)
@@ -220,9 +225,7 @@ async def test_a_second_store_object_sees_what_the_first_wrote(
         await other.close()
 
 
-async def test_cleaning_up_leaves_other_namespaces_alone(
-    choice: tuple[str, dict[str, str]], context: StoreContext, namespace: str
-) -> None:
+async def test_cleaning_up_leaves_other_namespaces_alone(choice: Choice, context: StoreContext, namespace: str) -> None:
     longer = StoreContext(servers=context.servers, namespace=namespace + "_2")
     ours: Any = await open_store(choice[0], context)
     theirs: Any = await open_store(choice[0], longer)

@@ -30,11 +30,12 @@ def little_memory() -> Iterator[None]:
     assert grown_bytes < MEMORY_BYTES_MAX
 
 
+@pytest.mark.parametrize("is_verifier", [False, True], ids=["load", "verifier"])
 @pytest.mark.parametrize("talk", [huge_bulk, huge_array, endless_line])
-async def test_a_redis_that_answers_without_end_is_refused_in_one_line(talk: Talk) -> None:
+async def test_a_redis_that_answers_without_end_is_refused_in_one_line(talk: Talk, *, is_verifier: bool) -> None:
     async with serving(talk) as port:
         servers = {"redis": f"redis://127.0.0.1:{port}"}
-        context = StoreContext(servers=servers, namespace="soak_test", timeout_seconds=20.0)
+        context = StoreContext(servers=servers, namespace="soak_test", timeout_seconds=20.0, is_verifier=is_verifier)
         with pytest.raises(SoakError, match=TOO_LARGE) as caught:
             await registry.open_store("redis-list", context)
         assert "\n" not in str(caught.value)
@@ -67,10 +68,12 @@ async def test_a_query_whose_rows_are_too_many_is_cut_and_the_next_one_is_answer
     await pool.close()
 
 
+@pytest.mark.parametrize("is_verifier", [False, True], ids=["load", "verifier"])
 @pytest.mark.parametrize("store", ["redis-list", "redis-stream", "redis-zset", "redis-hash"])
-async def test_a_redis_that_says_ok_to_everything_is_no_internal_error(store: str) -> None:
+async def test_a_redis_that_says_ok_to_everything_is_no_internal_error(store: str, *, is_verifier: bool) -> None:
     async with serving(always_ok) as port:
-        context = StoreContext(servers={"redis": f"redis://127.0.0.1:{port}"}, namespace="soak_test")
+        servers = {"redis": f"redis://127.0.0.1:{port}"}
+        context = StoreContext(servers=servers, namespace="soak_test", is_verifier=is_verifier)
         with pytest.raises(SoakError, match="answers PING with b'OK', so it is no Redis; check the address"):
             await registry.open_store(store, context)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from soak.checker.outcome import NotApplied
 from soak.checker.text import MessageGenerator
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import free_port
-from soak.stores.http_address import parse_address
+from soak.stores.http_client import parse_address
 from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
-from tests.support.http_services import Service, cut_short, hanging_up, page, serving, silence, with_status
+from tests.support.http_services import Handler, Service, cut_short, hanging_up, page, serving, silence, with_status
 
 AUTHOR = MessageGenerator("run-1", 7)
 LIMIT_SECONDS = 1.0
@@ -79,14 +79,14 @@ async def test_half_a_character_is_refused_before_it_is_sent(store: Any, service
 
 @pytest.mark.parametrize("status", sorted(NOT_APPLIED_STATUSES))
 async def test_a_refusal_means_not_applied(store: Any, service: Service, status: int) -> None:
-    service.append = _answering(status)  # type: ignore[method-assign]
+    service.append = _answering(status)
     with pytest.raises(NotApplied):
         await store.append("s", AUTHOR.write("s", 0, 1))
 
 
 @pytest.mark.parametrize("status", [202, 204, 301, 307, 408, 409, 429, 500, 502, 503, 504])
 async def test_any_other_status_leaves_open_what_happened(store: Any, service: Service, status: int) -> None:
-    service.append = with_status(service.append, status)  # type: ignore[method-assign]
+    service.append = with_status(service.append, status)
     before = len(service.asked)
     with pytest.raises(HttpAnswerError) as caught:
         await store.append("s", AUTHOR.write("s", 0, 1))
@@ -95,21 +95,21 @@ async def test_any_other_status_leaves_open_what_happened(store: Any, service: S
 
 
 async def test_a_server_error_that_says_so_means_not_applied(store: Any, service: Service) -> None:
-    service.append = _answering(503, {"error": "shutting down", "applied": False})  # type: ignore[method-assign]
+    service.append = _answering(503, {"error": "shutting down", "applied": False})
     with pytest.raises(NotApplied):
         await store.append("s", AUTHOR.write("s", 0, 1))
 
 
 @pytest.mark.parametrize("wrong", [page, silence])
 async def test_what_is_no_acknowledgement_acknowledges_nothing(store: Any, service: Service, wrong: Any) -> None:
-    service.append = wrong  # type: ignore[method-assign]
+    service.append = wrong
     with pytest.raises((HttpAnswerError, TimeoutError)) as caught:
         await store.append("s", AUTHOR.write("s", 0, 1))
     assert not isinstance(caught.value, NotApplied)
 
 
 async def test_an_acknowledgement_of_another_message_is_none(store: Any, service: Service) -> None:
-    service.append = with_status(service.append, 200, {"id": "run-1/s/0/99/00000000"})  # type: ignore[method-assign]
+    service.append = with_status(service.append, 200, {"id": "run-1/s/0/99/00000000"})
     with pytest.raises(HttpAnswerError, match="not the message that was sent"):
         await store.append("s", AUTHOR.write("s", 0, 1))
 
@@ -119,17 +119,17 @@ async def test_a_lost_answer_is_unknown_and_nothing_is_sent_again(
     store: Any, service: Service, broken: Callable[[Any], Any]
 ) -> None:
     await store.append("s", AUTHOR.write("s", 0, 1))
-    service.append, working = broken(service.append), service.append  # type: ignore[method-assign]
+    service.append, working = broken(service.append), service.append
     with pytest.raises(SENT) as caught:
         await store.append("s", AUTHOR.write("s", 0, 2))
     assert not isinstance(caught.value, NotApplied)
-    service.append = working  # type: ignore[method-assign]
+    service.append = working
     assert len(await store.history("s")) == 2
     assert service.asked.count("/v1/append") == 2
 
 
 async def test_a_forget_whose_answer_is_lost_is_not_sent_again(store: Any, service: Service) -> None:
-    service.forget = hanging_up(service.forget)  # type: ignore[method-assign]
+    service.forget = hanging_up(service.forget)
     with pytest.raises(SENT) as caught:
         await store.forget("s")
     assert not isinstance(caught.value, NotApplied)
@@ -143,7 +143,7 @@ async def test_what_is_no_history_is_an_error_and_never_an_empty_memory(
     await store.append("s", AUTHOR.write("s", 0, 1))
     if wrong == "cut":
         wrong = cut_short(service.history)
-    service.history = _answering(wrong) if isinstance(wrong, int) else wrong  # type: ignore[method-assign]
+    service.history = _answering(wrong) if isinstance(wrong, int) else wrong
     with pytest.raises(SENT):
         await store.history("s")
 
@@ -173,14 +173,14 @@ async def test_a_service_that_is_away_is_not_applied(service: Service) -> None:
 
 @pytest.mark.parametrize("wrong", [page, silence])
 async def test_an_address_of_something_else_is_one_clear_line(service: Service, url: str, wrong: Any) -> None:
-    service.health = wrong  # type: ignore[method-assign]
+    service.health = wrong
     with pytest.raises(ServerUnreachableError, match="does not answer as a memory") as caught:
         await open_store("http", _context(url))
     assert "\n" not in str(caught.value)
 
 
 async def test_a_contract_of_the_future_is_refused(service: Service, url: str) -> None:
-    service.health = _answering(200, {"contract": "soak-memory/2"})  # type: ignore[method-assign]
+    service.health = _answering(200, {"contract": "soak-memory/2"})
     with pytest.raises(ServerUnreachableError, match="soak-memory/2"):
         await open_store("http", _context(url))
 
@@ -250,9 +250,7 @@ async def test_nobody_there_is_told_with_the_address() -> None:
         await open_store("http", _context(url))
 
 
-def _answering(
-    status: int, body: dict[str, Any] | None = None
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _answering(status: int, body: dict[str, Any] | None = None) -> Handler:
     async def answer(_request: web.Request) -> web.StreamResponse:
         return web.json_response(body if body is not None else {"error": "no"}, status=status)
 

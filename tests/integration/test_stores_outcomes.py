@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 AUTHOR = MessageGenerator("run-1", 7)
 REDIS_STORES = ["redis-list", "redis-stream", "redis-zset", "redis-hash"]
-ALL_STORES = [*REDIS_STORES, "postgres"]
+AS_VERIFIER = "-as-verifier"
+"""Behind the name of a store: it is opened as the verifier does, with redis-py's client."""
+REDIS_STORES_AND_CLIENTS = [*REDIS_STORES, f"redis-list{AS_VERIFIER}", f"redis-zset{AS_VERIFIER}"]
+ALL_STORES = [*REDIS_STORES_AND_CLIENTS, "postgres"]
 
 LOCK_SESSIONS = "SELECT FROM {schema}.conversation FOR UPDATE"
 END_OUR_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'soak'"
@@ -93,6 +96,13 @@ def at_port(url: str, port: int) -> str:
     return urlunsplit(parts._replace(netloc=f"{login}127.0.0.1:{port}"))
 
 
+async def open_named(name: str, server: str, namespace: str, **options: Any) -> Any:
+    kind = "postgres" if name == "postgres" else "redis"
+    is_verifier = name.endswith(AS_VERIFIER)
+    context = StoreContext(servers={kind: server}, namespace=namespace, is_verifier=is_verifier, **options)
+    return await open_store(name.removesuffix(AS_VERIFIER), context)
+
+
 class Rig:
     """A store behind a proxy, and the same store directly on the server."""
 
@@ -104,11 +114,10 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def rig_of(name: str, url: str, namespace: str, **options: Any) -> AsyncIterator[Rig]:
-    kind = "postgres" if name == "postgres" else "redis"
     proxy = Proxy(url)
     through = at_port(url, await proxy.start())
-    direct: Any = await open_store(name, StoreContext(servers={kind: url}, namespace=namespace))
-    behind: Any = await open_store(name, StoreContext(servers={kind: through}, namespace=namespace, **options))
+    direct: Any = await open_named(name, url, namespace)
+    behind: Any = await open_named(name, through, namespace, **options)
     try:
         yield Rig(behind, direct, proxy)
     finally:
@@ -210,12 +219,12 @@ async def test_a_forget_cut_off_before_its_commit_certainly_forgot_nothing(postg
 
 
 @pytest.mark.parametrize("version", ["redis_url", "redis62_url"])
-@pytest.mark.parametrize("store_name", REDIS_STORES)
+@pytest.mark.parametrize("store_name", REDIS_STORES_AND_CLIENTS)
 async def test_a_full_redis_refuses_for_certain(
     version: str, store_name: str, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     address = request.getfixturevalue(version)
-    store: Any = await open_store(store_name, StoreContext(servers={"redis": address}, namespace=namespace))
+    store: Any = await open_named(store_name, address, namespace)
     client: Any = redis.asyncio.Redis.from_url(address)
     try:
         await store.append("s-short", AUTHOR.write("s-short", 0, 1))
@@ -232,12 +241,12 @@ async def test_a_full_redis_refuses_for_certain(
 
 
 @pytest.mark.parametrize("version", ["redis_url", "redis62_url"])
-@pytest.mark.parametrize("store_name", REDIS_STORES)
+@pytest.mark.parametrize("store_name", REDIS_STORES_AND_CLIENTS)
 async def test_a_redis_turned_read_only_refuses_for_certain(
     version: str, store_name: str, namespace: str, request: pytest.FixtureRequest
 ) -> None:
     address = request.getfixturevalue(version)
-    store: Any = await open_store(store_name, StoreContext(servers={"redis": address}, namespace=namespace))
+    store: Any = await open_named(store_name, address, namespace)
     client: Any = redis.asyncio.Redis.from_url(address)
     try:
         await store.append("s-short", AUTHOR.write("s-short", 0, 1))
@@ -253,11 +262,11 @@ async def test_a_redis_turned_read_only_refuses_for_certain(
         await store.close()
 
 
-@pytest.mark.parametrize("store_name", ["redis-zset", "redis-hash"])
+@pytest.mark.parametrize("store_name", ["redis-zset", "redis-hash", f"redis-zset{AS_VERIFIER}"])
 async def test_a_server_that_forgot_its_scripts_is_told_them_again(
     redis_url: str, store_name: str, namespace: str
 ) -> None:
-    store: Any = await open_store(store_name, StoreContext(servers={"redis": redis_url}, namespace=namespace))
+    store: Any = await open_named(store_name, redis_url, namespace)
     client: Any = redis.asyncio.Redis.from_url(redis_url)
     try:
         for seq in (1, 2, 3):

@@ -12,14 +12,12 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from soak.checker.hard_text import HARD_TEXTS
 from soak.checker.message import Garbled, Message, checksum
-from soak.checker.text import MessageGenerator
+from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.errors import UsageError
 from soak.stores.embedding import embed
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import StoreContext, search_of
 from soak.stores.registry import open_store
-from soak.stores.searching import search_of
 
 if TYPE_CHECKING:
     from soak.stores.pgvector import PgvectorStore
@@ -61,7 +59,7 @@ async def test_each_message_is_found_by_its_own_words(store: PgvectorStore) -> N
     for message in said:
         found = list(await store.search(SESSION, message.content, len(said)))
         assert found[0] in said
-        assert found[0].content == message.content  # type: ignore[union-attr]
+        assert found[0].content == message.content
         assert message in found
     assert set(await store.search(SESSION, "anything", len(said))) == set(await store.history(SESSION))
 

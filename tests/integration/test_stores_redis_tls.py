@@ -18,7 +18,7 @@ from soak.errors import ServerUnreachableError
 from soak.faults import ALL
 from soak.servers.external.servers import ExternalServers
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_errors import CommandTimedOutError
+from soak.stores.redis_client import CommandTimedOutError
 from soak.stores.registry import open_store
 
 if TYPE_CHECKING:
@@ -75,12 +75,14 @@ async def tls_port(redis_url: str, certificate: Path) -> AsyncIterator[int]:
     await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize("is_verifier", [False, True], ids=["load", "verifier"])
 async def test_a_trusted_server_is_used_over_tls(
-    redis_url: str, tls_port: int, certificate: Path, namespace: str
+    redis_url: str, tls_port: int, certificate: Path, namespace: str, *, is_verifier: bool
 ) -> None:
     password = urlsplit(redis_url).password
     url = f"rediss://:{password}@127.0.0.1:{tls_port}/0?ssl_ca_certs={certificate}"
-    store: Any = await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
+    context = StoreContext(servers={"redis": url}, namespace=namespace, is_verifier=is_verifier)
+    store: Any = await open_store("redis-list", context)
     try:
         messages = [MessageGenerator("run-1", 7).write("s-hard", 0, seq) for seq in range(1, 51)]
         for message in messages:
@@ -91,11 +93,16 @@ async def test_a_trusted_server_is_used_over_tls(
         await store.close()
 
 
-async def test_a_server_that_is_not_trusted_is_refused(redis_url: str, tls_port: int, namespace: str) -> None:
+@pytest.mark.parametrize("is_verifier", [False, True], ids=["load", "verifier"])
+async def test_a_server_that_is_not_trusted_is_refused(
+    redis_url: str, tls_port: int, namespace: str, *, is_verifier: bool
+) -> None:
     password = urlsplit(redis_url).password
     url = f"rediss://:{password}@127.0.0.1:{tls_port}/0"
     with pytest.raises(ServerUnreachableError, match=r"(?i)certificate"):
-        await open_store("redis-list", StoreContext(servers={"redis": url}, namespace=namespace))
+        await open_store(
+            "redis-list", StoreContext(servers={"redis": url}, namespace=namespace, is_verifier=is_verifier)
+        )
 
 
 async def test_a_proxy_before_a_given_server_leaves_tls_to_client_and_server(
@@ -105,10 +112,10 @@ async def test_a_proxy_before_a_given_server_leaves_tls_to_client_and_server(
     servers = ExternalServers(
         tmp_path, {"redis": f"{login}&ssl_check_hostname=false"}, allow_faults=["partition", "dropped_reply"]
     )
-    servers = await servers.start(["redis"])
+    urls = await servers.start(["redis"])
     try:
-        assert urlsplit(servers["redis"]).port != tls_port
-        context = StoreContext(servers=servers, namespace=namespace, timeout_seconds=2.0)
+        assert urlsplit(urls["redis"]).port != tls_port
+        context = StoreContext(servers=urls, namespace=namespace, timeout_seconds=2.0)
         store: Any = await open_store("redis-list", context)
         message = MessageGenerator("run-1", 7).write("s-hard", 0, 1)
         await store.append("s-hard", message)

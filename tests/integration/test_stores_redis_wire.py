@@ -13,13 +13,13 @@ import uvloop
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import free_port
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_address import parse_address
-from soak.stores.redis_errors import (
+from soak.stores.redis_client import (
     CommandTimedOutError,
     ConnectionLostError,
     LoginRefusedError,
     NotSentError,
     ReplyError,
+    parse_address,
 )
 from soak.stores.redis_pool import RedisPool
 from soak.stores.registry import open_store

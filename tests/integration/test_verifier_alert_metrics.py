@@ -7,15 +7,15 @@ import time
 from pathlib import Path
 
 import aiohttp
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from soak.checker.faults import Excuse
 from soak.clock import now_us
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
 from soak.settings import SoakSettings
-from soak.verifier import last_metrics
+from soak.verifier.endpoint import read_last_metrics
 from soak.verifier.status import settings_seconds
+from tests.support.openmetrics import openmetrics_families
 from tests.support.verifying import scripting, verifying
 
 
@@ -34,7 +34,7 @@ async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force
         assert before - 1 < await verifier.metric("soak_last_acknowledged_timestamp_seconds") < time.time() + 1
         assert 0.0 <= await verifier.metric("soak_coverage_age_seconds") < time.time() - before + 1
         await verifier.finish()
-        text = last_metrics.read(verifier.folder, Exposition.TEXT)
+        text = read_last_metrics(verifier.folder, Exposition.TEXT)
         assert text is not None
         assert 'soak_verified_messages_total{store="redis-list"} 3.0' in text
         assert 'phase="done",run="' in text
@@ -81,7 +81,7 @@ async def test_the_exemplar_of_a_violation_is_its_id(redis_url: str, ledger_url:
             text = await answer.text()
         exemplars = [
             sample.exemplar.labels["violation"]
-            for family in text_string_to_metric_families(text)
+            for family in openmetrics_families(text)
             for sample in family.samples
             if sample.exemplar
         ]

@@ -10,7 +10,7 @@ import pytest
 
 from soak.checker.outcome import Outcome
 from soak.ledger.reader import LedgerReader
-from soak.verifier.backpressure import Backpressure
+from soak.verifier.progress import Backpressure
 from tests.support.verifying import SECONDS_MAX, Script, now_us, scripting, verifying
 
 UNREAD_MAX = 1_000

@@ -17,15 +17,16 @@ from soak.checker import judge as judging
 from soak.checker import session as checking
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.identity import identify
+from soak.checker.judge import identify
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.order import order_findings
 from soak.checker.read import Finding
+from soak.checker.session import StoreJudging
 from soak.checker.text import MessageGenerator
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.verifier import canary, result
-from soak.verifier.canary_numbers import FILE_NAME
+from soak.verifier.canary import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
 from tests.support.verifying import STORES, Script, Unordered, Verifying, found_kinds, scripting, verifying
@@ -49,7 +50,7 @@ class LastThree(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("LTRIM", self.key(session), -3, -1)
+        await self._client.execute("LTRIM", self.key(session), -3, -1)
 
 
 class OnlyLast(RedisListStore):
@@ -60,7 +61,7 @@ class OnlyLast(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("LTRIM", self.key(session), -1, -1)
+        await self._client.execute("LTRIM", self.key(session), -1, -1)
 
 
 class LosesThird(RedisListStore):
@@ -228,7 +229,7 @@ def spoils(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     async def listen_too(self: Any, watched: Any, written: Any, invented: Any, way: Any, begun: int) -> Any:
         ending = await listen(self, watched, written, invented, way, begun)
-        if ending[0] is canary.Ending.DETECTED:
+        if ending[0] is canary.CanaryOutcome.DETECTED:
             heard.append(way.value)
         return ending
 
@@ -292,7 +293,7 @@ async def read_nothing(self: Sweeper) -> None:
 
 BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
     ("what is missing is never suspected", checking, "suspect", suspect_nothing, "removed"),
-    ("a suspicion is never confirmed", checking.StoreJudging, "is_calm", confirm_nothing, "removed"),
+    ("a suspicion is never confirmed", StoreJudging, "is_calm", confirm_nothing, "removed"),
     ("a wrong order is never found", judging, "order_findings", find_nothing, "swapped"),
     ("a wrong order is taken for something else", judging, "order_findings", mistake_order, "swapped"),
     ("a repeat is never found", judging, "find_duplicates", see_no_repeats, "duplicated"),

@@ -17,9 +17,9 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import Outcome
-from soak.checker.saved import SavedItem
+from soak.checker.read import SavedItem
 from soak.errors import ExitCode
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.verifier import evidence_file
 from tests.support.list_append import anomalies, operations, read_edn
 from tests.support.verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
@@ -133,7 +133,7 @@ def put_back(case: Case) -> Case:
 
 def put_back_first(case: Case) -> Case:
     """Put the lost message into the first read."""
-    (known,) = case.book.suspicions or ()
+    (known,) = case.book.suspicions or []
     assert known.shown is not None
     first = msgspec.structs.replace(known.shown, items=[(0, 1, MESSAGES)], count=MESSAGES)
     suspicion = msgspec.structs.replace(known, shown=first)
@@ -314,7 +314,7 @@ class Mirrored(RedisListStore):
         return self.key(session) + b":mirror"
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        rows = await self._pool.execute("LRANGE", self.mirror(session), -last if last else 0, -1)
+        rows = await self._client.execute("LRANGE", self.mirror(session), -last if last else 0, -1)
         return decode_history(rows)
 
     async def primary_history(self, session: str) -> Sequence[Stored]:

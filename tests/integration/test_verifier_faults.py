@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from soak.checker import store_judging
+from soak.checker import session
 from soak.checker.contract import Contract
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
@@ -250,7 +250,7 @@ async def test_what_survived_a_crash_and_vanishes_later_is_not_excused_by_it(
 async def test_a_tail_is_tolerated_also_when_the_server_was_down_for_longer_than_times_are_kept(
     redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_judging, "REMEMBER_SECONDS_MIN", 0.1)
+    monkeypatch.setattr(session, "REMEMBER_SECONDS_MIN", 0.1)
     async with scripting(redis_url, ledger_url, contract=Contract(crash_loss_seconds=1.0)) as script:
         await script.open(TALK)
         said = await script.say(TALK, MESSAGES)

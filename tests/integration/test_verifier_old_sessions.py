@@ -13,7 +13,7 @@ from xxhash import xxh3_64_intdigest
 
 from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from tests.support.verifying import SECONDS_MAX, Script, Verifying, found_kinds, scripting, verifying
 
 pytestmark = pytest.mark.long
@@ -34,7 +34,7 @@ class Sliding(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("PEXPIRE", self.key(session), int(self.ttl_seconds * 1000), *self.flag)
+        await self._client.execute("PEXPIRE", self.key(session), int(self.ttl_seconds * 1000), *self.flag)
 
 
 class SlidingEarly(Sliding):

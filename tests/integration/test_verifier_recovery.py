@@ -11,7 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from soak.checker import remembered
+from soak.checker import absorb
 from soak.checker import session as checking
 from soak.checker.contract import Contract
 from soak.faults.catalogue import RECOVERY_KINDS
@@ -106,6 +106,18 @@ async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(
             assert counts == {("redis", kind): 1 for kind in RECOVERY_KINDS}
             verdict = await verifier.finish()
         assert verdict.verdict == "pass"
+
+
+async def test_a_fault_right_before_the_end_is_measured(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+        await script.open(TALK)
+        await script.say(TALK, MESSAGES)
+        async with verifying(script, tmp_path, settle=1.0) as verifier:
+            await verifier.until_verified(MESSAGES)
+            await fault(script, "crash-1")
+            verdict = await verifier.finish()
+        (measured,) = verdict.recoveries
+        assert (verdict.verdict, measured.is_unread, measured.shown_point) == ("pass", False, "0s")
 
 
 async def test_more_than_is_promised_is_measured_and_counted(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
@@ -216,7 +228,7 @@ async def test_a_contract_of_many_minutes_is_judged_though_not_every_time_is_rem
 ) -> None:
     """As with saves alone: what is older than the contract allows is lost, what is younger is tolerated."""
     monkeypatch.setattr(checking, "EXACT_US", 100_000)
-    monkeypatch.setattr(remembered, "SLOT_US", 500_000)
+    monkeypatch.setattr(absorb, "SLOT_US", 500_000)
     contract = Contract(crash_loss_seconds=4.0)
     async with scripting(redis_url, ledger_url, contract=contract) as script:
         await script.open(TALK)

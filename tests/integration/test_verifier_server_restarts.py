@@ -15,7 +15,7 @@ import pytest
 
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
-from soak.checker.server_identity import Identity, identity_of
+from soak.checker.telemetry import Identity, identity_of
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FaultPhase

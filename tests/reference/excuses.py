@@ -373,6 +373,8 @@ def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
         and _sliding_until(known, attempt, view.invoked) <= view.returned < surely
     ):
         return perhaps()  # what prolonged its life was not known yet
+    if known.contract.expiry is Expiry.SLIDING and surely <= view.returned < _sliding_until(known, attempt, lossy=True):
+        return perhaps()  # unless a fault took what had prolonged it
     if view.returned < surely:
         if known.contract.expiry is Expiry.ABSOLUTE and _is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
@@ -390,14 +392,14 @@ def exist_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
     return cached
 
 
-def _sliding_until(known: Knowledge, attempt: Attempt, told_by: int = NEVER) -> int:
+def _sliding_until(known: Knowledge, attempt: Attempt, told_by: int = NEVER, *, lossy: bool = False) -> int:
     """Each append that certainly came while the session lived, and was known by then, gives it another life."""
     ttl = known.contract.ttl or 0
     until = attempt.sent + ttl
     for other in sorted(known.by_session[attempt.id.session], key=lambda a: a.sent):
         is_certain = known.applied_by[other.id] < until and not known.is_refused(other)
         is_told = other.delivered_at is not None and other.delivered_at <= told_by
-        if is_certain and is_told and not known.lossy_faults:
+        if is_certain and is_told and (lossy or not known.lossy_faults):
             until = max(until, other.sent + ttl)
     return until
 

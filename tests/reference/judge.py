@@ -84,6 +84,10 @@ DECISIONS = {
     "unreadable-in-its-place": "The absence of a message in a read that holds something unreadable.",
     "told-after-forget": "A message that one read hid and a later one showed, of a session that was to be forgotten"
     " after it was sent.",
+    "told-after-life": "A message of a sliding life that was over as far as outcomes had come by then, and was not as a"
+    " later outcome shows.",
+    "told-after-shadow": "A message that a read lacked and a later one shows, if its outcome came only after a read in"
+    " the shadow of a fault.",
     "two-forgets": "What one forget has removed, in a read that may be behind another one.",
     "undone-by-fault": "A forget within the tail that a fault may take: what it had removed may stand again.",
 }
@@ -159,17 +163,81 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
         confirmed = _is_confirmed(known, attempt, view)
         if looked_again and not confirmed and _is_confirmed(known, attempt, view, unswept=True):
             report.may("swept-first", *gone)
-        if back_surely and _is_told_after_forget(known, attempt):
-            report.may("told-after-forget", *hidden)
+        forgiven = _why_forgiven(known, attempt, view, back_surely=back_surely)
+        if forgiven is not None:
+            report.may(forgiven, *hidden)
         elif back_surely:
             report.must(*hidden, *(gone if looked_again or _was_looked_at_before(known, attempt, view) else ()))
         elif confirmed:
             report.must(*gone, *(hidden if back_perhaps else ()))
 
 
+def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely: bool) -> str | None:
+    """Return the decision by which an absence that is no right one need not be reported."""
+    reasons = {
+        "told-after-forget": back_surely and _is_told_after_forget(known, attempt),
+        "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
+        "other-reader": _may_be_unseen(known, attempt) and _only_participants_saw(known, attempt),
+        "begun-untold": _is_life_untold(known, attempt, view),
+        "told-after-life": _is_told_after_life(known, attempt, view),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _may_be_unseen(known: Knowledge, attempt: Attempt) -> bool:
+    """Whether what only a participant saw is not suspected: the verifier's next full read may rightly lack it."""
+    contract = known.contract
+    drops = contract.retained is not None or contract.eviction
+    return contract.staleness is None or drops or bool(known.forgets[attempt.id.session])
+
+
+def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
+    """Whether a message was never acknowledged, and only participants' reads have shown it."""
+    return not known.is_acknowledged(attempt) and not any(v.is_full for v in known.shown.get(attempt.id, ()))
+
+
 def _is_told_after_forget(known: Knowledge, attempt: Attempt) -> bool:
     forgets = [forget for forget in known.history.forgets if forget.session == attempt.id.session]
     return any(forget.sent > attempt.sent for forget in forgets)
+
+
+def _is_told_after_shadow(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a read in the shadow of a fault came between a read and the outcome that says what it lacked."""
+    told = attempt.delivered_at or NEVER
+    is_seen = any(v.is_full and v.returned < view.invoked for v in known.shown.get(attempt.id, ()))
+    return not is_seen and any(
+        view.returned < v.invoked and v.returned <= told and known.is_tolerated(v)
+        for v in known.full[attempt.id.session]
+    )
+
+
+def _is_life_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether no outcome of a session that expires had come when a read lacked a message, or only a part showed it."""
+    if known.contract.ttl is None:
+        return False
+    full = known.full[attempt.id.session]
+    shown = [v for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked]
+    judged = [next((one for one in full if one.invoked >= v.returned), view) for v in shown if not v.is_full]
+    reads = [view] if any(v.is_full for v in shown) else judged
+    times = [one.delivered_at or NEVER for one in known.by_session[attempt.id.session]]
+    is_absolute = known.contract.expiry is Expiry.ABSOLUTE  # of which each append that is untold may be the first
+    told = max(times) if is_absolute else min(times)
+    return bool(reads) and all(told > one.returned for one in reads)
+
+
+def _is_told_after_life(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a sliding life was over, as far as outcomes had come, when a read lacked it or an append was answered."""
+    ttl, others = known.contract.ttl, known.by_session[attempt.id.session]
+    if ttl is None or known.contract.expiry is not Expiry.SLIDING:
+        return False
+    acknowledged = [one for one in others if known.is_acknowledged(one)]
+    moments = [(v.invoked, v.returned) for v in known.full[view.session] if attempt.id not in v.ids]
+    moments += [(one.delivered_at or 0, one.ended or 0) for one in acknowledged if one.sent >= attempt.sent]
+    for told_by, at in moments:
+        told = [one.sent for one in acknowledged if (one.delivered_at or 0) <= told_by and (one.ended or 0) < at]
+        if told and attempt.sent <= at <= view.returned and max(told) + ttl <= at:
+            return True
+    return False
 
 
 def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[list[Finding], list[Finding]]:
@@ -182,9 +250,11 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
     surely = not is_blind and any(
         v.is_full
         and v.source is view.source
+        and (v.source is Source.REPLICA or known.contract.staleness == 0)  # the primary is asked for a second look only
         and v.returned < view.invoked
         # What a read shows while nobody knows of a forget's outcome is not counted as seen behind it.
         and not any(one.sent <= v.returned <= (one.delivered_at or NEVER) for one in forgets)
+        and not any(_may_show_the_forgotten(known, v, one) for one in forgets)
         for v in shown
     )
     perhaps = any(v.invoked <= view.returned for v in shown)
@@ -195,6 +265,12 @@ def _kinds_of_absence(known: Knowledge, attempt: Attempt, view: View) -> tuple[l
         if known.contract.staleness is not None:
             hidden.append(found(STALE, message))
     return gone, hidden
+
+
+def _may_show_the_forgotten(known: Knowledge, view: View, forget: Forget) -> bool:
+    """Whether a read may be behind a forget that has happened: what it shows in flight is not remembered."""
+    is_done = known.outcome(forget) is Outcome.OK and forget.ended is not None and forget.sent <= view.returned
+    return is_done and not known.is_current(view, forget.ended or 0)
 
 
 def _comes_back(known: Knowledge, attempt: Attempt, view: View) -> tuple[bool, bool]:
@@ -214,12 +290,18 @@ def _is_confirmed(known: Knowledge, attempt: Attempt, view: View, *, unswept: bo
     if not seen and (attempt.delivered_at is None or attempt.delivered_at > view.invoked):
         return False  # not in A at that read
     for second in _absent_from_then_on(known, attempt, view):
-        is_late_enough = second.invoked >= view.returned + settle
+        is_late_enough = _asked_for(known, second) >= view.returned + settle
         is_quiet = not known.fault_between(second.invoked - settle, second.returned)
         is_swept = unswept or _is_swept(known, second)
         if is_late_enough and is_quiet and is_swept and absence(known, attempt, second).legit is Legit.NO:
             return True
     return False
+
+
+def _asked_for(known: Knowledge, second: View) -> int:
+    """Return when the read was invoked that a second look rests on: the primary is asked beside a read of a replica."""
+    replicas = [v.invoked for v in known.full[second.session] if v.source is Source.REPLICA]
+    return max((at for at in replicas if at <= second.invoked), default=second.invoked)
 
 
 def _is_swept(known: Knowledge, second: View) -> bool:
@@ -377,7 +459,7 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
         attempts = [known.attempts.get(message) for message in (front, behind)]
         if any(attempt is None or known.is_refused(attempt) for attempt in attempts):
             report.may("refused-anyway", *pair)
-        elif _may_be_forgotten(known, front, one, other):
+        elif _may_be_forgotten(known, front, one, other) or _was_excused_between(known, front, behind, one, other):
             report.may("order-over-forget", *pair)
         elif not is_promised(known, front.writer, behind.writer):
             report.may("pair-of-two-writers", *pair)
@@ -398,6 +480,18 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
         and attempt.sent <= (forget.ended or 0)
         and forget.sent <= max(one.returned, other.returned)
         for forget in known.forgets[one.session]
+    )
+
+
+def _was_excused_between(known: Knowledge, front: MessageId, behind: MessageId, one: View, other: View) -> bool:
+    """Whether a read between two lacks one of a pair, and a forget of unknown outcome may have removed it."""
+    forgets = [forget for forget in known.forgets[one.session] if known.outcome(forget) is Outcome.UNKNOWN]
+    first, second = sorted((one.invoked, other.invoked))
+    return any(
+        forget.sent <= view.returned and not {front, behind} <= view.ids
+        for forget in forgets
+        for view in known.full[one.session]
+        if first < view.invoked < second
     )
 
 
@@ -525,7 +619,7 @@ def _report_forgotten(
         report.may("undone-by-fault", finding)
     elif not known.is_current(view, _last_forgotten(known, view)):
         report.may("two-forgets", finding)
-    elif _is_told_after_another(known, forget):
+    elif _is_told_after_another(known, forget) or _is_dated_after_another(known, attempt, forget, view):
         report.may("told-after-forget", finding)
     elif is_before and not (_is_surely_before(known, attempt, forget) and _is_judged_before(known, view, forget)):
         report.may("gone-before-judged", finding)
@@ -549,6 +643,15 @@ def _is_told_after_another(known: Knowledge, forget: Forget) -> bool:
     return any(known.outcome(one) is Outcome.OK and (one.delivered_at or NEVER) <= told for one in others)
 
 
+def _is_dated_after_another(known: Knowledge, attempt: Attempt, forget: Forget, view: View) -> bool:
+    """Whether only its outcome dates a message before a forget, and that came when a later one was acknowledged."""
+    if any(one.is_full and one.returned < forget.sent for one in known.shown.get(attempt.id, ())):
+        return False
+    told = attempt.delivered_at or NEVER
+    others = [one for one in known.forgets[forget.session] if one.sent > view.invoked]
+    return any(known.outcome(one) is Outcome.OK and (one.ended or NEVER) <= told for one in others)
+
+
 def _is_judged_before(known: Knowledge, view: View, forget: Forget) -> bool:
     """Whether a read of a part is followed by a full one before the session is to be forgotten again."""
     later = next((full for full in known.full[view.session] if full.invoked >= view.returned), None)
@@ -564,11 +667,13 @@ def _is_surely_before(known: Knowledge, attempt: Attempt, forget: Forget) -> boo
 
 
 def _may_be_undone(known: Knowledge, forget: Forget, forgotten: int, view: View) -> bool:
-    """Whether a fault may have taken the forget itself, as part of the tail."""
+    """Whether a fault may have taken the forget itself, as part of the tail, by the time the read is judged."""
+    later = [full.returned for full in known.full[view.session] if full.invoked >= view.returned]
+    judged = view.returned if view.is_full else min(later, default=NEVER)
     for fault in known.lossy_faults:
         loss = known.contract.loss(fault.excuse)
         in_tail = loss is None or forgotten >= fault.started - loss
-        if in_tail and forget.sent <= fault.ended and fault.started <= view.returned:
+        if in_tail and forget.sent <= fault.ended and fault.started <= judged:
             return True
     return False
 

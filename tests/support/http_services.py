@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from aiohttp import web
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
 
 class Service:
@@ -24,24 +24,24 @@ class Service:
         self.connections = 0
         self.token: str | None = None
 
-    async def health(self, _request: web.Request) -> web.StreamResponse:
+    async def health(self, _request: web.Request, /) -> web.StreamResponse:
         return web.json_response({"contract": "soak-memory/1", "features": ["clean-up", "search"], "name": "test"})
 
-    async def append(self, request: web.Request) -> web.StreamResponse:
+    async def append(self, request: web.Request, /) -> web.StreamResponse:
         question = await self.question(request)
         self.sessions[question["session"]].append(question["message"])
         return web.json_response({"id": question["message"]["id"]}, status=201)
 
-    async def history(self, request: web.Request) -> web.StreamResponse:
+    async def history(self, request: web.Request, /) -> web.StreamResponse:
         question = await self.question(request)
         messages = list(self.sessions.get(question["session"], []))
         return web.json_response({"messages": messages[-question["last"] :] if "last" in question else messages})
 
-    async def forget(self, request: web.Request) -> web.StreamResponse:
+    async def forget(self, request: web.Request, /) -> web.StreamResponse:
         self.sessions.pop((await self.question(request))["session"], None)
         return web.json_response({"forgotten": True})
 
-    async def search(self, request: web.Request) -> web.StreamResponse:
+    async def search(self, request: web.Request, /) -> web.StreamResponse:
         question = await self.question(request)
         words = question["text"].split()
         nearest = sorted(

@@ -35,7 +35,7 @@ from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 from soak.verifier import evidence_file, process, result
 from tests.support.paths import ROOT
 
@@ -68,7 +68,7 @@ class AbsoluteList(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         await super().append(session, message)
-        await self._pool.execute("PEXPIRE", self.key(session), self.ttl_ms, "NX")
+        await self._client.execute("PEXPIRE", self.key(session), self.ttl_ms, "NX")
 
 
 class NothingIsNone(RedisListStore):

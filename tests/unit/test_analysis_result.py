@@ -9,15 +9,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from soak.analysis import document, page, programme, table
-from soak.analysis.authors import PlainSpeaker, Reciter
-from soak.analysis.plan import empty_cell, plan_stages, trials_for
-from soak.analysis.result import Cell, Tried, Verdict, exit_code_of, judged
+from soak.contract_suite.conversation import PlainTexts
 from soak.errors import ExitCode, UsageError
+from soak.scenarios.analyses import document, page, table, trials
+from soak.scenarios.analyses.scenario import (
+    TrialResult,
+    TrialTally,
+    TrialVerdict,
+    empty_cell,
+    exit_code_of,
+    judged,
+    plan_stages,
+    trials_for,
+)
 from soak.subjects import catalogue
 from soak.subjects.description import ByDesign
 
-GOOD = Tried(
+GOOD = TrialTally(
     found={},
     example="",
     tolerated=0,
@@ -32,36 +40,38 @@ GOOD = Tried(
 DESIGN = ByDesign(kinds=["lost"], reason="the last one wins")
 
 
-def tried(**changes: object) -> Tried:
+def tried(**changes: object) -> TrialTally:
     return msgspec.structs.replace(GOOD, **changes)
 
 
 @pytest.mark.parametrize(
     ("seen", "design", "verdict"),
     [
-        (GOOD, None, Verdict.PASS),
-        (tried(found={"lost": 3}), None, Verdict.FINDING),
-        (tried(found={"lost": 3}), DESIGN, Verdict.BY_DESIGN),
-        (tried(found={"lost": 3, "leaked": 1}), DESIGN, Verdict.FINDING),
-        (tried(tolerated=3), None, Verdict.BY_DESIGN),
-        (tried(found={"lost": 3}, tolerated=3), None, Verdict.FINDING),
-        (tried(acknowledged=9), None, Verdict.INCONCLUSIVE),
-        (tried(verified=0), None, Verdict.INCONCLUSIVE),
-        (tried(unsettled=1), None, Verdict.INCONCLUSIVE),
-        (tried(doubts=["no reply was dropped"]), None, Verdict.INCONCLUSIVE),
-        (tried(acknowledged=9, found={"lost": 1}), None, Verdict.FINDING),
+        (GOOD, None, TrialVerdict.PASS),
+        (tried(found={"lost": 3}), None, TrialVerdict.FINDING),
+        (tried(found={"lost": 3}), DESIGN, TrialVerdict.BY_DESIGN),
+        (tried(found={"lost": 3, "leaked": 1}), DESIGN, TrialVerdict.FINDING),
+        (tried(tolerated=3), None, TrialVerdict.BY_DESIGN),
+        (tried(found={"lost": 3}, tolerated=3), None, TrialVerdict.FINDING),
+        (tried(acknowledged=9), None, TrialVerdict.INCONCLUSIVE),
+        (tried(verified=0), None, TrialVerdict.INCONCLUSIVE),
+        (tried(unsettled=1), None, TrialVerdict.INCONCLUSIVE),
+        (tried(doubts=["no reply was dropped"]), None, TrialVerdict.INCONCLUSIVE),
+        (tried(acknowledged=9, found={"lost": 1}), None, TrialVerdict.FINDING),
     ],
 )
-def test_the_verdict_follows_from_what_was_seen(seen: Tried, design: ByDesign | None, verdict: Verdict) -> None:
+def test_the_verdict_follows_from_what_was_seen(
+    seen: TrialTally, design: ByDesign | None, verdict: TrialVerdict
+) -> None:
     reached, reason = judged(seen, design, acknowledged_min=10)
     assert reached is verdict
-    assert bool(reason) is (verdict not in {Verdict.PASS, Verdict.FINDING})
+    assert bool(reason) is (verdict not in {TrialVerdict.PASS, TrialVerdict.FINDING})
 
 
 def test_what_is_known_of_a_release_and_not_found_again_is_no_pass() -> None:
-    assert judged(tried(found={"rolled_back": 1}), None, 10, ["lost", "rolled_back"])[0] is Verdict.FINDING
+    assert judged(tried(found={"rolled_back": 1}), None, 10, ["lost", "rolled_back"])[0] is TrialVerdict.FINDING
     verdict, reason = judged(GOOD, None, 10, ["rolled_back", "lost"])
-    assert verdict is Verdict.INCONCLUSIVE
+    assert verdict is TrialVerdict.INCONCLUSIVE
     assert reason == "lost, rolled_back: so much is known of this release, and was not found this time"
 
 
@@ -69,27 +79,27 @@ def test_earlier_releases_are_put_through_what_is_known_of_them() -> None:
     both = catalogue.find(["agno-redis"], all_releases=True)
     assert [subject.name for subject in both] == ["agno-redis", "agno-redis@2.6.4"]
     newest, older = both
-    trials = programme.find([])
-    assert trials_for(newest, trials, known_only=True) == trials
-    assert trials_for(older, trials, known_only=False) == trials
-    assert [one.name for one in trials_for(older, trials, known_only=True)] == ["concurrent-writers", "growing-prefix"]
+    every = trials.find([])
+    assert trials_for(newest, every, known_only=True) == every
+    assert trials_for(older, every, known_only=False) == every
+    assert [one.name for one in trials_for(older, every, known_only=True)] == ["concurrent-writers", "growing-prefix"]
     everything = catalogue.find([], all_releases=True)
     assert [subject.name for subject in everything] == list(catalogue.all_subjects())
     for subject in everything:
-        assert subject.is_newest or trials_for(subject, trials, known_only=True), subject.name
+        assert subject.is_newest or trials_for(subject, every, known_only=True), subject.name
 
 
-def cell(trial: str = "hard-text", verdict: Verdict = Verdict.PASS, **more: object) -> Cell:
+def cell(trial: str = "hard-text", verdict: TrialVerdict = TrialVerdict.PASS, **more: object) -> TrialResult:
     plain = empty_cell(catalogue.find(["agno-redis"])[0], trial, 7, verdict, "")
     return msgspec.structs.replace(plain, **more)
 
 
 CELLS = [
-    cell("concurrent-writers", Verdict.FINDING, found={"lost": 1_329}, example="lost <crowd>/0/1: gone | away"),
+    cell("concurrent-writers", TrialVerdict.FINDING, found={"lost": 1_329}, example="lost <crowd>/0/1: gone | away"),
     cell("hard-text"),
-    cell("identical-turns", Verdict.NOT_APPLICABLE, reason="no place for an id"),
-    cell("server-crash", Verdict.BY_DESIGN, tolerated=40, reason="no more was lost than may be"),
-    cell("clock-skew", Verdict.INCONCLUSIVE, reason="libfaketime is not installed"),
+    cell("identical-turns", TrialVerdict.NOT_APPLICABLE, reason="no place for an id"),
+    cell("server-crash", TrialVerdict.BY_DESIGN, tolerated=40, reason="no more was lost than may be"),
+    cell("clock-skew", TrialVerdict.INCONCLUSIVE, reason="libfaketime is not installed"),
 ]
 
 
@@ -115,10 +125,13 @@ def test_the_terminal_shows_verdicts_reasons_and_commands() -> None:
 def test_markdown_is_one_table_that_no_text_of_a_library_can_break() -> None:
     lines = table.markdown_lines(CELLS, 12.0)
     assert lines[0].count("|") == lines[1].count("|") == lines[2].count("|") == 8
-    assert "**1,329 lost**" in lines[2]
-    told = next(line for line in lines if "crowd" in line)
-    assert "&lt;crowd>" in told
-    assert "gone \\| away" in told
+    assert [cell.strip() for cell in lines[2].split("|")][3:8] == ["✗", "✓", "", "◌", "?"]
+    assert any(line.startswith("- **hard-text**: Does every text come back") for line in lines)
+    finding = next(line for line in lines if "crowd" in line)
+    assert "1,329 lost" in finding
+    assert "&lt;crowd>" in finding
+    assert "gone \\| away" in finding
+    assert not any("no place for an id" in line for line in lines), "not applicable is not listed"
 
 
 def test_a_file_of_words_gets_the_table_between_its_marks_and_keeps_its_words(tmp_path: Path) -> None:
@@ -131,7 +144,7 @@ def test_a_file_of_words_gets_the_table_between_its_marks_and_keeps_its_words(tm
         assert text.endswith(f"; 12 s\n{document.END}\n\nAfter.\n")
         assert "of last year" not in text
         assert "\n```\nsoak analyse --into words.md\n```\n" in text
-        assert text.count("**1,329 lost**") == 1
+        assert text.count("1,329 lost") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["words.md"]
     words.write_text("no marks\n")
     with pytest.raises(UsageError, match="put them where the table is to stand"):
@@ -169,26 +182,26 @@ def test_the_page_is_whole_html_and_escapes_what_it_shows() -> None:
 
 
 def test_trials_are_grouped_by_what_they_need_and_those_that_do_not_fit_say_why() -> None:
-    trials = programme.find([])
-    plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], trials, 7)
+    every = trials.find([])
+    plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], every, 7)
     named = [name for plan in plans for name in plan.trials] + [one.trial for one in cells]
-    assert sorted(named) == sorted(programme.ALL)
+    assert sorted(named) == sorted(trials.ALL)
     assert {one.trial for one in cells} >= {"dropped-replies", "server-crash", "power-cut", "active-ttl", "clock-skew"}
-    assert all(one.verdict is Verdict.NOT_APPLICABLE and one.reason for one in cells)
-    assert [trial.name for trial in programme.find(["hard-text", "growing-prefix"])] == ["growing-prefix", "hard-text"]
+    assert all(one.verdict is TrialVerdict.NOT_APPLICABLE and one.reason for one in cells)
+    assert [trial.name for trial in trials.find(["hard-text", "growing-prefix"])] == ["growing-prefix", "hard-text"]
     with pytest.raises(UsageError, match="did you mean hard-text"):
-        programme.find(["hard-texts"])
+        trials.find(["hard-texts"])
 
 
 def test_what_is_said_follows_from_name_and_seed() -> None:
-    one, other = PlainSpeaker("run", 1), PlainSpeaker("run", 2)
+    one, other = PlainTexts("run", 1), PlainTexts("run", 2)
     said = one.write("talk", 0, 1)
-    assert said == PlainSpeaker("run", 1).write("talk", 0, 1)
+    assert said == PlainTexts("run", 1).write("talk", 0, 1)
     assert said.is_intact
     assert said != other.write("talk", 0, 1)
     assert one.is_mine(said)
     assert not other.is_mine(said)
-    reciter = Reciter("run", 1, ["continue"])
+    reciter = PlainTexts("run", 1, ["continue"])
     twice = [reciter.write("talk", 0, seq) for seq in (1, 2)]
     assert twice[0].content == twice[1].content
     assert reciter.matches(twice, "talk")

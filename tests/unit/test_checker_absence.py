@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from soak.checker.absence import resolve, suspect
-from soak.checker.attempt import Attempt
 from soak.checker.expected_session import ExpectedSession
+from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
+from soak.checker.outcome import Attempt
 from soak.checker.read import Read
-from soak.checker.suspicion import Suspicion
+from soak.checker.second_look import resolve, suspect
 
 
 def seqs(*numbers: int) -> Intervals:

@@ -2,7 +2,7 @@
 
 The seed is drawn from the clock and printed; SOAK_SEED repeats a run, SOAK_HISTORIES asks about more (100,000 by hand).
 A store that keeps its contract must never be accused. Of a store with a planted flaw, the two find the same kinds in
-the same sessions, but for the decisions of the page and very few histories. Which messages of a session are named may
+the same sessions, but for the decisions of the page. Which messages of a session are named may
 differ: how often that happens is printed.
 """
 
@@ -19,12 +19,29 @@ from tests.support.checker.under_reference import CheckerJudge, as_read
 
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
-OTHER_KINDS_SHARE_MAX = 0.008
-OTHER_KINDS_MIN = 2
-"""Flawed histories of which the two may find other kinds: outcomes of several forgets, told in other orders. Of 12,000
-they were 10; the bounds leave room for chance in a few hundred."""
 ONCE_ACCUSED = [500_005_049]
 """Correct histories that an earlier checker accused: what only a read that may be behind has dated."""
+ONCE_JUDGED_OTHERWISE = {
+    600_001_604: "only the primary showed it in flight, and it was refused",
+    600_001_925: "its outcome came after a second forget",
+    600_002_955: "one row that cannot be read, beside a message that a crash may have taken",
+    600_003_510: "shown again in another order, after a forget of unknown outcome",
+    600_004_082: "shown behind a forget, whose outcome came between a second forget and its outcome",
+    600_006_448: "its outcome says that a life had been prolonged, and came after its end",
+    600_006_721: "a read in the shadow of a fault came before the outcome",
+    600_008_729: "seen, and then hidden by the replica alone",
+    600_011_046: "hidden and shown again before any outcome of the session came",
+    600_011_408: "only a participant saw it, and nobody knew yet when its life began",
+    700_002_068: "only a participant saw it, under an eventual contract",
+    700_002_639: "seen behind a forget in the shadow of a fault",
+    700_003_880: "an unknown append may have begun the life later than its caller gave up",
+    700_005_976: "a participant saw what was forgotten, and a fault may have undone the forget before that was judged",
+    700_006_015: "seen without an outcome, forgotten, and shown again",
+    800_000_651: "only a participant saw it, in a store that keeps the last messages",
+    710_004_095: "only the primary had shown it before it was gone",
+    700_008_878: "what prolonged a life came after a fault that may have taken it",
+}
+"""Flawed histories of which the checker and the reference once found other kinds."""
 
 
 @pytest.fixture
@@ -47,7 +64,7 @@ def expect_agreement(first: int, count: int) -> None:
         other_names += bool(differing)
         other_kinds += [f"history {number}:\n{explain(one)}" for one in at_kind_level(differing)[:1]]
     print(f"of {count} flawed histories, {other_names} with other messages and {len(other_kinds)} with other kinds")
-    assert len(other_kinds) <= max(OTHER_KINDS_MIN, OTHER_KINDS_SHARE_MAX * count), other_kinds[0]
+    assert not other_kinds, other_kinds[0]
 
 
 def test_a_store_that_keeps_its_contract_is_never_accused(seed: int) -> None:
@@ -57,6 +74,11 @@ def test_a_store_that_keeps_its_contract_is_never_accused(seed: int) -> None:
 @pytest.mark.parametrize("number", ONCE_ACCUSED)
 def test_what_was_once_accused_wrongly_is_not_again(number: int) -> None:
     expect_no_false_alarm(number, 1)
+
+
+@pytest.mark.parametrize("number", ONCE_JUDGED_OTHERWISE, ids=ONCE_JUDGED_OTHERWISE.values())
+def test_what_was_once_judged_otherwise_is_agreed_on(number: int) -> None:
+    expect_agreement(number, 1)
 
 
 def test_flawed_stores_are_judged_as_the_reference_judges_them(seed: int) -> None:

@@ -13,9 +13,7 @@ from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
-from soak.checker.read import Read
-from soak.checker.saved import RAW_BYTES_MAX, restore, save
-from soak.checker.saved_read import SavedRead
+from soak.checker.read import RAW_BYTES_MAX, Read, SavedRead, restore, save
 from soak.checker.session import unpacked
 from tests.support.checker.cases import Plan, case_of, checker_of, confirmed, grow, kept, mangled
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, step

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from soak.checker import facts as f
-from soak.checker.attempt import Attempt
-from soak.checker.cause import Cause, Clues, Explanation, candidates, explain
+from soak.checker.causes import Cause, Clues, Explanation, candidates, explain
 from soak.checker.clues import when_seen
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 
@@ -254,7 +254,7 @@ def test_bytes_that_were_changed_behind_the_server_are_no_change_of_serializatio
 
 @pytest.mark.parametrize(("counter", "cause"), [("evicted_keys", Cause.EVICTION), ("expired_keys", Cause.EXPIRY)])
 def test_a_session_that_goes_while_the_server_counts_keys_it_removed(counter: str, cause: Cause) -> None:
-    samples = [sample(9.0, **{counter: 3}), sample(14.0, **{counter: 40})]
+    samples = [sample(9.0, None, **{counter: 3}), sample(14.0, None, **{counter: 40})]
     explanation = lost(samples=samples, **PREFIX)
     assert explanation.cause is cause
     assert f"redis counted 37 {counter} between 9.0 and 14.0" in said(explanation)

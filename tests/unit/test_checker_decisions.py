@@ -9,12 +9,10 @@ from soak.checker.events import Confirmed, Event
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
-from soak.checker.ledger_events import ForgetBegun, ForgetEnded
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import ForgetBegun, ForgetEnded, Outcome
 from soak.checker.partial import judge_seen
 from soak.checker.read import Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from tests.support.checker.correct_store import AUTHOR, SESSION
 from tests.support.checker.talk import SECOND, Talk, absent, kinds, told
 

@@ -8,7 +8,7 @@ import pytest
 from soak.checker.contract import Contract, Reads, ReplicaReads
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Survivor, is_excused
 from soak.checker.read import Rules
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import StoreJudging
 from tests.support.checker.correct_store import AUTHOR
 
 SECOND = 1_000_000

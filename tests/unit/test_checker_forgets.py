@@ -6,8 +6,13 @@ import pytest
 
 from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Outcome
-from tests.support.checker.checked_session import CheckedSession
+from soak.checker.outcome import Attempt, Outcome
+from soak.checker.read import Rules
+from soak.ledger.reader import WorkerBatch
+from soak.ledger.records import Batch, ForgetIntent, ForgetOutcome, Lease, Open, RunHeader
+from soak.verifier.intake import Intake
+from soak.verifier.state import State
+from tests.support.checker.checked_session import SECOND, CheckedSession
 
 TWO_SECONDS_AT_MOST = Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE)
 TAIL = Contract(crash_loss_seconds=1.0)
@@ -270,3 +275,30 @@ def test_a_forget_under_way_does_not_excuse_what_was_seen_behind_another_one() -
     session.forgot(0.5, 0.6)
     assert session.shows(3.0) == set()
     assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_outcomes_of_one_batch_are_taken_in_the_order_in_which_they_ended() -> None:
+    """An append behind a forget begins a new life. Taken before it, it would be one of a life that may be over."""
+    contract, store = TWO_SECONDS_AT_MOST, "redis-list"
+    header = RunHeader(
+        version=1,
+        run="r1",
+        seed=1,
+        namespace="n",
+        stores=[store],
+        contracts={store: contract},
+        started_wall_seconds=0.0,
+    )
+    state = State(header, {store: ("redis",)}, 60 * SECOND)
+    intake = Intake(state, {store: Rules(contract=contract, ttl_epsilon_us=0)}, "host")
+    at = [int(seconds * SECOND) for seconds in (0.0, 0.1, 1.5, 1.6, 1.7, 2.5, 2.6, 2.7)]
+    batch = Batch(
+        opens=[Open(1, "w1-1-chat", store)],
+        leases=[Lease(1, 0, 3)],
+        attempts=[Attempt(1, 0, seq, 0, at[i], at[i + 1]) for seq, i in ((1, 0), (2, 4), (3, 6))],
+        forget_intents=[ForgetIntent(1, at[2])],
+        forget_outcomes=[ForgetOutcome(1, 0, at[2], at[3])],
+    )
+    intake.take(WorkerBatch("1-0", "w1", "host", 0, 1, batch), 1)
+    (tracked,) = state.tracked()
+    assert [attempt.seq for attempt in tracked.book.pending] == [2, 3]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
 from tests.support.checker.correct_store import AUTHOR, SESSION
 from tests.support.checker.talk import SECOND, STRICT, Talk, absent, kinds, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from soak.checker.contract import Contract, Expiry, Order, Reads
+from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
@@ -254,3 +254,91 @@ def test_what_was_seen_in_flight_and_begins_a_new_life_is_expected_in_it() -> No
     session.told(2, 2.8, 3.1)
     assert session.shows(3.5) == set()
     assert session.shows(4.2) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
+    """It was applied in the old life, and answered when another append had begun a new one."""
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.01)
+    session.told((1, 1), 2.2, 2.25)
+    session.told(2, 1.5, 2.3)
+    assert session.shows(3.0, (1, 1)) == set()
+    assert session.shows(3.45, (1, 1)) == set()
+
+
+def test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.2, 0.23, Outcome.UNKNOWN)
+    session.told(2, 0.5, 0.53)
+    assert session.shows(2.3, 1, 2, 3) == set()
+    session.told(3, 2.26, 2.4)
+    assert session.shows(3.3) == set()
+    assert session.shows(3.9) == set()
+
+
+def test_an_acknowledgement_that_nobody_waited_for_any_more_dates_a_message() -> None:
+    session = CheckedSession(Contract(crash_loss_seconds=2.0))
+    assert session.shows(1.0, 1) == set()
+    assert session.shows(7.0, 1) == set()
+    session.told(1, 0.5, 6.9)
+    session.crash(8.0, 8.5)
+    assert session.shows(9.0) == set()
+    session.sweep()
+    assert session.shows(10.0) == set()
+
+
+def test_a_row_that_cannot_be_read_stands_for_what_the_last_read_showed_there() -> None:
+    session = CheckedSession(Contract(crash_loss_seconds=1.0))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(0.5, 1) == set()
+    session.told(2, 0.9, 1.0)
+    session.crash(1.2, 1.4)
+    session.told(3, 1.5, 1.6)
+    garbled = Garbled(b"\xff", "bad")
+    assert session.shows(1.7, 1, 3) == set()
+    assert session.shows(2.0, 1, garbled) == {(Kind.UNDECODABLE, 0)}
+    session.sweep()
+    assert session.shows(3.0, 1, garbled) == set()
+    assert session.shows(4.0, 1, garbled) == set()
+
+
+def test_what_a_read_showed_behind_a_forget_is_resurrected_though_another_forget_followed() -> None:
+    session = CheckedSession()
+    session.told(1, 0.0, 0.1)
+    session.intends_forget(0.2)
+    assert session.shows(0.5, 1) == set()
+    session.intends_forget(0.6)
+    session.forgot(0.2, 0.3)
+    session.forgot(0.6, 0.7)
+    assert session.shows(1.0) == {(Kind.RESURRECTED, 1)}
+
+
+def test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again() -> None:
+    for contract, reported in (
+        (Contract(), {(Kind.RESURRECTED, 1)}),
+        (Contract(duplicates=Duplicates.AT_LEAST_ONCE), set()),
+    ):
+        session = CheckedSession(contract)
+        assert session.shows(0.5, 1) == set()
+        session.intends_forget(1.0)
+        session.forgot(1.0, 1.1)
+        assert session.shows(2.0, 1) == reported
+
+
+def test_what_the_primary_alone_showed_in_flight_is_a_phantom_if_it_is_refused() -> None:
+    session = CheckedSession(Contract(reads=Reads.EVENTUAL), asks_primary=True, reads_replica=True)
+    session.told(1, 0.0, 0.1)
+    assert session.shows(0.2) == set()
+    session.checker.observe(session.read(1.0), session.read(1.05, 1, 2))
+    session.told(2, 0.9, 1.0, Outcome.FAILED)
+    assert session.shows(2.0, 1) == {(Kind.PHANTOM, 2)}
+
+
+def test_what_a_replica_showed_and_hides_while_the_primary_has_it_is_non_monotonic() -> None:
+    contract = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.1)
+    session = CheckedSession(contract, asks_primary=True, reads_replica=True)
+    session.told(1, 0.0, 0.1)
+    assert session.shows(0.5, 1) == set()
+    assert session.shows(0.8) == set()
+    observed = session.checker.observe(session.read(2.0), session.read(2.05, 1))
+    assert session.reported(observed) == {(Kind.NON_MONOTONIC, 1)}

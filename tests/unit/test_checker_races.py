@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.absence import suspect
 from soak.checker.absorb import absorb
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
-from soak.checker.erasure import end_forget
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
-from soak.checker.lifetime import begin_no_later, extend, may_have_expired
 from soak.checker.message import Garbled
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
-from soak.checker.second_look import Look, Lost, look_again
+from soak.checker.retention import begin_no_later, end_forget, extend, may_have_expired
+from soak.checker.second_look import Look, Lost, look_again, suspect
 from tests.support.checker.correct_store import AUTHOR
 from tests.support.checker.talk import SECOND, Talk, absent, kinds
 

@@ -6,15 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
-from soak.checker.faults import Excuse, FaultWindow, allowed_loss_seconds, is_excused
-from soak.checker.outcome import Outcome
-from soak.checker.recovery import age_at, begin_recovery, blamed_window
+from soak.checker.faults import (
+    Excuse,
+    FaultWindow,
+    age_at,
+    allowed_loss_seconds,
+    begin_recovery,
+    blamed_window,
+    is_excused,
+)
+from soak.checker.outcome import Attempt, Outcome
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import RunHeader
-from soak.verifier.result import recoveries_of
 from soak.verifier.state import State
+from soak.verifier.status import recoveries_of
 
 SECOND = 1_000_000
 START, END = 100 * SECOND, 101 * SECOND

@@ -5,9 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.attempt import Attempt
-from soak.checker.outcome import Outcome
-from soak.checker.remembered import SLOT_US, next_known, thinned, thinned_out
+from soak.checker.absorb import SLOT_US, next_known, thinned, thinned_out
+from soak.checker.outcome import Attempt, Outcome
 
 HOUR_US = 3_600_000_000
 EXACT_SINCE = HOUR_US - 120_000_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import assume, given
@@ -9,14 +11,11 @@ from hypothesis import strategies as st
 
 from soak.checker.case import CannotDeriveError, Case, Derived, Search, SecondSearch, derive, found_of, replay
 from soak.checker.contract import Contract, Reads
-from soak.checker.erasure import end_forget
+from soak.checker.incidents import Missed
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import Outcome
-from soak.checker.read import Read, Rules
-from soak.checker.saved import save
-from soak.checker.saved_read import SavedRead
-from soak.checker.search import (
+from soak.checker.partial import (
     NEAREST,
     WIDE_MAX,
     WIDE_ROOM,
@@ -29,9 +28,10 @@ from soak.checker.search import (
     search_again,
     wide_limit,
 )
+from soak.checker.read import Read, Rules, SavedRead, save
+from soak.checker.retention import end_forget
 from soak.checker.second_look import Late
 from soak.checker.session import unpacked
-from soak.checker.suspicion import Missed
 from tests.support.checker.cases import case_of, checker_of, confirmed, grow, kept, mangled
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore
 
@@ -178,7 +178,7 @@ def test_it_takes_time_calm_and_a_read_that_shows_it() -> None:
         {"read": SavedRead(invoked=1, returned=2, count=1, items=[(0, 1, 1)], cut="half")},
     ],
 )
-def test_a_second_search_that_cannot_be_whole_is_refused(damaged: dict[str, object]) -> None:
+def test_a_second_search_that_cannot_be_whole_is_refused(damaged: dict[str, Any]) -> None:
     with pytest.raises(CannotDeriveError):
         with_basis(**damaged)
 

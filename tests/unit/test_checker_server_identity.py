@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.server_identity import Identity, Restart, identity_of, restart_between, unexplained
-from soak.checker.telemetry import ServerSample
+from soak.checker.telemetry import Identity, Restart, ServerSample, identity_of, restart_between, unexplained
 
 SECOND = 1_000_000
 BEFORE = Identity(process="a")

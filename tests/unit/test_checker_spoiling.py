@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.spoiling import MESSAGES, Spoil, accused, length_for, spoiled, spoils_for
 from soak.checker.text import MessageGenerator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.tried import what_was_tried
+from soak.checker.verdict import what_was_tried
 
 
 @pytest.mark.parametrize(

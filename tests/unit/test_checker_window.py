@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from soak.checker.kinds import Kind
-from soak.checker.window import MessageId, judge_window
+from soak.checker.order import judge_window
+from soak.checker.read import MessageId
 
 WHOLE: list[MessageId] = [(0, seq) for seq in range(1, 21)]
 ALL = set(WHOLE)

@@ -17,7 +17,9 @@ def field(low: int, high: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
     """Draw a field as it is written, with the values it means, made by other means than the parser's."""
     number = st.integers(low, high)
     one = number.map(lambda value: (str(value), frozenset({value})))
-    span = st.tuples(number, number).map(sorted).map(lambda ends: (f"{ends[0]}-{ends[1]}", _from_to(*ends, 1)))
+    span = (
+        st.tuples(number, number).map(sorted).map(lambda ends: (f"{ends[0]}-{ends[1]}", _from_to(ends[0], ends[1], 1)))
+    )
     step = st.tuples(number, number, st.integers(1, 9)).map(
         lambda drawn: (
             f"{min(drawn[:2])}-{max(drawn[:2])}/{drawn[2]}",

@@ -55,7 +55,7 @@ def test_with_docker_the_service_stays_a_process_and_comes_after_the_containers_
         say=lambda _text: None,
     )
     assert isinstance(servers, CombinedServers)
-    assert [type(part) for part in servers._beds] == [DockerServers, LocalServers]
+    assert [type(part) for part in servers._all] == [DockerServers, LocalServers]
     assert {kind: type(part) for kind, part in servers._parts.items()} == {
         "redis": DockerServers,
         "ledger": LocalServers,

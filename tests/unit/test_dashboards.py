@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.grafana_queries import ROOT, dashboards, exclusions, label_values, panels, queries, variables
+from tests.support.grafana_queries import dashboards, exclusions, label_values, panels, queries, variables
+from tests.support.paths import ROOT
 
 COLUMNS = 24
 UNITS = {"none", "short", "s", "bytes", "Bps", "cps", "percentunit"}

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from soak.checker import facts as f
-from soak.checker.attempt import Attempt
 from soak.checker.clues import Clues
 from soak.checker.facts import AnyFact, Fact, FaultRef, ref_of
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 
@@ -286,7 +286,7 @@ def test_a_fact_is_one_line_and_comes_back_from_a_file_as_it_was(fact: Fact) -> 
     assert sentence
     assert "\n" not in sentence
     assert not sentence.endswith(".")
-    assert msgspec.json.decode(msgspec.json.encode(fact), type=AnyFact) == fact  # type: ignore[arg-type]
+    assert msgspec.json.decode(msgspec.json.encode(fact), type=AnyFact) == fact
 
 
 def test_a_fault_is_known_by_its_server_kind_and_beginning() -> None:

@@ -11,14 +11,13 @@ import msgspec
 import pytest
 
 from soak.checker import facts
-from soak.checker.cause import candidates
-from soak.checker.causes import Diagnosis
+from soak.checker.causes import Diagnosis, candidates
 from soak.checker.clues import Clues
 from soak.checker.facts import Fact
 from soak.checker.kinds import Kind
 from soak.checker.message import Message
 from soak.verifier import reporter as reporter_module
-from soak.verifier.story import Told, story_of
+from soak.verifier.story import StoryFacts, story_of
 from tests.support.checker import simulated
 from tests.support.checker.every_flaw import FLAWS, Flaw
 from tests.support.checker.every_search_flaw import SEARCHES
@@ -51,7 +50,7 @@ class Witness:
         async def seen_search(reader: Any, *arguments: Any) -> Any:
             return self._note(reader, reader._simulation.now, await search(reader, *arguments))
 
-        def told(of: Told, author: Any) -> dict[str, Any]:
+        def told(of: StoryFacts, author: Any) -> dict[str, Any]:
             story = story_of(of, author)
             # As it is read back from the file.
             self.stories.append(msgspec.json.decode(msgspec.json.encode(story)))

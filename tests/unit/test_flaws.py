@@ -12,7 +12,7 @@ from soak.cli import main
 from soak.errors import UsageError
 from soak.faults import catalogue as faults
 from soak.flaws import catalogue
-from soak.flaws.flaw import Flaw, Setup
+from soak.flaws.flaw import Flaw, FlawSetup
 from soak.stores import registry
 
 FOLDER = Path(soak.flaws.__file__).parent
@@ -68,7 +68,7 @@ def test_the_fault_that_a_flaw_needs_exists(flaw: Flaw) -> None:
         assert _fault_exists(setup)
 
 
-def _fault_exists(setup: Setup) -> bool:
+def _fault_exists(setup: FlawSetup) -> bool:
     disturbance = setup.disturbance
     if disturbance is None:
         return True

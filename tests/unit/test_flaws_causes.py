@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.attempt import Attempt
-from soak.checker.cause import explain
-from soak.checker.causes import Cause
+from soak.checker.causes import Cause, explain
 from soak.checker.clues import Clues
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 
 SECOND = 1_000_000

@@ -9,15 +9,14 @@ from soak.cli import main
 from soak.commands.selftest import as_json, report_lines
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, WrongFrom
-from soak.selftest.pace import Pace
-from soak.selftest.result import Trial, not_made
-from soak.selftest.seen import Seen, Told
-from soak.selftest.trial import judge
+from soak.scenarios.selftest.observation import EvidenceSummary, StoreObservation
+from soak.scenarios.selftest.rig import Pace
+from soak.scenarios.selftest.trial import FlawTrial, judge, not_made
 from soak.settings import VerifierSettings
 
 SECOND = 1_000_000
 CORRUPTED = catalogue.find("lossy_text")
-ACCUSED = Seen(
+ACCUSED = StoreObservation(
     store="wrong",
     acknowledged=300,
     verified=290,
@@ -26,8 +25,8 @@ ACCUSED = Seen(
     healed={},
     verdict="violation",
     reasons=["10 violations of the contract"],
-    told=[
-        Told(
+    evidence=[
+        EvidenceSummary(
             kind="corrupted",
             cause="serialization change",
             count=10,
@@ -37,16 +36,16 @@ ACCUSED = Seen(
         )
     ],
 )
-SILENT = Seen(
+SILENT = StoreObservation(
     store="right", acknowledged=300, verified=300, tolerated=0, violations={}, healed={}, verdict="pass", reasons=[]
 )
 
 
-def changed(seen: Seen, **changes: object) -> Seen:
+def changed(seen: StoreObservation, **changes: object) -> StoreObservation:
     return msgspec.structs.replace(seen, **changes)
 
 
-def complaints(flaw: Flaw, wrong: Seen, right: Seen) -> str:
+def complaints(flaw: Flaw, wrong: StoreObservation, right: StoreObservation) -> str:
     trial = judge(flaw, wrong, right)
     assert trial.passed is not bool(trial.failures)
     return "; ".join(trial.failures)
@@ -75,9 +74,9 @@ def test_a_twin_that_was_not_judged_proves_nothing() -> None:
 
 
 def test_a_flaw_found_as_another_kind_is_not_found() -> None:
-    told = [msgspec.structs.replace(ACCUSED.told[0], kind="lost")]
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], kind="lost")]
     assert "found as another kind" in complaints(
-        CORRUPTED, changed(ACCUSED, violations={"lost": 10}, told=told), SILENT
+        CORRUPTED, changed(ACCUSED, violations={"lost": 10}, evidence=found), SILENT
     )
 
 
@@ -90,13 +89,13 @@ def test_a_few_of_another_kind_beside_the_right_one_are_no_failure() -> None:
 
 
 def test_a_wrong_cause_is_a_failure() -> None:
-    told = [msgspec.structs.replace(ACCUSED.told[0], cause="eviction")]
-    assert "said to be 'eviction'" in complaints(CORRUPTED, changed(ACCUSED, told=told), SILENT)
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], cause="eviction")]
+    assert "said to be 'eviction'" in complaints(CORRUPTED, changed(ACCUSED, evidence=found), SILENT)
 
 
 def test_the_cause_is_the_one_named_for_most_messages() -> None:
-    other = msgspec.structs.replace(ACCUSED.told[0], cause="eviction", count=9)
-    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).passed
+    other = msgspec.structs.replace(ACCUSED.evidence[0], cause="eviction", count=9)
+    assert judge(CORRUPTED, changed(ACCUSED, evidence=[other, *ACCUSED.evidence]), SILENT).passed
 
 
 def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
@@ -108,18 +107,18 @@ def test_what_came_back_must_be_noticed_to_have_come_back() -> None:
 def test_what_must_be_said_of_a_flaw_must_be_said_of_its_own_kind() -> None:
     flaw = msgspec.structs.replace(CORRUPTED, says=("changed in place",))
     assert "'changed in place' was not said" in complaints(flaw, ACCUSED, SILENT)
-    of_another = msgspec.structs.replace(ACCUSED.told[0], kind="lost", said=["then changed in place"])
+    of_another = msgspec.structs.replace(ACCUSED.evidence[0], kind="lost", said=["then changed in place"])
     assert "'changed in place' was not said" in complaints(
-        flaw, changed(ACCUSED, told=[*ACCUSED.told, of_another]), SILENT
+        flaw, changed(ACCUSED, evidence=[*ACCUSED.evidence, of_another]), SILENT
     )
-    told = [msgspec.structs.replace(ACCUSED.told[0], said=["it was right until 12.0, then changed in place"])]
-    assert judge(flaw, changed(ACCUSED, told=told), SILENT).passed
+    found = [msgspec.structs.replace(ACCUSED.evidence[0], said=["it was right until 12.0, then changed in place"])]
+    assert judge(flaw, changed(ACCUSED, evidence=found), SILENT).passed
     assert judge(flaw, changed(ACCUSED, in_common=["each of the 3 was changed in place later"]), SILENT).passed
 
 
 def test_the_result_names_the_first_message_of_the_expected_kind() -> None:
-    other = msgspec.structs.replace(ACCUSED.told[0], kind="lost", message="s/0/9")
-    assert judge(CORRUPTED, changed(ACCUSED, told=[other, *ACCUSED.told]), SILENT).example == "s/0/1"
+    other = msgspec.structs.replace(ACCUSED.evidence[0], kind="lost", message="s/0/9")
+    assert judge(CORRUPTED, changed(ACCUSED, evidence=[other, *ACCUSED.evidence]), SILENT).example == "s/0/1"
 
 
 def test_what_a_replica_of_the_twin_showed_late_is_counted_and_no_failure() -> None:
@@ -171,8 +170,8 @@ def test_the_json_says_whether_all_passed() -> None:
 
 
 def test_median_and_worst_time_to_detect_are_shown_with_the_settings_they_hold_for() -> None:
-    later = [msgspec.structs.replace(ACCUSED.told[0], found=11 * SECOND)]
-    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, changed(ACCUSED, told=later), SILENT)]
+    later = [msgspec.structs.replace(ACCUSED.evidence[0], found=11 * SECOND)]
+    trials = [judge(CORRUPTED, ACCUSED, SILENT), judge(CORRUPTED, changed(ACCUSED, evidence=later), SILENT)]
     last = report_lines(trials, 12.0, Pace.AS_SHIPPED)[-1]
     assert "median time to detect with the settings as shipped 4.0 s, worst 6.0 s" in last
     assert "as shipped" not in report_lines(trials, 12.0)[-1]
@@ -187,7 +186,7 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 ) -> None:
     asked: list[object] = []
 
-    async def made(*arguments: object) -> list[Trial]:
+    async def made(*arguments: object) -> list[FlawTrial]:
         asked.append(arguments[-1])
         return [judge(CORRUPTED, ACCUSED, SILENT)]
 
@@ -197,9 +196,9 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 
 
 def test_the_exit_code_is_0_only_if_every_trial_is_won(monkeypatch: pytest.MonkeyPatch) -> None:
-    results: list[Trial] = []
+    results: list[FlawTrial] = []
 
-    async def made(*_arguments: object) -> list[Trial]:
+    async def made(*_arguments: object) -> list[FlawTrial]:
         return results
 
     monkeypatch.setattr("soak.commands.selftest.make_trials", made)

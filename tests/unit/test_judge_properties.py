@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from soak.checker.absence import resolve, suspect
 from soak.checker.absorb import absorb
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
+from soak.checker.order import judge_window
 from soak.checker.read import Judgement, Rules
-from soak.checker.window import judge_window
+from soak.checker.second_look import resolve, suspect
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 
 Plan = list[tuple[str, int]]
@@ -98,7 +100,7 @@ def test_what_is_missing_once_and_there_again_is_stale_or_non_monotonic(
     assume(places)
     victim = data.draw(st.sampled_from(places))
     seen_before = was_seen(store, victim)
-    read = store.read([m for m in store.messages() if (m.writer, m.seq) != victim])  # type: ignore[arg-type]
+    read = store.read([m for m in store.messages() if (m.writer, m.seq) != victim])
     judgement = judge(store.book, read, RULES, AUTHOR)
     suspicion = suspect(store.book, judgement.absent, read, [])
     assert suspicion is not None
@@ -172,7 +174,7 @@ def test_an_altered_message_is_corrupted_and_nothing_else(
     assume(store.items)
     items = store.messages()
     at = data.draw(st.integers(0, len(items) - 1))
-    change = data.draw(
+    change: dict[str, Any] = data.draw(
         st.sampled_from(
             [{"content": items[at].content + "!"}, {"role": "system"}, {"checksum": items[at].checksum ^ 1}]
         )

@@ -11,7 +11,7 @@ import pytest
 
 from soak.checker.outcome import NotApplied
 from soak.errors import UsageError
-from soak.load import performed
+from soak.load import reading
 from soak.load.locust_stats import HISTORY_MAX, KEPT_SECONDS, prune
 from soak.load.options import chosen_stores, load_settings, requested_stores
 from soak.load.plan import LENGTH_FACTOR_MAX, LENGTH_MESSAGES_MAX, Plan
@@ -91,13 +91,13 @@ def test_stores_may_be_given_again_or_with_commas_and_must_be_in_the_run() -> No
 
 
 def test_errors_of_one_kind_share_one_object_and_there_are_few_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(performed, "_by_type", {})  # what is filled here must not be full for the next test
-    assert performed.failure_of(ConnectionResetError("10.0.0.1:5")) is performed.failure_of(ConnectionResetError("x"))
-    assert str(performed.failure_of(ConnectionResetError("10.0.0.1:5"))) == "error: ConnectionResetError"
-    assert str(performed.failure_of(TimeoutError("after 5.01 s"))) == "no answer in time"
-    assert str(performed.failure_of(NotApplied("no"))) == "refused, not applied"
-    kinds = {performed.failure_of(type(f"Made{number}Error", (Exception,), {})()) for number in range(500)}
-    assert len(kinds) <= performed.KINDS_MAX + 1
+    monkeypatch.setattr(reading, "_by_type", {})  # what is filled here must not be full for the next test
+    assert reading.failure_of(ConnectionResetError("10.0.0.1:5")) is reading.failure_of(ConnectionResetError("x"))
+    assert str(reading.failure_of(ConnectionResetError("10.0.0.1:5"))) == "error: ConnectionResetError"
+    assert str(reading.failure_of(TimeoutError("after 5.01 s"))) == "no answer in time"
+    assert str(reading.failure_of(NotApplied("no"))) == "refused, not applied"
+    kinds = {reading.failure_of(type(f"Made{number}Error", (Exception,), {})()) for number in range(500)}
+    assert len(kinds) <= reading.KINDS_MAX + 1
 
 
 def test_statistics_keep_a_minute_and_a_bounded_history() -> None:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from soak.checker.text import MIXES, _table_of
-from soak.load.session_names import PAIRS, SessionNames
+from soak.load.plan import PAIRS, SessionNames
 
 WORKER = "w1a2b3c4d"
 SHARE = 0.125

@@ -7,18 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
-from soak.matrix.measured import Measured, judge
-from soak.matrix.plan import CellPlan
-from soak.matrix.result import CellResult, Verdict, exit_code_of, not_made, worst_of
+from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement, judge
+from soak.scenarios.recovery_matrix.scenario import (
+    RecoveryCell,
+    RecoveryScenario,
+    RecoveryVerdict,
+    exit_code_of,
+    not_made,
+    worst_of,
+)
 
 SECOND = 1_000_000
 STARTED, DOWN = 100 * SECOND, int(100.2 * SECOND)
@@ -48,7 +53,7 @@ def after(
     without: set[int] | set[tuple[int, int]],
     strange: int = 0,
     window: FaultWindow = POWER_CUT,
-) -> Measured:
+) -> RecoveryMeasurement:
     """Read twice what is left of some attempts, by seq or by session and seq, and judge it."""
     sessions: dict[str, list[Attempt]] = {}
     for one in attempts:
@@ -176,12 +181,12 @@ def test_a_tail_is_inside_exactly_if_its_oldest_message_is_young_enough(kept: in
     assert found.is_inside == (kept == 10 or promised is None or (promised > 0 and oldest_seconds <= promised + 1e-6))
 
 
-PLAN = CellPlan(configuration="none", fault="crash", load_seconds=1.0)
+PLAN = RecoveryScenario(configuration="none", fault="crash", load_seconds=1.0)
 
 
-def result(contract: Contract, *, without: set[int], recovery_seconds: float = 0.5) -> CellResult:
+def result(contract: Contract, *, without: set[int], recovery_seconds: float = 0.5) -> RecoveryCell:
     measured = after(TEN_SECONDS, contract, without=without)
-    return CellResult(configuration="none", fault="crash", measured=measured, recovery_seconds=recovery_seconds)
+    return RecoveryCell(configuration="none", fault="crash", measured=measured, recovery_seconds=recovery_seconds)
 
 
 def test_the_worst_of_several_tries_is_shown_with_the_longest_recovery() -> None:
@@ -197,8 +202,8 @@ def test_the_worst_of_several_tries_is_shown_with_the_longest_recovery() -> None
 
 def test_one_try_beyond_outweighs_the_rest_and_one_not_made_outweighs_those_inside() -> None:
     inside, beyond, none = result(ANYTHING, without={9, 10}), result(NOTHING, without={10}), not_made(PLAN, "no disk")
-    assert worst_of([inside, beyond, none]).verdict is Verdict.BEYOND
-    assert worst_of([inside, none, inside]).verdict is Verdict.NOT_MADE
+    assert worst_of([inside, beyond, none]).verdict is RecoveryVerdict.BEYOND
+    assert worst_of([inside, none, inside]).verdict is RecoveryVerdict.NOT_MADE
 
 
 def test_the_exit_code_tells_the_worst() -> None:

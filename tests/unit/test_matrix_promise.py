@@ -7,7 +7,7 @@ import pytest
 from soak.checker.contract import Contract, Order
 from soak.checker.telemetry import ServerSample
 from soak.errors import SoakError
-from soak.matrix.promise import promise_of
+from soak.scenarios.recovery_matrix.judgement import promise_of
 
 OWN = Contract(order=Order.PER_WRITER, crash_loss_seconds=77.0, power_loss_seconds=77.0)
 
@@ -29,7 +29,7 @@ def test_a_preset_takes_the_place_of_what_the_server_says_and_both_are_told() ->
     assert promise.origin.startswith("held to redis-always, and configured to AOF without sync")
 
 
-def test_a_server_that_does_not_tell_is_held_to_nothing_that_nobody_declared() -> None:
-    with pytest.raises(SoakError, match="does not tell how it keeps its data"):
+def test_a_server_that_does_not_say_is_held_to_nothing_that_nobody_declared() -> None:
+    with pytest.raises(SoakError, match="does not say how it keeps its data"):
         promise_of(redis(), OWN, None)
     assert promise_of(redis(), OWN, "redis-everysec").contract.power_loss_seconds == 2.0

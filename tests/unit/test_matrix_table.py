@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
@@ -10,14 +11,20 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
-from soak.matrix import configurations
-from soak.matrix.measured import Measured
-from soak.matrix.plan import FAULTS, CellPlan, plan_cells
-from soak.matrix.result import CellResult, not_made
-from soak.matrix.table import HEADS, as_json, markdown_lines, report_lines
+from soak.scenarios.recovery_matrix import picture
+from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
+from soak.scenarios.recovery_matrix.scenario import (
+    FAULTS,
+    RecoveryCell,
+    RecoveryScenario,
+    ServerConfiguration,
+    not_made,
+    plan_cells,
+)
+from soak.scenarios.recovery_matrix.table import HEADS, as_json, markdown_lines, report_lines
 from tests.support.paths import ROOT
 
-LIKE = CellPlan(configuration="", fault="", load_seconds=1.0)
+LIKE = RecoveryScenario(configuration="", fault="", load_seconds=1.0)
 
 
 def test_every_configuration_meets_every_fault_that_can_happen_to_its_server() -> None:
@@ -65,7 +72,7 @@ def test_a_wrong_command_line_gets_one_line_and_exit_code_2(
 
 
 def test_a_configuration_says_nothing_of_what_it_promises() -> None:
-    fields = {field.name for field in msgspec.structs.fields(configurations.Configuration)}
+    fields = {field.name for field in msgspec.structs.fields(ServerConfiguration)}
     assert not any("loss" in name or "contract" in name or "promise" in name for name in fields)
 
 
@@ -74,12 +81,12 @@ def test_every_chosen_configuration_is_known() -> None:
         plan_cells(["no such thing at all"], [], LIKE)
 
 
-KEPT = CellResult(
+KEPT = RecoveryCell(
     configuration="aof-everysec",
     fault="power_cut",
     server="Valkey 9.1.2",
     origin="AOF everysec: at most 2s lost",
-    measured=Measured(
+    measured=RecoveryMeasurement(
         acknowledged=12_345,
         unknown=4,
         surfaced=1,
@@ -93,7 +100,7 @@ KEPT = CellResult(
     recovery_seconds=0.333,
     repeats=5,
 )
-MISSING = not_made(CellPlan(configuration="none", fault="power_cut", load_seconds=1.0), "no C compiler")
+MISSING = not_made(RecoveryScenario(configuration="none", fault="power_cut", load_seconds=1.0), "no C compiler")
 
 
 def test_the_table_shows_what_was_measured_and_why_a_cell_is_missing() -> None:
@@ -109,7 +116,7 @@ def test_the_table_shows_what_was_measured_and_why_a_cell_is_missing() -> None:
     )
 
 
-def test_a_loss_of_everything_is_called_all_and_of_nothing_zero() -> None:
+def test_a_loss_of_everything_is_called_all_with_the_least_it_can_be_and_of_nothing_zero() -> None:
     measured = KEPT.measured
     assert measured is not None
     everything = msgspec.structs.replace(measured, lost=12_345)
@@ -119,6 +126,7 @@ def test_a_loss_of_everything_is_called_all_and_of_nothing_zero() -> None:
         report_lines([msgspec.structs.replace(KEPT, measured=one)], 1.0)[1] for one in (everything, nothing, moment)
     ]
     assert "  all  " in shown[0]
+    assert "≥ 0 s (all)" in shown[0]
     assert "  0     0    " in shown[1]
     assert "  3     <0.01 s  " in shown[2]
 
@@ -133,11 +141,21 @@ def test_a_server_that_did_not_come_back_by_itself_is_told_under_the_table() -> 
 
 def test_the_page_holds_the_same_table() -> None:
     lines = markdown_lines([KEPT, MISSING], 12.3)
-    assert lines[0].startswith("| configuration | fault | acknowledged |")
-    assert lines[2] == (
+    assert lines[0] == "| lost / RPO / RTO | power_cut | may lose |"
+    assert lines[2] == "| `aof-everysec` | 678 / 0.51 s / 0.33 s | at most 2s lost |"
+    assert lines[3] == "| `none` | not made |  |"
+    assert (
         "| aof-everysec | power_cut | 12,345 | 4 (1 there) | 678 | 0.51 s | 0.33 s | at most 2s lost | inside |"
-    )
+    ) in lines
     assert "- none, power_cut: no C compiler" in lines
+
+
+def test_the_picture_has_a_cell_for_each_result_and_escapes_what_it_shows() -> None:
+    odd = msgspec.structs.replace(KEPT, configuration="<odd>")
+    root = ET.fromstring(picture.draw([KEPT, MISSING, odd]))  # noqa: S314  our own
+    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert texts[:3] == ["power_cut", "aof-everysec", "0.51 s, RTO 0.3 s"]
+    assert {"none", "not made", "<odd>"} <= set(texts)
 
 
 def test_a_program_gets_the_numbers() -> None:
@@ -154,7 +172,8 @@ PAGE = ROOT / "docs" / "recovery-matrix.md"
 @pytest.mark.parametrize("table", ["matrix", "matrix in docker"])
 def test_the_page_in_the_docs_shows_every_cell_and_all_of_them_inside(table: str) -> None:
     shown = PAGE.read_text(encoding="utf-8").partition(f"<!-- {table} -->")[2].partition(f"<!-- /{table} -->")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in shown.splitlines() if line[:2] == "| "]
+    every_number = shown.partition("<details>")[2].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in every_number if line[:2] == "| "]
     assert tuple(rows[0]) == HEADS
     planned = [(cell.configuration, cell.fault) for cell in plan_cells([], [], LIKE)]
     assert [(row[0], row[1]) for row in rows[1:]] == planned

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from soak.pytest_plugin import versions
+from soak.pytest_plugin import options as versions
 from soak.pytest_plugin.options import Choice
 from soak.servers import binaries
 

@@ -815,6 +815,20 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     "straddles-lives": (ABSOLUTE, (wrote(1, 0), wrote(2, 995), read(1100, 1, 2))),
     "swept-first": (STRICT, (wrote(1, 0), crash(50, 100), read(200), read(400))),
     "told-after-forget": (STRICT, (wrote(1, 0), read(20), read(40, 1), forgot(50, 60))),
+    "told-after-life": (
+        SLIDING,
+        (wrote(1, 0), wrote(2, 900, delivered=1600), wrote(3, 1300), read(1500, 3), read(1550, 2, 3)),
+    ),
+    "told-after-shadow": (
+        BOUNDED,
+        (
+            wrote(1, 0, delivered=1900),
+            read(1000, source=REPLICA),
+            crash(1100, 1200),
+            read(1300, source=REPLICA),
+            read(9000, 1, source=REPLICA),
+        ),
+    ),
     "two-forgets": (
         BOUNDED,
         (wrote(1, 0), forgot(50, 60), forgot(1000, 1010), read(1200, 1, source=REPLICA)),

@@ -10,16 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.absorb import absorb
-from soak.checker.attempt import Attempt
 from soak.checker.case import Basis, Case, FullRead, Search, SecondSearch, TailRead, found_of
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
+from soak.checker.incidents import Missed, Suspicion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Outcome
-from soak.checker.saved import SavedItem, SavedRead, save
-from soak.checker.search import Missed
-from soak.checker.suspicion import Suspicion
+from soak.checker.outcome import Attempt, Outcome
+from soak.checker.read import SavedItem, SavedRead, save
 from soak.checker.text import MessageGenerator
 from soak.report.edn import jepsen_lines, quoted
 from soak.report.exporting import Chosen, choose

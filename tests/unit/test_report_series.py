@@ -63,7 +63,7 @@ def measured(draw: st.DrawFn) -> list[Point]:
 
 
 def total(points: list[Point], name: str) -> float:
-    return sum(getattr(one, name) * one.seconds for one in points)
+    return sum(float(getattr(one, name)) * one.seconds for one in points)
 
 
 @given(measured(), st.integers(2, 12))

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from soak.checker.outcome import NotApplied
-from soak.stores.postgres_errors import is_certainly_not_applied
-from soak.stores.redis_errors import ReplyError, judged
+from soak.stores.postgres_pool import is_certainly_not_applied
+from soak.stores.redis_client import ReplyError, judged
 
 REFUSED_ALWAYS = [
     "OOM command not allowed when used memory > 'maxmemory'.",

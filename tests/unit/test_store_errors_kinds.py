@@ -22,7 +22,7 @@ from soak.store_errors import (
     is_broken,
     nature_of,
 )
-from soak.stores.redis_errors import ConnectionLostError
+from soak.stores.redis_client import ConnectionLostError
 from soak.verifier.tally import StoreTally, Tally
 
 NOW = 1_800_000_000.0
@@ -41,7 +41,7 @@ class Mine:
         raise ValueError(text)
 
 
-def raised(call: Any, *arguments: object) -> BaseException:
+def raised(call: Any, *arguments: object) -> Exception:
     try:
         call(*arguments)
     except Exception as error:  # noqa: BLE001  whatever it is

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.attempt import Attempt
-from soak.checker.cause import candidates, explain
-from soak.checker.causes import Cause
+from soak.checker.causes import Cause, candidates, explain
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.facts import StandsElsewhere, TextCut
+from soak.checker.incidents import Suspicion
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
+from soak.checker.outcome import Attempt
 from soak.checker.read import Read, Rules
-from soak.checker.suspicion import Suspicion
 from soak.ledger.records import RunHeader
 from soak.verifier.clues import Detective
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
-from soak.verifier.story import Told, shown_in, story_of
+from soak.verifier.story import StoryFacts, shown_in, story_of
 from soak.verifier.tracked_session import TrackedSession
 from tests.support.checker.simulated import AUTHOR, HOST, SECOND, STORE
 
@@ -127,7 +126,9 @@ def test_no_story_dates_a_read_before_the_message_was_sent() -> None:
     clues = detective().gather(session, Kind.ROLLED_BACK, [(0, 2)], read([]), suspicion)
     assert (clues.was_seen, clues.last_seen) == (True, 0)
     found = explain(clues)
-    told = Told(session, Kind.ROLLED_BACK, [VIOLATION], -1, read([]), suspicion, Rules(contract=Contract()), [], found)
+    told = StoryFacts(
+        session, Kind.ROLLED_BACK, [VIOLATION], -1, read([]), suspicion, Rules(contract=Contract()), [], found
+    )
     life = story_of(told, AUTHOR)["life"]
     assert (life["seen_by_an_earlier_read"], life["last_read_with_it_us"]) == (True, None)
 

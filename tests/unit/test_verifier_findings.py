@@ -25,7 +25,7 @@ from soak.verifier.findings import (
     rank_example,
 )
 from soak.verifier.journal import Change, Line, Violation, violation_id
-from soak.verifier.recount import recount
+from soak.verifier.resuming import recount
 from soak.verifier.state import State
 
 STORES = ("postgres", "redis-list")
@@ -213,6 +213,7 @@ def test_unknown_times_other_oddities_faults_and_long_texts_make_a_story_harder(
         "reads": [{"items": 4}],
     }
     clear = rank_example(story)
+    harder: dict[str, Any]
     for harder in (
         {"life": {"sent_us": None, "acknowledged_us": None}},
         {"life": {}},

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint
-from soak.verifier.result import longest_unverified_seconds
+from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State, Worker
+from soak.verifier.status import longest_unverified_seconds
 from soak.verifier.tracked_session import TrackedSession
-from soak.verifier.unverified_age import UnverifiedAge, note_downtime
 
 SECOND = 1_000_000
 STORE = "redis-list"

@@ -12,15 +12,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
+from soak_memories import SqliteRows
 from soak_subject import Message, Surroundings, serve
-from sqlite_rows import SqliteRows
 
 WAIT_SECONDS = 1.0
 POLL_SECONDS = 0.05

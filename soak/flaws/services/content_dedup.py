@@ -13,12 +13,8 @@
 from __future__ import annotations
 
 import hashlib
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from redis_lists import RedisLists
+from soak_memories import RedisLists
 from soak_subject import Message, serve
 
 

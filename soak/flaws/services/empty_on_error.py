@@ -3,7 +3,7 @@
 #
 # [tool.soak]
 # library = "planted"
-# title = "no answer, told as nothing to tell"
+# title = "an error, returned as an empty history"
 # version = "1"
 # processes = 1
 # needs = ["redis"]
@@ -12,13 +12,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from redis_lists import RedisLists
+from soak_memories import RedisLists
 from soak_subject import Message, Surroundings, serve
 
 BREAKER_SECONDS = 5.0

@@ -12,12 +12,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from redis_lists import RedisLists, unpacked
+from soak_memories import RedisLists, unpacked
 from soak_subject import Message, serve
 
 READ_MAX = 1_000

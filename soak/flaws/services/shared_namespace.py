@@ -12,12 +12,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from redis_lists import RedisLists
+from soak_memories import RedisLists
 from soak_subject import serve
 
 

@@ -12,13 +12,8 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
-
+from soak_memories import SqliteRows
 from soak_subject import serve
-from sqlite_rows import SqliteRows
 
 
 class OnEphemeralStorage(SqliteRows):

@@ -14,9 +14,9 @@ mended or smoothed over:
 
 A memory may also have `search(session, text, limit)`, and `close()`, which is called when the process is asked to end.
 
-The first line on standard output tells the port. The process ends when its standard input does: whoever started it is
-gone then, however it went. Where several processes are wanted on one port, the first one starts the others, and the
-kernel shares the connections out among them: none of them belongs to a session, and when one ends, all do.
+The first line on standard output is the port, as JSON. The process ends when its standard input does: whoever started
+it is gone then, however it went. Where several processes are wanted on one port, the first one starts the others, and
+the kernel shares the connections out among them: none of them belongs to a session, and when one ends, all do.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from typing import Any
 
 CONTRACT = "soak-memory/1"
 SURROUNDINGS = "SOAK_SUBJECT"
-"""The name of the environment variable with all that a subject is told, as JSON."""
+"""The name of the environment variable with all that a subject has to know, as JSON."""
 BODY_BYTES_MAX = 16 * 2**20
 BACKLOG = 512
 OPENING_SECONDS_MAX = 120.0
@@ -64,7 +64,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a subject is told: where its servers are, and how it is to be used."""
+    """Where the servers of a subject are, and how it is to be used."""
 
     servers: dict[str, str] = field(default_factory=dict)
     """Address by kind: `redis`, `postgres`, `chroma`. Whoever logs in is allowed to make tables."""
@@ -104,11 +104,11 @@ def without_id(text: Any) -> Message:
 
 
 def serve(open_memory: Callable[[Surroundings], Any], twin: Callable[[Surroundings], Any] | None = None) -> None:
-    """Open the memory, tell the port, and answer until whoever started us is gone, or asks us to end.
+    """Open the memory, print the port, and answer until whoever started us is gone, or asks us to end.
 
     A twin is another memory, served by the same process under `/twin`: what happens to one happens to both.
     """
-    told = os.fdopen(os.dup(1), "w")
+    output = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints is for the log
     surroundings = Surroundings(**json.loads(os.environ.get(SURROUNDINGS, "{}")))
     if not surroundings.started:
@@ -121,8 +121,8 @@ def serve(open_memory: Callable[[Surroundings], Any], twin: Callable[[Surroundin
     server = _Server(memories, loop, surroundings)
     others = _Others(surroundings) if surroundings.processes > 1 and not surroundings.process else None
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    told.write(json.dumps({"port": server.server_port}) + "\n")
-    told.close()
+    output.write(json.dumps({"port": server.server_port}) + "\n")
+    output.close()
     try:
         server.serve_forever()
     finally:
@@ -152,12 +152,12 @@ class _Others:
         self._children: list[subprocess.Popen[bytes]] = []
         self._is_ending = False
         for number in range(1, surroundings.processes):
-            told = {**asdict(surroundings), "process": number}
+            its_own = {**asdict(surroundings), "process": number}
             child = subprocess.Popen(  # noqa: S603  ourselves, once more
                 [sys.executable, "-P", *sys.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, SURROUNDINGS: json.dumps(told)},
+                env={**os.environ, SURROUNDINGS: json.dumps(its_own)},
             )
             self._children.append(child)
         for child in self._children:
@@ -213,7 +213,7 @@ class _Server(ThreadingHTTPServer):
         self._changed = threading.Condition()
 
     def quiesce(self) -> None:
-        """Take no further request, and wait for those under way: what is acknowledged is told before the end."""
+        """Take no further request, and wait for those under way: every acknowledgement is sent before the end."""
         with self._changed:
             self._is_ending = True
             self._changed.wait_for(lambda: not self._under_way, ENDING_SECONDS_MAX)

@@ -12,7 +12,8 @@ from typing import Any
 
 from soak.servers.ports import free_port
 from tests.support.browser.windows import Window
-from tests.support.checking import ROOT, new_folder
+from tests.support.checking import new_folder
+from tests.support.paths import ROOT
 
 STARTING_SECONDS_MAX = 60.0
 

@@ -20,7 +20,7 @@ from soak import join
 from soak.checker.outcome import NotApplied, Outcome
 from soak.errors import ServerUnreachableError
 from soak.ledger import writer as ledger_writer
-from soak.ledger.host import Host
+from soak.ledger.records import Host
 from soak.load.participant import Participant
 from soak.load.plan import Plan
 from soak.load.session_pool import SessionPool
@@ -108,7 +108,8 @@ async def run(arguments: argparse.Namespace) -> None:
     if info is None:
         sys.exit("no run to join")
     if arguments.other_host:
-        ledger_writer.this_host = lambda: Host(f"other-{arguments.number}", f"other-{arguments.number}")
+        elsewhere = Host(f"other-{arguments.number}", f"other-{arguments.number}")
+        ledger_writer.this_host = lambda: elsewhere  # type: ignore[attr-defined]  # as the writer sees it
         step_the_clock(source.uniform(-1.0, 1.0) * info.header.clock_epsilon_seconds / 2)
     plan = Plan(
         stores=tuple(info.header.stores),

@@ -11,8 +11,7 @@ from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from tests.support.checker.correct_store import AUTHOR, RULES, SESSION, CorrectStore, step
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.kinds import Kind
-from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded, LedgerEvent
 from soak.checker.message import Stored
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, LedgerEvent, Outcome
 from soak.checker.read import Read, Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from tests.support.checker.correct_store import AUTHOR, SESSION
 
 SECOND = 1_000_000

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.message import Message
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read, Rules
 from soak.checker.text import MessageGenerator
 

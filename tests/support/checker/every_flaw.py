@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -192,7 +193,9 @@ async def corrupt(simulation: Simulation) -> None:
     said = await talk(simulation)
     await simulation.look(simulation.source.randrange(2))
     message = AUTHOR.write(SESSION, *said[1])
-    change = simulation.source.choice([{"content": message.content + "!"}, {"role": "system"}, {"checksum": 1}])
+    change: dict[str, Any] = simulation.source.choice(
+        [{"content": message.content + "!"}, {"role": "system"}, {"checksum": 1}]
+    )
     row_of(simulation, said[1]).item = msgspec.structs.replace(message, **change)
     await simulation.look(2)
 

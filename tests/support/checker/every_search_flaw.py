@@ -11,8 +11,8 @@ from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Outcome
+from soak.checker.partial import NEAREST, is_missed
 from soak.checker.read import Read
-from soak.checker.search import NEAREST, is_missed
 from soak.checker.text import MessageGenerator
 from tests.support.checker.every_flaw import LENIENT, SLIDING, STALE, Deed, Flaw, drop, forget_now, talk
 from tests.support.checker.simulated import AUTHOR, SECOND, SESSION, Simulation
@@ -247,7 +247,7 @@ async def find_it_altered(simulation: Simulation) -> None:
     await talk(simulation)
 
     def alter(items: list[Stored]) -> list[Stored]:
-        return [msgspec.structs.replace(item, content="altered") for item in items]  # type: ignore[type-var]
+        return [msgspec.structs.replace(item, content="altered") for item in items]
 
     simulation.spoil_search = alter
     await simulation.look(1)

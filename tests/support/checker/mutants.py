@@ -90,17 +90,17 @@ def _functions(
 
 
 JUDGE, ORDER, RETENTION = "soak.checker.judge", "soak.checker.order", "soak.checker.retention"
-IDENTITY, ABSENCE, ABSORB = "soak.checker.identity", "soak.checker.absence", "soak.checker.absorb"
-LIFETIME = "soak.checker.lifetime"
-ERASURE, FORGETS = "soak.checker.erasure", "soak.checker.forgets"
+IDENTITY, ABSENCE, ABSORB = "soak.checker.judge", "soak.checker.second_look", "soak.checker.absorb"
+LIFETIME = "soak.checker.retention"
+ERASURE, FORGETS = "soak.checker.retention", "soak.checker.expected_session"
 BOOK, WINDOW, FAULTS, LOOK = (
     "soak.checker.expected_session",
-    "soak.checker.window",
+    "soak.checker.order",
     "soak.checker.faults",
     "soak.checker.second_look",
 )
 PARTIAL, SESSION, INTAKE = "soak.checker.partial", "soak.checker.session", "soak.verifier.intake"
-SEARCH, SEARCHER, EXAMINER = "soak.checker.search", "soak.verifier.searcher", "soak.verifier.examiner"
+SEARCH, SEARCHER, EXAMINER = "soak.checker.partial", "soak.verifier.searcher", "soak.verifier.examiner"
 
 MUTANTS = [
     # -- what an item is --
@@ -208,7 +208,7 @@ MUTANTS = [
     Mutant("search: too many", SEARCH, "judge_search", "if len(read.items) > limit:", "if False:", (Kind.WINDOW,), ("find too many",)),
     Mutant("search: by a participant", EXAMINER, "Examiner._judge_observation", "observed = checker.observe_search(seen, asked, last or 0)", "return", (Kind.RESURRECTED,), ("let a participant find what was forgotten",)),
     Mutant("unfindable", SEARCH, "search_again", "return Fate.UNFINDABLE, Finding(Kind.UNFINDABLE, name_of(book, place), place, detail, at)", "return Fate.OVER, None", (Kind.UNFINDABLE,), ("index never",)),
-    Mutant("what a search misses is suspected", SEARCHER, "Searcher._look_for", "self._suspect(watched, place, wide, limit)", "pass", (Kind.UNFINDABLE,), ("index never",)),
+    Mutant("what a search misses is suspected", SEARCHER, "Searcher._look_for", "self._suspect(tracked, place, wide, limit)", "pass", (Kind.UNFINDABLE,), ("index never",)),
     Mutant("each message has its turn", SEARCHER, "Searcher._choose", "book.searched = turn + turns", "pass", (Kind.UNFINDABLE,), ("index never, one of many",)),
     Mutant("what a participant misses is asked for", SEARCHER, "Searcher._choose", "[:WANTED_MAX]", "[:0]", (Kind.UNFINDABLE,), ("let a participant not find one",)),
     Mutant("an approximate search promises nothing", SEARCH, "is_promised", "return rules.contract.search is Searches.EXACT", "return True", (), ("index never, as an approximate one may",)),
@@ -238,7 +238,7 @@ MUTANTS = [
     Mutant("an unknown write is dated by the read that showed it", LOOK, "_lost", "_excuses(window, dated, look)", "(attempt is None or attempt.outcome != Outcome.OK or _excuses(window, dated, look))", (Kind.ROLLED_BACK,), ("lose an unknown one seen long before a crash",)),
     Mutant("a read that may be behind dates nothing for certain", LOOK, "_lost", "dated = max(earliest, min(applied, window.ended))", "pass", (), ("test_checker_against_reference::test_what_was_once_accused_wrongly_is_not_again",)),
     Mutant("a server that restarted by itself is noticed first", LOOK, "is_last_word", "look.sampled_since is not None and look.sampled_since < suspicion.returned", "False", (), ("crash that is noticed late",)),
-    Mutant("a replica under fault may be late", "soak.checker.store_judging", "StoreJudging.is_shadowed", "self.faults.casts_shadow(self.targets, invoked, returned)", "False", (), ("replica behind after a fault",)),
+    Mutant("a replica under fault may be late", "soak.checker.session", "StoreJudging.is_shadowed", "self.faults.casts_shadow(self.targets, invoked, returned)", "False", (), ("replica behind after a fault",)),
     Mutant("the shadow of a fault ends", FAULTS, "FaultHistory.casts_shadow", "window.started <= until and since <= self._shadow_end(window)", "window.started <= until", (Kind.NON_MONOTONIC,), ("replica behind after it has caught up",)),
     Mutant("what raced with a forget and stayed is expected", ABSORB, "_end_excuses", "writer.excused = writer.excused.minus(Intervals([first, last]))", "pass", (Kind.ROLLED_BACK,), ("lose what a forget had left",)),
     Mutant("a refused forget excuses nothing", RETENTION, "absences", "book.forgets.is_awaited(read.returned)", "False", (Kind.LOST,), ("lose during a refused forget",)),
@@ -264,4 +264,14 @@ MUTANTS = [
     Mutant("what is refused is not missed", RETENTION, "_missing", ".minus(writer.failed)", "", (), ("test_checker_late_outcomes::test_a_read_under_way_does_not_lack_what_is_refused_meanwhile",)),
     Mutant("what is seen in a shadow has survived nothing", LOOK, "_lost", "or suspicion.seen_in_shadow", "", (), ("test_checker_late_outcomes::test_what_a_replica_showed_in_the_shadow_of_a_later_fault_has_not_survived_the_earlier_one",)),
     Mutant("window: older ones in its place", PARTIAL, "_judge_window", "missed = _older_instead(seen, acked & set(whole) - unsure, known, rules.contract)", "pass", (Kind.STALE,), ("test_checker_late_outcomes::test_a_window_is_wrong_although_the_next_full_read_does_not_show_all_of_it",)),
+    Mutant("under way when a life ended", RETENTION, "prolong", "if book.span is not None and attempt.sent <= book.span.reborn:", "if False:", (), ("test_checker_late_outcomes::test_what_was_under_way_when_a_life_ended_may_have_gone_with_it",)),
+    Mutant("times of a late acknowledgement", BOOK, "ExpectedSession.acknowledge", "book.unknown = book.unknown.minus(Intervals([seq, seq])) self._remember(attempt)", "book.unknown = book.unknown.minus(Intervals([seq, seq]))", (), ("test_checker_late_outcomes::test_an_acknowledgement_that_nobody_waited_for_any_more_dates_a_message",)),
+    Mutant("outcomes are taken in the order they ended", "soak.verifier.intake", "Intake._take_records", "if attempt.ended <= outcome.ended])", "])", (), ("test_checker_forgets::test_outcomes_of_one_batch_are_taken_in_the_order_in_which_they_ended",)),
+    Mutant("an unknown append dates no beginning", RETENTION, "begin_no_later", "Span(attempt.sent, NEVER, 0, attempt.ended)", "Span(attempt.sent, attempt.ended, 0, attempt.ended)", (), ("test_checker_late_outcomes::test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up",)),
+    Mutant("an unreadable row stands for what was there", JUDGE, "_garbled_in_place", "place = _missing_in_place(book, finding.at, places, shown)", "place = None", (), ("test_checker_late_outcomes::test_a_row_that_cannot_be_read_stands_for_what_the_last_read_showed_there",)),
+    Mutant("resurrected: shown behind the first of two forgets", JUDGE, "find_resurrected", "if book.revived is not None and book.forgets is not None and book.forgets.is_certain:", "if book.revived is not None and must_be_forgotten(book, book.last_whole, rules):", (Kind.RESURRECTED,), ("test_checker_late_outcomes::test_what_a_read_showed_behind_a_forget_is_resurrected_though_another_forget_followed",)),
+    Mutant("resurrected: seen before the forget", RETENTION, "_erase", "if is_applied_once and book.last_returned < forgets.sent:", "if False:", (Kind.RESURRECTED,), ("test_checker_late_outcomes::test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again",)),
+    Mutant("a store that retries may add a copy", RETENTION, "_erase", "is_applied_once and", "True and", (), ("test_checker_late_outcomes::test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again",)),
+    Mutant("phantom: only the primary showed it", "soak.checker.session", "SessionChecker.observe", "self._glimpse(primary)", "pass", (Kind.PHANTOM,), ("test_checker_late_outcomes::test_what_the_primary_alone_showed_in_flight_is_a_phantom_if_it_is_refused",)),
+    Mutant("non_monotonic: the primary has it", LOOK, "look_again", "late += _late(look, was_seen, look.read.invoked, Kind.NON_MONOTONIC)", "late += _late(look, was_seen, look.read.invoked, Kind.STALE)", (Kind.NON_MONOTONIC,), ("test_checker_late_outcomes::test_what_a_replica_showed_and_hides_while_the_primary_has_it_is_non_monotonic",)),
 ]  # fmt: skip

@@ -21,8 +21,8 @@ from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored
 from soak.checker.outcome import Outcome
+from soak.checker.partial import NEAREST
 from soak.checker.read import Rules
-from soak.checker.search import NEAREST
 from soak.checker.text import MessageGenerator
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.reader import RunRecord, WorkerBatch
@@ -142,8 +142,9 @@ class Simulation:
         self._intake = Intake(self.state, {STORE: self.rules}, HOST)
         self._folder = tempfile.TemporaryDirectory(prefix="soak-simulated-")
         reporter = Reporter(self.state, EvidenceFolder(Path(self._folder.name), 1), AUTHOR, set())
+        reader: Any = _Reader(self)  # only what the verifier asks of a store
         self.examiner = Examiner(
-            name=STORE, store=_Reader(self), targets=("redis",), rules=self.rules, author=AUTHOR, state=self.state,
+            name=STORE, store=reader, targets=("redis",), rules=self.rules, author=AUTHOR, state=self.state,
             reporter=reporter, settle_seconds=SETTLE_SECONDS, hot_seconds=0.1, timeout_seconds=60.0,
             caught_up=self._caught_up,
         )  # fmt: skip

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from soak.checker.absorb import absorb
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
-from soak.checker.erasure import end_forget
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
-from soak.checker.lifetime import extend
-from soak.checker.outcome import Outcome
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Judgement, Read, Rules
+from soak.checker.retention import end_forget, extend
 from tests.support.checker.correct_store import AUTHOR, SESSION
 
 SECOND = 1_000_000

@@ -8,20 +8,18 @@ from dataclasses import replace
 import msgspec
 
 from soak.checker import contract as ours
-from soak.checker.attempt import Attempt
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import Excuse, FaultHistory, FaultWindow
 from soak.checker.intervals import Intervals
-from soak.checker.ledger_events import Closed, ForgetBegun, ForgetEnded
-from soak.checker.ledger_events import Leased as LeasedTo
 from soak.checker.message import Garbled, Stored
+from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded
+from soak.checker.outcome import Leased as LeasedTo
 from soak.checker.outcome import Outcome as OutcomeNumber
 from soak.checker.read import Read as OurRead
 from soak.checker.read import Rules
-from soak.checker.session import SessionChecker
-from soak.checker.store_judging import StoreJudging
+from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from tests.reference.adapter import drive
 from tests.reference.history import (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_CONTEXT = (
-    *("requirements.lock", "pyproject.toml", "README.md", "locust_plugins.py", "locustfiles", "soak"),
+    *("requirements.lock", "pyproject.toml", "README.md", "LICENSE", "locustfiles", "soak"),
     *(".dockerignore", "deploy/Dockerfile"),
 )
 SHELL_TOOLS = ("sh", "id", "mkdir", "chown", "cat")
@@ -50,8 +50,8 @@ def python_base() -> tuple[bytes, list[str]]:
     program = Path(sys.executable).resolve()
     image.add(program, str(program).lstrip("/"))
     image.add_libraries(program)
-    for path in dict.fromkeys((sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))):
-        folder = Path(path)
+    for library in dict.fromkeys((sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))):
+        folder = Path(library)
         image.add(folder, str(folder).lstrip("/"), keep=_is_wanted)
         for module in folder.glob("lib-dynload/*.so"):
             image.add_libraries(module)
@@ -147,8 +147,8 @@ def build_soak(engine: Any, name: str, base: str) -> None:
         download_wheels(context / "deploy" / "wheels")
         arguments = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "wheels", "REVISION": "tested"}
         # The first stage gets a name, too, or nobody could remove it.
-        for target in ("build", None):
-            _build(engine, context, f"{name}-{target}" if target else name, target, arguments)
+        for stage in ("build", None):
+            _build(engine, context, f"{name}-{stage}" if stage else name, stage, arguments)
 
 
 def _build(engine: Any, context: Path, name: str, target: str | None, arguments: dict[str, str]) -> None:

@@ -89,9 +89,9 @@ def _postgres(version: int) -> tuple[bytes, list[str]]:
     image.text("entrypoint.sh", ENTRYPOINT, mode=0o755)
     image.folder("tmp", mode=0o1777)
     image.folder("dev/shm", mode=0o1777)
-    path = f"/opt/{(folder / 'bin').relative_to(package.parent)}:/bin"
+    search_path = f"/opt/{(folder / 'bin').relative_to(package.parent)}:/bin"
     return image.finished(), [
-        f"ENV PATH={path}",
+        f"ENV PATH={search_path}",
         "ENV PGDATA=/var/lib/postgresql/data",
         'ENTRYPOINT ["/entrypoint.sh"]',
         'CMD ["postgres"]',

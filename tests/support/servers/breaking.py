@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import redis.asyncio
@@ -82,7 +82,8 @@ async def journalled(ledger_url: str) -> AsyncIterator[Journalled]:
             await client.delete(*keys_of(run))
 
 
-def client_of(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> redis.asyncio.Redis:
+def client_of(url: str, timeout_seconds: float = PATIENCE_SECONDS) -> Any:
+    """Give a client of Redis. Its annotations are those of both clients, plain and async, and so help nobody."""
     return redis.asyncio.Redis.from_url(
         url, socket_timeout=timeout_seconds, decode_responses=True, retry=Retry(NoBackoff(), 0)
     )

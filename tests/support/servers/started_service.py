@@ -6,7 +6,7 @@ from pathlib import Path
 
 from soak.servers.local import LocalServers
 from soak.subjects.description import read_script
-from soak.subjects.service import program_of
+from soak.subjects.process import program_of
 from tests.support.paths import SUBJECTS
 
 

@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from soak.checker.message import Message, Stored, checksum, decode_history
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_list import RedisListStore
+from soak.stores.redis_stores import RedisListStore
 
 DROPS_VARIABLE = "FLAWED_STORES_DROPS"
 """Names the file in which the forgetful memory admits what it has dropped."""

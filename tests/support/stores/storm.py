@@ -9,10 +9,8 @@ import msgspec
 from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message
 from soak.stores.protocol import StoreContext
-from soak.stores.redis_errors import ReplyError, judged
-from soak.stores.redis_list import RedisListStore
-from soak.stores.redis_script import RedisScript
-from soak.stores.redis_store import AOF_EVERYSEC_CONTRACT
+from soak.stores.redis_client import RedisScript, ReplyError, judged
+from soak.stores.redis_stores import AOF_EVERYSEC_CONTRACT, RedisListStore
 
 KEPT = 24
 SHORT_SECONDS = 12.0
@@ -32,7 +30,7 @@ class LastFew(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         try:
-            await _TRIM.run(self._pool, self.key(session), message.to_bytes(), KEPT)
+            await _TRIM.run(self._client, self.key(session), message.to_bytes(), KEPT)
         except ReplyError as error:
             raise judged(error) from error
 
@@ -48,7 +46,7 @@ class ShortLived(RedisListStore):
 
     async def append(self, session: str, message: Message) -> None:
         try:
-            await _EXPIRE.run(self._pool, self.key(session), message.to_bytes(), int(SHORT_SECONDS * 1000))
+            await _EXPIRE.run(self._client, self.key(session), message.to_bytes(), int(SHORT_SECONDS * 1000))
         except ReplyError as error:
             raise judged(error) from error
 

@@ -1,0 +1,224 @@
+"""Take the pictures of docs/images: a soak with a planted bug and faults, looked at in Chromium.
+
+    .venv/bin/python docs/tools/pictures.py [NAME ...]
+
+It needs Debian's chromium and Playwright. Page, story and report are of one run of about a minute; the chat and
+Locust's page have short runs of their own. With names (page, story, phone, dark, report, chat, locust) only those are
+taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from soak.servers.ports import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGES = ROOT / "docs" / "images"
+CHROMIUM_ARGUMENTS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+DESK = {"width": 1180, "height": 1000}
+PHONE = {"width": 390, "height": 844}
+BUGGY = "examples.overwriting_memory:OverwritingMemory"
+SECONDS_MAX = 120.0
+STORY = {"width": 1180, "height": 1180}
+REPORT = {"width": 1180, "height": 1500}
+LOOKED_AT_SECONDS = 40.0
+"""How long the soak runs before its page is taken: long enough for a fault and for charts with something in them."""
+SETTINGS = """
+[load]
+users = 24
+think = "600ms"
+
+[stores]
+names = ["{buggy}", "redis-list"]
+
+[verifier]
+canary = "15s"
+
+[faults]
+healthy_min = "5s"
+
+[[faults.rules]]
+fault = "pause"
+target = "redis"
+every = "30s"
+hold = "2s"
+"""
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not holds():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{what} did not happen within {SECONDS_MAX:.0f} s")
+        time.sleep(0.3)
+
+
+def answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(address, timeout=5) as answer:  # noqa: S310  our own address
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def running(*command: str) -> Iterator[None]:
+    """Run a command of soak's environment from the root of the repository; end it as Ctrl-C would."""
+    folder = Path(sys.executable).parent
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
+    environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
+    process = subprocess.Popen(
+        [str(folder / command[0]), *command[1:]],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, address: str, **options: Any) -> Iterator[Page]:
+    context = browser.new_context(**{"viewport": DESK, **options})
+    page = context.new_page()
+    page.goto(address)
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def take(page: Page, name: str) -> None:
+    path = IMAGES / f"{name}.png"
+    page.screenshot(path=path)
+    print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1024} KB")  # noqa: T201
+
+
+def of_the_soak(browser: Browser, folder: Path, wanted: set[str]) -> None:
+    """Soak the example with a bug beside a correct store, and take the page, a story and the report."""
+    config, data = folder / "soak.toml", folder / "data"
+    config.write_text(SETTINGS.format(buggy=BUGGY))
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with running("soak", "run", "--plain", "--config", str(config), "--data-dir", str(data), "--port", str(port)):
+        until(lambda: answers(f"{address}/readyz"), "a start")
+        began = time.monotonic()
+        until(lambda: is_found(address), "a finding with its cause")
+        if "story" in wanted:  # before the first fault, so that the story is short
+            with opened(browser, address, viewport=STORY) as page:
+                page.locator("[data-violation]").first.click()
+                page.get_by_role("heading", name="What happened").wait_for()
+                page.wait_for_timeout(1500)
+                take(page, "page-story")
+        time.sleep(max(0.0, began + LOOKED_AT_SECONDS - time.monotonic()))
+        if wanted & {"page", "dark"}:
+            for name, scheme in (("page", "light"), ("page-dark", "dark")):
+                with opened(browser, address, color_scheme=scheme) as page:
+                    page.wait_for_timeout(2500)
+                    take(page, name)
+        if "phone" in wanted:
+            with opened(browser, address, viewport=PHONE, device_scale_factor=2) as page:
+                page.wait_for_timeout(2500)
+                take(page, "page-phone")
+        if "report" in wanted:  # which shows what a crash takes, too
+            soak("inject", "crash", "--target", "redis", "--hold", "1s", "--data-dir", str(data))
+    if "report" in wanted:
+        (folder / "report.html").write_text(soak("report", str(data), "--format", "html"))
+        with opened(browser, (folder / "report.html").as_uri(), viewport=REPORT) as page:
+            page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+            page.wait_for_timeout(500)
+            take(page, "report")
+
+
+def soak(*words: str) -> str:
+    """Run a command of soak and return what it prints; a crash may take more than is promised, which is no failure."""
+    command = [str(Path(sys.executable).parent / "soak"), *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+
+
+def is_found(address: str) -> bool:
+    """Whether a message is listed as lost, with its cause."""
+    with urllib.request.urlopen(f"{address}/violations?kind=lost", timeout=5) as answer:  # noqa: S310  our own address
+        listed = json.loads(answer.read())
+    return "concurrent overwrite" in json.dumps(listed)
+
+
+def of_the_chat(browser: Browser, folder: Path) -> None:
+    """Tell the chat a name, and ask for it."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    with running("soak", "chat", "--port", str(port), "--data-dir", str(folder / "chat"), "--pace", "0ms"):
+        until(lambda: answers(address), "the chat")
+        with opened(browser, address, viewport={"width": 900, "height": 620}) as page:
+            for words in ("My name is Ada", "What is my name?"):
+                page.get_by_role("textbox").fill(words)
+                page.keyboard.press("Enter")
+                page.wait_for_timeout(2000)
+            take(page, "chat")
+
+
+def of_locust(browser: Browser, folder: Path) -> None:
+    """Take the tab on Locust's own page that shows what was verified."""
+    port = free_port()
+    data = ("--data-dir", str(folder / "locust"))
+    words = ("--store", BUGGY, "--store", "redis-list", "--think-time", "200ms", "--autostart", "-u", "20", "-r", "20")
+    with running("locust", "-f", "locustfiles/sessions.py", *data, *words, "--web-port", str(port)):
+        until(lambda: answers(f"http://127.0.0.1:{port}"), "Locust's page")
+        with opened(browser, f"http://127.0.0.1:{port}", viewport={"width": 1180, "height": 520}) as page:
+            page.wait_for_timeout(15_000)
+            page.get_by_role("tab", name="Memory").click()
+            page.wait_for_timeout(3_000)
+            take(page, "locust-memory")
+
+
+def main(names: list[str]) -> None:
+    """Take the pictures that are named, or all."""
+    wanted = set(names) or {"page", "story", "phone", "dark", "report", "chat", "locust"}
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise SystemExit("chromium is not installed (Debian: apt install chromium)")
+    folder = Path(tempfile.mkdtemp(prefix="soak-pictures-"))
+    folder.chmod(0o755)  # so that a PostgreSQL that runs as another user gets in
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
+            if wanted & {"page", "story", "phone", "dark", "report"}:
+                of_the_soak(browser, folder, wanted)
+            if "chat" in wanted:
+                of_the_chat(browser, folder)
+            if "locust" in wanted:
+                of_locust(browser, folder)
+            browser.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,1 +1,0 @@
-"""The contract suite, one concern per file; `MemoryContract` puts them together."""

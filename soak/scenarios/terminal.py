@@ -1,0 +1,97 @@
+"""What the commands that make scenarios have in common: progress on standard error, interruption, output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import difflib
+import shutil
+import signal
+import sys
+from collections.abc import Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from soak.errors import UsageError
+from soak.report.table import print_json
+
+
+class ScenarioProgress:
+    """Says a line for each thing that has ended, and on a terminal keeps one of what is under way."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._ended = 0
+        self._under_way: list[str] = []
+        self._is_terminal = sys.stderr.isatty()
+
+    def begun(self, name: str) -> None:
+        self._under_way.append(name)
+        self._show()
+
+    def ended(self, name: str, outcome: str) -> None:
+        self._ended += 1
+        self._under_way.remove(name)
+        self.clear()
+        sys.stderr.write(f"{self._ended:3} of {self._total}  {name}: {outcome}\n")
+        self._show()
+
+    def clear(self) -> None:
+        """Leave the terminal as it was."""
+        if self._is_terminal:
+            sys.stderr.write("\r\x1b[K")
+
+    def _show(self) -> None:
+        if self._is_terminal:
+            self.clear()
+            # A line that is wrapped could not be cleared as one.
+            sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
+        sys.stderr.flush()
+
+
+T = TypeVar("T")
+
+
+def completed(making: Coroutine[Any, Any, T], progress: ScenarioProgress, what: str) -> T | None:
+    """Return what was made; None after Ctrl-C or SIGTERM, when all of it was ended."""
+    try:
+        return asyncio.run(_cancelled_by_signal(making))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        progress.clear()
+        sys.stderr.write(f"soak: interrupted; all {what} were ended, and nothing is proved\n")
+        return None
+    finally:
+        progress.clear()
+
+
+async def _cancelled_by_signal(making: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    if task is not None:
+        # A supervisor's SIGTERM is handled as Ctrl-C is.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await making
+
+
+def print_results(arguments: argparse.Namespace, for_programs: dict[str, Any], lines: Sequence[str]) -> None:
+    if arguments.json:
+        print_json(msgspec.json.encode(for_programs))
+    else:
+        sys.stdout.write("\n".join(lines) + "\n")
+
+
+def chosen(what: str, wanted: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Return the names that are wanted, in the order of the known ones; all of them if none is; raises `UsageError`."""
+    names = list(known)
+    for name in wanted:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ";"
+            raise UsageError(f"there is no {what} {name!r}{hint} There are {', '.join(names)}")
+    return [name for name in names if name in wanted] if wanted else names
+
+
+def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[str] = ()) -> list[str]:
+    """Return a table in Markdown; columns of numbers are aligned to the right."""
+    rule = "|".join("---:" if head in numbers else "---" for head in heads)
+    return [f"| {' | '.join(heads)} |", f"|{rule}|", *(f"| {' | '.join(row)} |" for row in rows)]

@@ -1,0 +1,250 @@
+"""Conversations in Redis, in four layouts. Every session has one key, under a prefix of the store's own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+import msgspec
+
+from soak.checker.contract import Contract, Expiry
+from soak.checker.message import Message, Stored, decode_history
+from soak.errors import ServerUnreachableError, UsageError
+from soak.stores.protocol import StoreContext
+from soak.stores.redis_client import (
+    Argument,
+    LoginRefusedError,
+    RedisClient,
+    RedisError,
+    RedisScript,
+    ReplyError,
+    judged,
+    parse_address,
+)
+from soak.stores.redis_pool import RedisPool
+from soak.stores.redis_reader import RedisReader
+
+AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)
+"""`appendonly yes, appendfsync everysec`: the server may hold up to two seconds of writes back."""
+DEFAULT_TTL_SECONDS = 3600.0
+"""Of the hash layout, the only one whose sessions expire."""
+
+_SCAN_COUNT = 1000
+_GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
+
+
+class RedisStore:
+    """What all layouts share. A key is the prefix and the session's name, byte for byte: nothing is folded or cut."""
+
+    needs: ClassVar[tuple[str, ...]] = ("redis",)
+    contract: ClassVar[Contract] = AOF_EVERYSEC_CONTRACT
+    layout: ClassVar[str]
+    """The part of the prefix that keeps the layouts apart in one namespace."""
+
+    def __init__(self, client: RedisClient, context: StoreContext) -> None:
+        self._client = client
+        self._prefix = f"{context.namespace}:{self.layout}:".encode()
+
+    @classmethod
+    async def open(cls, context: StoreContext) -> Self:
+        url = context.servers.get("redis")
+        if url is None:
+            raise UsageError("no Redis server is configured; give its address in servers.redis")
+        address = parse_address(url)
+        make = RedisReader if context.is_verifier else RedisPool
+        client: RedisClient = make(
+            address, connections_max=context.connections_max, timeout_seconds=context.timeout_seconds
+        )
+        try:
+            await client.connect()
+            await client.execute("PING")
+        except RedisError as error:
+            await client.close()
+            raise _unreachable(address, error) from error
+        return cls(client, context)
+
+    def key(self, session: str) -> bytes:
+        return self._prefix + session.encode("utf-8", "surrogatepass")
+
+    async def forget(self, session: str) -> None:
+        await self._write("UNLINK", self.key(session))
+
+    async def _write(self, *command: Argument) -> None:
+        try:
+            await self._client.execute(*command)
+        except ReplyError as error:
+            raise judged(error) from error
+
+    async def _run(self, script: RedisScript, session: str, *arguments: Argument) -> None:
+        """Write by a script, which may have done half of it when it fails."""
+        try:
+            await script.run(self._client, self.key(session), *arguments)
+        except ReplyError as error:
+            raise judged(error, of_script=True) from error
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def clean_up(self) -> None:
+        """Remove the sessions of this layout in this namespace; every other key is left alone."""
+        pattern = _GLOB_SPECIAL.sub(rb"\\\1", self._prefix) + b"*"
+        cursor = b"0"
+        while True:
+            cursor, keys = await self._client.execute("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT)
+            if keys:
+                await self._client.execute("UNLINK", *keys)
+            if cursor == b"0":
+                return
+
+
+def _unreachable(address: object, error: RedisError) -> ServerUnreachableError:
+    if isinstance(error, LoginRefusedError):
+        return ServerUnreachableError(
+            f"the Redis server at {address} refuses the login ({error}); check user and password in its address"
+        )
+    return ServerUnreachableError(
+        f"the Redis server at {address} cannot be used ({error}); check that it runs and that its address is right"
+    )
+
+
+class RedisListStore(RedisStore):
+    """Conversations as Redis lists, in the order in which the server took the messages."""
+
+    description = "one Redis list per session: RPUSH, LRANGE"
+    layout = "list"
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._write("RPUSH", self.key(session), message.to_bytes())
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        # LRANGE -0 -1 would be everything.
+        if last is not None and last <= 0:
+            return []
+        first = 0 if last is None else -last
+        return decode_history(await self._client.execute("LRANGE", self.key(session), first, -1))
+
+
+class RedisStreamStore(RedisStore):
+    """Conversations as Redis streams. Ids never go back, even when the server's clock does."""
+
+    description = "one Redis stream per session: XADD, XRANGE, the last N by XREVRANGE"
+    layout = "stream"
+    _FIELD = b"m"
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._write("XADD", self.key(session), "*", self._FIELD, message.to_bytes())
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        if last is None:
+            entries = await self._client.execute("XRANGE", self.key(session), "-", "+")
+        elif last > 0:
+            entries = await self._client.execute("XREVRANGE", self.key(session), "+", "-", "COUNT", last)
+            entries.reverse()
+        else:
+            return []
+        return decode_history([self._value(fields) for _, fields in entries])
+
+    def _value(self, fields: list[bytes]) -> bytes:
+        # An entry that somebody else shaped is passed on whole, to be shown as it is.
+        return fields[1] if len(fields) == 2 and fields[0] == self._FIELD else b"\xc1" + b"\0".join(fields)
+
+
+_APPEND_SCORED = RedisScript("""
+-- Add a member behind all others. One that is there already (the same name and content) stays where it is.
+local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+local score = newest[2] and tonumber(newest[2]) + 1 or 1
+return redis.call('ZADD', KEYS[1], 'NX', score, ARGV[1])
+""")
+
+
+class RedisZsetStore(RedisStore):
+    """Conversations as Redis sorted sets, scored by a sequence that the server assigns.
+
+    The next score is the highest one plus one, found and used inside one script, so no two writers get the same.
+    No separate counter: it could be evicted or expire by itself, and the order would start anew.
+    """
+
+    description = "one Redis sorted set per session, scored by a sequence assigned inside a script"
+    layout = "zset"
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._run(_APPEND_SCORED, session, message.to_bytes())
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        # ZRANGE -0 -1 would be everything.
+        if last is not None and last <= 0:
+            return []
+        first = 0 if last is None else -last
+        return decode_history(await self._client.execute("ZRANGE", self.key(session), first, -1))
+
+
+_APPEND_EXPIRING = RedisScript("""
+-- Take the next position, put the message there, and let the whole session live on for its time.
+local position = redis.call('HINCRBY', KEYS[1], 'n', 1)
+redis.call('HSET', KEYS[1], position, ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return position
+""")
+
+_READ_LAST = RedisScript("""
+-- Return the last so many messages, of one moment.
+local length = tonumber(redis.call('HGET', KEYS[1], 'n') or 0)
+local messages = {}
+for position = math.max(1, length - ARGV[1] + 1), length do
+  local message = redis.call('HGET', KEYS[1], position)
+  if message then
+    messages[#messages + 1] = message
+  end
+end
+return messages
+""")
+
+
+class RedisHashStore(RedisStore):
+    """Session contexts as Redis hashes with a sliding time to live.
+
+    The hash holds each message under its position, and the number of messages under `n`. Position, message and the
+    new expiry are set in one script: nobody ever sees one without the others.
+    """
+
+    description = "one Redis hash per session under a sliding TTL (one hour unless set), by position"
+    layout = "hash"
+    _LENGTH_FIELD = b"n"
+
+    def __init__(self, client: RedisClient, context: StoreContext) -> None:
+        super().__init__(client, context)
+        self._ttl_ms = max(1, round(_ttl_seconds(context) * 1000))
+
+    @classmethod
+    def contract_for(cls, context: StoreContext) -> Contract:
+        return msgspec.structs.replace(AOF_EVERYSEC_CONTRACT, ttl_seconds=_ttl_seconds(context), expiry=Expiry.SLIDING)
+
+    async def append(self, session: str, message: Message) -> None:
+        await self._run(_APPEND_EXPIRING, session, message.to_bytes(), self._ttl_ms)
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        if last is None:
+            return decode_history(self._by_position(await self._client.execute("HGETALL", self.key(session))))
+        if last <= 0:
+            return []
+        return decode_history(await _READ_LAST.run(self._client, self.key(session), last))
+
+    def _by_position(self, flat: list[bytes]) -> list[bytes]:
+        """Put the answer of HGETALL, which has no order, into the order of the conversation."""
+        rows = dict(zip(flat[0::2], flat[1::2], strict=True))
+        rows.pop(self._LENGTH_FIELD, None)
+        try:
+            return [rows[field] for field in sorted(rows, key=int)]
+        except ValueError:
+            # A field that is no position was not put there by us: it is shown last and hides no other.
+            return [rows[field] for field in sorted(rows, key=_position_or_last)]
+
+
+def _ttl_seconds(context: StoreContext) -> float:
+    return DEFAULT_TTL_SECONDS if context.ttl_seconds is None else context.ttl_seconds
+
+
+def _position_or_last(field: bytes) -> tuple[bool, int, bytes]:
+    is_position = field.isdigit()
+    return (not is_position, int(field) if is_position else 0, field)
