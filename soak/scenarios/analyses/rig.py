@@ -53,7 +53,7 @@ class Stage(enum.Enum):
     @property
     def faults(self) -> list[str]:
         """What must be possible to do to the servers."""
-        return {Stage.PLAIN: ["outage"], Stage.POWER: ["power_cut"]}.get(self, [])
+        return {Stage.PLAIN: ["connection_refused"], Stage.POWER: ["power_cut"]}.get(self, [])
 
 
 OPERATION_SECONDS_MAX = 10.0
