@@ -25,8 +25,8 @@ import json
 import os
 import sys
 
-from soak import parent_exit
 from soak.chat.opening import serving_store
+from soak.proc import parent_exit
 from soak.stores import StoreContext
 
 

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from pydantic import SecretStr
 
+from soak.servers import kinds
 from soak.settings import SoakSettings
 from soak.stores.http_client import HttpAddress, parse_address
 
-LEDGER = "ledger"
+LEDGER = kinds.LEDGER.name
 
 
 def addresses(settings: SoakSettings) -> dict[str, str]:
     """Return every address that is given; passwords and tokens are in them."""
-    servers = settings.servers
-    secrets: dict[str, SecretStr | None] = {
-        "redis": servers.redis,
-        "postgres": servers.postgres,
-        "postgres-replica": servers.postgres_replica,
-        "chroma": servers.chroma,
-        LEDGER: settings.ledger.url,
-    }
-    given = {kind: secret.get_secret_value() for kind, secret in secrets.items() if secret is not None}
-    if servers.http is not None:
-        given["http"] = _with_token(servers.http.get_secret_value(), servers.http_token)
+    given: dict[str, str] = {}
+    for kind in kinds.KINDS.values():
+        section, _, name = kind.setting.partition(".")
+        secret: SecretStr | None = getattr(getattr(settings, section), name)
+        if secret is not None:
+            given[kind.name] = secret.get_secret_value()
+    if kinds.HTTP.name in given:
+        given[kinds.HTTP.name] = _with_token(given[kinds.HTTP.name], settings.servers.http_token)
     return given
 
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import soak
-from soak import pid1
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.masking import mask
+from soak.proc import pid1
 
 GROUPS = {
     "soak": {

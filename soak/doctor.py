@@ -7,7 +7,6 @@ import platform
 import re
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,9 +18,10 @@ from docker.errors import DockerException
 
 from soak.browsing.chromium import PROGRAMS as CHROMIUM
 from soak.errors import SoakError
-from soak.servers import account, binaries, chroma_process
+from soak.proc.spawn import run
+from soak.servers import binaries, unprivileged, web_process
 from soak.servers.ports import free_port, is_free
-from soak.servers.power_cut.compiling import COMPILERS
+from soak.servers.power_cut.fsync_shim import COMPILERS
 from soak.servers.power_cut.loopback_volume import no_disks
 from soak.settings import SoakSettings
 
@@ -33,7 +33,7 @@ _DOCKER_API = "1.41"
 _DOCKER_SOCKET = Path("/var/run/docker.sock")
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class MachineCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One thing looked for: there or not, needed or not, and what its lack would mean."""
 
     name: str
@@ -43,7 +43,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     meaning: str
 
 
-def examine(settings: SoakSettings) -> list[Finding]:
+def examine(settings: SoakSettings) -> list[MachineCheck]:
     """Look at everything a soak can use here. Nothing is changed, nothing is started."""
     return [
         *_python(),
@@ -53,13 +53,13 @@ def examine(settings: SoakSettings) -> list[Finding]:
     ]
 
 
-def lacks_something_needed(findings: list[Finding]) -> bool:
+def lacks_something_needed(findings: list[MachineCheck]) -> bool:
     return any(finding.needed and not finding.present for finding in findings)
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[MachineCheck]:
     version = platform.python_version()
-    yield Finding(
+    yield MachineCheck(
         name="python",
         present=sys.version_info >= (3, 11),
         needed=True,
@@ -68,7 +68,7 @@ def _python() -> Iterator[Finding]:
     )
 
 
-def _servers(settings: SoakSettings) -> Iterator[Finding]:
+def _servers(settings: SoakSettings) -> Iterator[MachineCheck]:
     redis, postgres, ledger = settings.servers.redis, settings.servers.postgres, settings.ledger.url
     yield _server(
         "valkey", binaries.valkey_server, needed=redis is None or ledger is None, use="Redis stores and the ledger"
@@ -83,13 +83,13 @@ def _servers(settings: SoakSettings) -> Iterator[Finding]:
         )
 
 
-def _server(name: str, locate: Callable[[], Path], *, needed: bool, use: str) -> Finding:
+def _server(name: str, locate: Callable[[], Path], *, needed: bool, use: str) -> MachineCheck:
     try:
         path = locate()
         version = _version(path)
     except SoakError as error:
         path, version = None, str(error)
-    return Finding(
+    return MachineCheck(
         name=name,
         present=path is not None and version is not None,
         needed=needed,
@@ -100,20 +100,18 @@ def _server(name: str, locate: Callable[[], Path], *, needed: bool, use: str) ->
 
 def _version(program: Path | str) -> str | None:
     try:
-        done = subprocess.run(  # noqa: S603  a program we found ourselves
-            [str(program), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run([program, "--version"], seconds_max=_PROGRAM_SECONDS_MAX)
+    except OSError:  # which a timeout is, too
         return None
-    said = re.search(r"(?:v=|\b)(\d+\.\d+(?:\.\d+)*)", done.stdout + done.stderr)
+    said = re.search(r"(?:v=|\b)(\d+\.\d+(?:\.\d+)*)", done.output + done.errors)
     return said[1] if said else None
 
 
-def _machine(settings: SoakSettings) -> Iterator[Finding]:
+def _machine(settings: SoakSettings) -> Iterator[MachineCheck]:
     yield _data_folder(settings.data_dir)
     yield _disk(settings.data_dir)
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield Finding(
+    yield MachineCheck(
         name="open files",
         present=files >= OPEN_FILES_MIN or files == resource.RLIM_INFINITY,
         needed=False,
@@ -123,21 +121,19 @@ def _machine(settings: SoakSettings) -> Iterator[Finding]:
     yield _account()
     yield _ports(settings)
     cores = os.cpu_count() or 1
-    yield Finding(
+    yield MachineCheck(
         name="cores", present=cores >= 2, needed=False, found=str(cores), meaning="load and verifier share one core"
     )
 
 
-def _data_folder(folder: Path) -> Finding:
-    existing = folder.resolve()
-    while not existing.exists():
-        existing = existing.parent
+def _data_folder(folder: Path) -> MachineCheck:
+    existing = _existing(folder)
     try:
         with tempfile.TemporaryFile(dir=existing):
             problem = ""
     except OSError as error:
         problem = f"{existing}: {error.strerror}"
-    return Finding(
+    return MachineCheck(
         name="data folder",
         present=not problem,
         needed=True,
@@ -146,12 +142,15 @@ def _data_folder(folder: Path) -> Finding:
     )
 
 
-def _disk(folder: Path) -> Finding:
-    existing = folder.resolve()
-    while not existing.exists():
-        existing = existing.parent
+def _existing(folder: Path) -> Path:
+    """Return the folder, or the nearest of its parents that exists."""
+    return next(path for path in (folder.resolve(), *folder.resolve().parents) if path.exists())
+
+
+def _disk(folder: Path) -> MachineCheck:
+    existing = _existing(folder)
     free = shutil.disk_usage(existing).free
-    return Finding(
+    return MachineCheck(
         name="disk space",
         present=free >= DISK_BYTES_MIN,
         needed=False,
@@ -160,19 +159,25 @@ def _disk(folder: Path) -> Finding:
     )
 
 
-def _account() -> Finding:
+def _account() -> MachineCheck:
     try:
-        other = account.unprivileged()
+        other = unprivileged.unprivileged()
     except SoakError as error:
-        return Finding(name="account", present=False, needed=True, found=str(error), meaning="no embedded PostgreSQL")
-    found = f"uid {os.geteuid()}" if other is None else f"root; PostgreSQL runs as {account.NAME} (uid {other.uid})"
-    return Finding(name="account", present=True, needed=True, found=found, meaning="PostgreSQL refuses to run as root")
+        return MachineCheck(
+            name="account", present=False, needed=True, found=str(error), meaning="no embedded PostgreSQL"
+        )
+    found = (
+        f"uid {os.geteuid()}" if other is None else f"root; PostgreSQL runs as {unprivileged.NAME} (uid {other.uid})"
+    )
+    return MachineCheck(
+        name="account", present=True, needed=True, found=found, meaning="PostgreSQL refuses to run as root"
+    )
 
 
-def _ports(settings: SoakSettings) -> Finding:
+def _ports(settings: SoakSettings) -> MachineCheck:
     port = settings.http.port
     taken = port != 0 and not is_free(port)
-    return Finding(
+    return MachineCheck(
         name="ports",
         present=not taken,
         needed=True,
@@ -181,7 +186,7 @@ def _ports(settings: SoakSettings) -> Finding:
     )
 
 
-def _optional() -> Iterator[Finding]:
+def _optional() -> Iterator[MachineCheck]:
     yield _docker()
     for name, programs, meaning in (
         ("promtool", ("promtool",), "alert rules and metrics are not checked by Prometheus itself"),
@@ -195,10 +200,10 @@ def _optional() -> Iterator[Finding]:
         path = next((found for program in programs if (found := shutil.which(program))), None)
         version = _version(path) if path else None
         shown = f"{path} {version or ''}".strip() if path else "not found"
-        yield Finding(name=name, present=path is not None, needed=False, found=shown, meaning=meaning)
+        yield MachineCheck(name=name, present=path is not None, needed=False, found=shown, meaning=meaning)
     yield _chroma()
     reason = no_disks()
-    yield Finding(
+    yield MachineCheck(
         name="own file systems",
         present=reason is None,
         needed=False,
@@ -206,7 +211,7 @@ def _optional() -> Iterator[Finding]:
         meaning="no power cuts in Docker, and none by file system (testbed.power_cut = filesystem)",
     )
     library = next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))), None)
-    yield Finding(
+    yield MachineCheck(
         name="libfaketime",
         present=library is not None,
         needed=False,
@@ -215,20 +220,20 @@ def _optional() -> Iterator[Finding]:
     )
 
 
-def _chroma() -> Finding:
-    found = chroma_process.is_installed()
-    return Finding(
+def _chroma() -> MachineCheck:
+    found = web_process.chroma_is_installed()
+    return MachineCheck(
         name="chroma",
         present=found,
         needed=False,
-        found=chroma_process.PACKAGE if found else "not installed yet",
+        found=web_process.CHROMA_PACKAGE if found else "not installed yet",
         meaning="installed when --store chroma first needs it, which takes a package index; or give servers.chroma",
     )
 
 
-def _docker() -> Finding:
+def _docker() -> MachineCheck:
     version = _docker_version()
-    return Finding(
+    return MachineCheck(
         name="docker",
         present=version is not None,
         needed=False,

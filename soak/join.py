@@ -12,7 +12,7 @@ import psutil
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
-from soak.sealed_file import write_whole
+from soak.proc.files import write_whole
 from soak.settings import StoreSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from soak import cron, quiet_hours
 from soak.duration import parse_seconds
-from soak.servers import versions
+from soak.servers import kinds, versions
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
@@ -23,21 +23,17 @@ def _seconds_or_none(text: str | float) -> float:
 SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
 """A time, where none (or 0) switches something off."""
 
-_REDIS_SCHEMES = ("redis", "rediss", "unix")
-_POSTGRES_SCHEMES = ("postgresql", "postgres")
-_HTTP_SCHEMES = ("http", "https")
-
 
 def _redis_address(address: SecretStr) -> SecretStr:
-    return _address(address, _REDIS_SCHEMES)
+    return _address(address, kinds.REDIS.schemes)
 
 
 def _postgres_address(address: SecretStr) -> SecretStr:
-    return _address(address, _POSTGRES_SCHEMES)
+    return _address(address, kinds.POSTGRES.schemes)
 
 
 def _http_address(address: SecretStr) -> SecretStr:
-    return _address(address, _HTTP_SCHEMES)
+    return _address(address, kinds.HTTP.schemes)
 
 
 def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:

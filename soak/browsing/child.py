@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from soak import parent_exit
 from soak.browsing.page_memory import PageMemory
 from soak.browsing.tabs import NoBrowserError, Tabs
 from soak.chat.contract import ContractRoutes
@@ -28,6 +27,7 @@ from soak.chat.opening import serving_store
 from soak.checker.message import Message, Stored
 from soak.errors import ExitCode, SoakError
 from soak.masking import mask
+from soak.proc import parent_exit
 from soak.servers.temporary import TemporaryFolder
 from soak.stores.protocol import StoreContext
 

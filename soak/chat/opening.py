@@ -16,7 +16,7 @@ from soak.daemon.bed import make_testbed
 from soak.daemon.folder import DataFolder
 from soak.daemon.plan import LEDGER, make_plan
 from soak.errors import UsageError
-from soak.servers.lock import DataFolderLock
+from soak.proc.lock import DataFolderLock
 from soak.settings import SoakSettings
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store

@@ -22,7 +22,7 @@ _NAMES = {
     "upgrade": ("upgrade", "upgrades"),
     "pause": ("pause", "pauses"),
     "partition": ("partition", "partitions"),
-    "outage": ("outage", "outages"),
+    "connection_refused": ("time without connections", "times without connections"),
     "announced": ("announced fault", "announced faults"),
 }
 UNTRIED = "no fault was injected, so durability was not tested"

@@ -10,6 +10,7 @@ from soak import cli
 from soak.commands.flags import EVERY_FLAG, Flag
 from soak.configuration import choices
 from soak.errors import ExitCode, SoakError
+from soak.servers.kinds import UNDER_TEST
 
 DESCRIPTION = "Print a script for your shell that completes commands, flags, and the names of stores, faults and flaws."
 EPILOG = """\
@@ -129,7 +130,7 @@ def _violations() -> list[str]:
 _BY_FLAG: Mapping[str, Callable[[], list[str]]] = {
     "setting:stores.names": _stores,
     "setting:testbed.subject": _subjects,
-    "target": lambda: ["redis", "postgres", "postgres-replica", "chroma", "http"],
+    "target": lambda: [kind.name for kind in UNDER_TEST],
 }
 _BY_COMMAND: Mapping[str, Callable[[], list[str]]] = {
     "inject": _faults,

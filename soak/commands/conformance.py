@@ -14,6 +14,7 @@ from soak.conformance import document
 from soak.conformance.examination import ConformanceResult, examine
 from soak.errors import ExitCode, UsageError
 from soak.report.text import plain, print_json
+from soak.servers.kinds import HTTP
 
 DESCRIPTION = (
     "Check a memory behind HTTP against the whole contract of the http store, in sessions of\n"
@@ -40,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json(msgspec.json.encode(document()))
         return ExitCode.PASS
     settings = read_configuration(arguments).settings
-    address = addresses(settings).get("http")
+    address = addresses(settings).get(HTTP.name)
     if address is None:
         raise UsageError("which service? give its address with --url, or in servers.http")
     findings = asyncio.run(_examined(address, settings.stores.timeout, as_json=arguments.json))

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from soak.errors import ExitCode
-from soak.servers.docker.gate import ENGINE_SOCKET, Gate
+from soak.servers.docker.gate import ENGINE_SOCKET, DockerGate
 
 DESCRIPTION = (
     "Listen on a socket of its own and let inspect, logs, start, stop, kill, pause and unpause through to the Docker\n"
@@ -33,11 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    asyncio.run(_serve(Gate(arguments.container, arguments.listen, arguments.docker), arguments.container))
+    asyncio.run(_serve(DockerGate(arguments.container, arguments.listen, arguments.docker), arguments.container))
     return ExitCode.PASS
 
 
-async def _serve(gate: Gate, names: list[str]) -> None:
+async def _serve(gate: DockerGate, names: list[str]) -> None:
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, over.set)

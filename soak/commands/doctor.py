@@ -7,7 +7,7 @@ import argparse
 import msgspec
 
 from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, read_configuration
-from soak.doctor import Finding, examine, lacks_something_needed
+from soak.doctor import MachineCheck, examine, lacks_something_needed
 from soak.errors import ExitCode
 from soak.report.text import print_json, print_table
 
@@ -31,7 +31,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.UNREACHABLE if lacks_something_needed(findings) else ExitCode.PASS
 
 
-def _row(finding: Finding) -> tuple[str, str, str, str]:
+def _row(finding: MachineCheck) -> tuple[str, str, str, str]:
     if finding.present:
         return ("ok", finding.name, finding.found, "")
     return ("LACKS" if finding.needed else "lacks", finding.name, finding.found, finding.meaning)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.checker.case import Case, Participation, TailRead, reads_of
+from soak.checker.case import Case, Participation, SearchRead, TailRead, reads_of
 from soak.checker.kinds import Kind
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError

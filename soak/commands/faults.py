@@ -20,8 +20,8 @@ from soak.errors import ExitCode
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
 from soak.report.text import print_json, print_table
-from soak.servers.bed import LEDGER
-from soak.servers.local import LocalTestbed
+from soak.servers.kinds import LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS
+from soak.servers.local import LocalServers
 from soak.servers.power_cut import PowerCutWay
 
 DESCRIPTION = (
@@ -34,7 +34,7 @@ examples:
   soak faults --presets                          schedules by name, for 'preset = "…"' in [faults]
   soak faults --json"""
 
-TRIED = ("redis", "postgres", "postgres-replica")
+TRIED = (REDIS.name, POSTGRES.name, POSTGRES_REPLICA.name)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,10 +69,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 async def _try_out(folder: Path, power_cut_by: PowerCutWay) -> Possible:
     """Ask each fault on servers that are started for it, with all that faults may need."""
-    bed = LocalTestbed(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
+    bed = LocalServers(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
     try:
         await bed.start(TRIED)
-        return what_is_possible(bed, RunPlan(specs=(), given={}, embedded=(LEDGER, *TRIED)))
+        return what_is_possible(bed, RunPlan(specs=(), given={}, embedded=(LEDGER.name, *TRIED)))
     finally:
         await bed.stop()
 

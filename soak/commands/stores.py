@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from soak.commands.flags import SERVERS, STORE, Flag, add_flags, read_configuration
-from soak.contracts.given import Given, Loss
-from soak.contracts.presets import PRESETS, Preset
+from soak.contracts.guarantees import Guarantees, Loss
+from soak.contracts.presets import PRESETS, ContractPreset
 from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contracts
 from soak.daemon.plan import LEDGER, addresses
 from soak.errors import ExitCode
@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS
 
 
-def _print_servers(given: Mapping[str, Given], servers: Mapping[str, str]) -> None:
+def _print_servers(given: Mapping[str, Guarantees], servers: Mapping[str, str]) -> None:
     print_table(("", ""), [])
     if not servers:
         print_table(
@@ -85,7 +85,7 @@ def _print_presets(*, as_json: bool) -> None:
     print_table(("preset", "after a crash", "after a power cut", "eviction", "meant for"), rows)
 
 
-def _promised(preset: Preset) -> tuple[str, str, str]:
+def _promised(preset: ContractPreset) -> tuple[str, str, str]:
     losses = (Loss(seconds=preset.crash_loss_seconds), Loss(seconds=preset.power_loss_seconds))
     return losses[0].words, losses[1].words, "allowed" if preset.eviction_allowed else "none"
 

@@ -20,9 +20,10 @@ from soak.errors import ExitCode, UsageError
 from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.run import read_header
+from soak.proc.lock import DataFolderLock
 from soak.report.outcome import RunOutcome
 from soak.report.summary import print_outcome_json, print_summary, summary_console
-from soak.servers.lock import DataFolderLock
+from soak.servers.kinds import LEDGER
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.verifier import checkpoint
@@ -97,7 +98,7 @@ async def _find_run(data_dir: Path, settings: SoakSettings, expected: str | None
         return info
     url = settings.ledger.url.get_secret_value()
     header = await read_header(url, expected)
-    servers = {kind: address for kind, address in addresses(settings).items() if kind != "ledger"}
+    servers = {kind: address for kind, address in addresses(settings).items() if kind != LEDGER.name}
     for store in header.stores:
         for kind in registry.find(store).needs:
             if kind not in servers:

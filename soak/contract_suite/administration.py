@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
+from soak.servers.kinds import POSTGRES, REDIS
 
 ANSWER_SECONDS_MAX = 20.0
 _SCAN_COUNT = 1000
@@ -71,7 +72,7 @@ async def postgres_connection(url: str) -> AsyncIterator[Any]:
 async def reach(kind: str, url: str) -> None:
     """Raise `ServerUnreachableError` unless the server answers."""
     try:
-        if kind == "redis":
+        if kind == REDIS.name:
             async with redis_client(url) as client:
                 await client.ping()
         else:
@@ -85,7 +86,7 @@ async def reach(kind: str, url: str) -> None:
 
 
 async def refuse_writes(kind: str, url: str) -> None:
-    if kind == "redis":
+    if kind == REDIS.name:
         async with redis_client(url) as client:
             # One byte is less than any server uses: each command that needs memory is answered with OOM.
             await client.config_set("maxmemory", "1")
@@ -94,7 +95,7 @@ async def refuse_writes(kind: str, url: str) -> None:
 
 
 async def accept_writes(kind: str, url: str) -> None:
-    if kind == "redis":
+    if kind == REDIS.name:
         async with redis_client(url) as client:
             await client.config_set("maxmemory", "0")
     else:
@@ -102,7 +103,7 @@ async def accept_writes(kind: str, url: str) -> None:
 
 
 async def count_connections(kind: str, url: str) -> int:
-    if kind == "redis":
+    if kind == REDIS.name:
         async with redis_client(url) as client:
             return int((await client.info("clients"))["connected_clients"]) - 1
     async with postgres_connection(url) as connection:
@@ -111,11 +112,11 @@ async def count_connections(kind: str, url: str) -> int:
 
 async def remove_namespace(kind: str, url: str, namespace: str) -> None:
     """Remove every key, schema and table whose name begins with the namespace."""
-    if kind == "redis":
+    if kind == REDIS.name:
         async with redis_client(url) as client:
             async for keys in _batches(client, namespace):
                 await client.unlink(*keys)
-    elif kind == "postgres":
+    elif kind == POSTGRES.name:
         async with postgres_connection(url) as connection:
             schemas, tables = await own_tables(connection, namespace)
             for schema in schemas:
@@ -126,7 +127,7 @@ async def remove_namespace(kind: str, url: str, namespace: str) -> None:
 
 async def names_outside(kind: str, url: str, prefix: str) -> set[str]:
     """Return the keys or tables whose names do not begin with the prefix."""
-    if kind == "redis":
+    if kind == REDIS.name:
         async with redis_client(url) as client:
             own = prefix.encode()
             return {_shown(key) async for key in client.scan_iter(count=_SCAN_COUNT) if not key.startswith(own)}

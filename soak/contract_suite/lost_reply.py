@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+from soak.servers.kinds import POSTGRES, REDIS
+
 _HOST = "127.0.0.1"
-_PORTS = {"redis": 6379, "postgres": 5432}
+_PORTS = {REDIS.name: 6379, POSTGRES.name: 5432}
 """Of an address that names none."""
 _CHUNK_BYTES = 65536
 _CONNECT_SECONDS_MAX = 10.0

@@ -8,7 +8,7 @@ import msgspec
 
 from soak.checker.contract import Contract
 from soak.checker.telemetry import Identity, ServerSample
-from soak.contracts.given import WATCHED_SETTINGS, keeper_of, what_is_given
+from soak.contracts.guarantees import WATCHED_SETTINGS, guarantees_of, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
 
 
@@ -38,7 +38,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     now: str = ""
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
     """A setting that went away from what it was at the beginning, or came back to it."""
 
     setting: str
@@ -58,19 +58,21 @@ def differences(record: ServerRecord, sample: ServerSample) -> dict[str, str]:
     }
 
 
-def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[Change]:
+def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[SettingChange]:
     """Bring the record up to date, and return what changed.
 
     A difference counts when the sample before showed it, too: one sample may have come in between two commands.
     """
     found = differences(record, sample)
     changes = [
-        Change(setting=setting, before=record.drifted.get(setting, record.baseline[setting]), now=now, is_over=False)
+        SettingChange(
+            setting=setting, before=record.drifted.get(setting, record.baseline[setting]), now=now, is_over=False
+        )
         for setting, now in found.items()
         if confirmed.get(setting) == now and record.drifted.get(setting) != now
     ]
     changes += [
-        Change(setting=setting, before=before, now=record.baseline[setting], is_over=True)
+        SettingChange(setting=setting, before=before, now=record.baseline[setting], is_over=True)
         for setting, before in record.drifted.items()
         if setting not in found and setting in sample.configuration
     ]
@@ -91,5 +93,5 @@ def unsupported(
         mismatch
         for store, contract in contracts.items()
         if (server := keeper_of(needs.get(store, ()))) is not None and server in samples
-        for mismatch in find_mismatches(store, contract, what_is_given(samples[server]))
+        for mismatch in find_mismatches(store, contract, guarantees_of(samples[server]))
     ]

@@ -10,15 +10,15 @@ import shlex
 from collections.abc import Mapping
 
 from soak.checker.contract import Contract
-from soak.contracts.given import Given, Loss
+from soak.contracts.guarantees import Guarantees, Loss
 from soak.contracts.mismatch import ALLOW_FLAG, key_of, stronger_setting
 from soak.contracts.presets import PRESETS
+from soak.servers.kinds import KINDS
 
-_WEAKER_PRESETS = {"redis": ("redis-rdb", "cache"), "postgres": ("postgres-async", "cache")}
 _FAULTS = {"crash_loss_seconds": "a crash", "power_loss_seconds": "a power cut"}
 
 
-def refusal_below_floor(store: str, weak: Mapping[str, Loss], given: Given, floor_seconds: float) -> str:
+def refusal_below_floor(store: str, weak: Mapping[str, Loss], given: Guarantees, floor_seconds: float) -> str:
     """Say what the server would lose, by clause, and the three ways on, each on a line of its own."""
     told = {f"{loss.words} ({loss.because})": loss for loss in weak.values()}
     after = " or ".join(_FAULTS[clause] for clause in weak)
@@ -38,10 +38,10 @@ def _tail(seconds: float) -> str:
     return f"a tail of {seconds:g}s"
 
 
-def _declaration(store: str, weak: Mapping[str, Loss], given: Given) -> str:
+def _declaration(store: str, weak: Mapping[str, Loss], given: Guarantees) -> str:
     """Return the flag that declares as much as this server can keep, and no less."""
     if set(weak) == set(_FAULTS):
-        names = _WEAKER_PRESETS.get(given.server, ("cache",))
+        names = KINDS[given.server].weaker_presets
         name = next(name for name in names if _fits(Contract(**PRESETS[name].clauses()), given))  # type: ignore[arg-type]
         return _set(f"{key_of(store, 'preset')}={name}")
     return " ".join(
@@ -50,7 +50,7 @@ def _declaration(store: str, weak: Mapping[str, Loss], given: Given) -> str:
     )
 
 
-def _fits(contract: Contract, given: Given) -> bool:
+def _fits(contract: Contract, given: Guarantees) -> bool:
     return not (
         given.crash.is_weaker_than(contract.crash_loss_seconds)
         or given.power.is_weaker_than(contract.power_loss_seconds)

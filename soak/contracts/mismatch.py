@@ -7,7 +7,8 @@ import re
 import msgspec
 
 from soak.checker.contract import Contract
-from soak.contracts.given import Given, Loss
+from soak.contracts.guarantees import Guarantees, Loss
+from soak.servers.kinds import KINDS, Protocol
 
 CRASH, POWER, EVICTION, ROLE = "crash", "power_cut", "eviction", "writes"
 CLAUSES = (CRASH, POWER, EVICTION, ROLE)
@@ -37,7 +38,7 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.store} promises {self.promised}, but {self.server} as configured gives: {self.given}"
 
 
-def find_mismatches(store: str, contract: Contract, given: Given) -> list[Mismatch]:
+def find_mismatches(store: str, contract: Contract, given: Guarantees) -> list[Mismatch]:
     """Return the clauses of a contract that this server cannot keep; what is not known breaks none."""
     found = [
         _loss_mismatch(store, clause, seconds, loss, given.server)
@@ -90,7 +91,7 @@ def _loss_mismatch(store: str, clause: str, promised_seconds: float | None, loss
 
 def stronger_setting(server: str, promised_seconds: float, loss: Loss) -> str:
     """Say how the server could be made to keep the promise."""
-    if server.startswith("postgres"):
+    if KINDS[server].protocol is Protocol.POSTGRES:
         return f"set {loss.because.removesuffix(' off')} on"
     if "rewrite" in loss.because:
         return "set no-appendfsync-on-rewrite no"

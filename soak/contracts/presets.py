@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from soak.contracts.given import (
+from soak.contracts.guarantees import (
     EVERYSEC_LOSS_SECONDS,
     WAL_WRITER_DELAY_SECONDS,
     WAL_WRITER_ROUNDS,
@@ -18,7 +18,7 @@ _ASYNC_SECONDS = round(WAL_WRITER_ROUNDS * WAL_WRITER_DELAY_SECONDS + WAL_WRITER
 _RDB_SECONDS = rdb_loss_seconds([(3600.0, 1)])
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
+class ContractPreset(msgspec.Struct, frozen=True, kw_only=True):
     """The clauses a name stands for; every other clause stays the store's own."""
 
     description: str
@@ -36,29 +36,29 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-PRESETS: dict[str, Preset] = {
-    "redis-everysec": Preset(
+PRESETS: dict[str, ContractPreset] = {
+    "redis-everysec": ContractPreset(
         description="appendonly yes, appendfsync everysec, noeviction",
         crash_loss_seconds=EVERYSEC_LOSS_SECONDS,
         power_loss_seconds=EVERYSEC_LOSS_SECONDS,
     ),
-    "redis-always": Preset(
+    "redis-always": ContractPreset(
         description="appendonly yes, appendfsync always, noeviction", crash_loss_seconds=0.0, power_loss_seconds=0.0
     ),
-    "redis-rdb": Preset(
+    "redis-rdb": ContractPreset(
         description="no AOF, a save at least every hour (save 3600 1), noeviction",
         crash_loss_seconds=_RDB_SECONDS,
         power_loss_seconds=_RDB_SECONDS,
     ),
-    "postgres-sync": Preset(
+    "postgres-sync": ContractPreset(
         description="synchronous_commit on, fsync on", crash_loss_seconds=0.0, power_loss_seconds=0.0
     ),
-    "postgres-async": Preset(
+    "postgres-async": ContractPreset(
         description="synchronous_commit off, fsync on, wal_writer_delay 200ms",
         crash_loss_seconds=_ASYNC_SECONDS,
         power_loss_seconds=_ASYNC_SECONDS,
     ),
-    "cache": Preset(
+    "cache": ContractPreset(
         description="may lose anything, at any time",
         crash_loss_seconds=None,
         power_loss_seconds=None,

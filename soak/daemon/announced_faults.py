@@ -21,7 +21,7 @@ from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.sealed_file import write_whole
+from soak.proc.files import write_whole
 
 PATH = "/faults/windows"
 FILE_NAME = "announced.json"

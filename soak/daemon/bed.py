@@ -6,18 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from soak import faults
-from soak.daemon.plan import LEDGER, RunPlan, addresses, setting_of
+from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
+from soak.faults.catalogue import ALIASES, current_name
 from soak.servers import versions
-from soak.servers.bed import CHROMA, HTTP, Testbed
-from soak.servers.combined import CombinedTestbed
-from soak.servers.external import ExternalTestbed, OperatorCommand
-from soak.servers.local import LocalTestbed
+from soak.servers.external.command import OperatorCommand
+from soak.servers.external.servers import ExternalServers
+from soak.servers.kinds import KINDS, BackendKind
+from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
+from soak.servers.servers import CombinedServers, Servers
 from soak.settings import SoakSettings
 from soak.subjects.process import program_of
 
-_ALWAYS_HERE = (LEDGER, CHROMA, HTTP)
+_ALWAYS_HERE = tuple(kind.name for kind in KINDS.values() if BackendKind.DOCKER not in kind.backends)
 """Started as processes of this machine, also where the others are containers."""
 
 
@@ -30,15 +32,15 @@ def make_testbed(
     say: Callable[[str], None],
     proxied: bool = False,
     power_cuts: bool = False,
-) -> Testbed:
+) -> Servers:
     """Return where the servers of this plan are: some kinds always here, the others as the settings say.
 
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
     wanted = settings.testbed
     containers = _containers(settings)
-    others: list[Testbed] = []
-    local = LocalTestbed(
+    others: list[Servers] = []
+    local = LocalServers(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
         redis_binary=wanted.redis_binary,
@@ -50,13 +52,13 @@ def make_testbed(
         power_cut_by=wanted.power_cut,
         disk_size=wanted.disk,
         service=None if plan.subject is None else program_of(plan.subject, say),
-        neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.servers.items()},
+        neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.nodes.items()},
         on_event=on_event,
     )
     docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local
-    own: Testbed = local
+    own: Servers = local
     if docker:
         own = _docker(
             settings,
@@ -68,7 +70,7 @@ def make_testbed(
     given = _given(settings, plan, folder, containers)
     others += [own, given] if docker else [given]
     # What is here comes last: a service is told the addresses of all that it rests on.
-    return CombinedTestbed(
+    return CombinedServers(
         {
             **dict.fromkeys(plan.given, given),
             **{kind: own for kind in plan.embedded if kind not in _ALWAYS_HERE},
@@ -77,13 +79,13 @@ def make_testbed(
     )
 
 
-def ways_through_proxies(bed: Testbed, plan: RunPlan) -> list[str]:
+def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
     """Tell whoever brings load of their own where given servers are reached, for faults between the two to happen."""
     return [
         f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
         "spared its faults, unless it is given an address of the proxy that it can reach (testbed.proxy_host)"
         for kind in plan.given
-        if (proxy := bed.servers[kind].proxy) is not None
+        if (proxy := bed.nodes[kind].proxy) is not None
     ]
 
 
@@ -94,11 +96,11 @@ def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:
 
 def _docker(
     settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool, power_cuts: bool
-) -> Testbed:
+) -> Servers:
     # Imported only where it is used: the client of Docker is a heavy one.
-    from soak.servers.docker import DockerTestbed  # noqa: PLC0415
+    from soak.servers.docker.servers import DockerServers  # noqa: PLC0415
 
-    return DockerTestbed(
+    return DockerServers(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
         postgres_version=versions.postgres_version(settings.servers.postgres_version),
@@ -116,17 +118,17 @@ def _docker(
     )
 
 
-def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Testbed:
+def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Servers:
     wanted = settings.testbed
-    if unknown := sorted(set(wanted.allow_faults) - set(faults.ALL)):
+    if unknown := sorted({*wanted.allow_faults} - {*faults.ALL, *ALIASES}):
         raise UsageError(
             f"testbed.allow_faults: no such fault: {', '.join(unknown)}; there are {', '.join(faults.ALL)}"
         )
     command = wanted.restart_command
-    return ExternalTestbed(
+    return ExternalServers(
         folder,
         plan.given,
-        allow_faults=wanted.allow_faults,
+        allow_faults=map(current_name, wanted.allow_faults),
         proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
         containers=containers,

@@ -17,7 +17,7 @@ from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.run_identity import RunIdentity
 from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.exposition import Exposition
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.verifier.endpoint import read_last_metrics
 
 STATUS_AGE_SECONDS_MAX = 0.5
@@ -31,7 +31,7 @@ class StatusBoard:
         beginning: RunIdentity,
         folder: DataFolder,
         duration_seconds: float | None,
-        testbed: Testbed,
+        testbed: Servers,
         children: Mapping[str, Child],
         faults: UnplannedFaults,
         announced: AnnouncedWindows,
@@ -90,7 +90,7 @@ class StatusBoard:
 
     def _pids(self) -> dict[str, int | None]:
         """Name the processes that are ours: not the servers under test, but the ledger."""
-        ledger = self._testbed.servers.get(LEDGER)
+        ledger = self._testbed.nodes.get(LEDGER)
         return {
             "daemon": os.getpid(),
             **{name: child.pid for name, child in self._children.items()},
@@ -151,7 +151,7 @@ class StatusBoard:
         ]
 
     def _embedded(self, kind: str) -> ServerStatus:
-        server = self._testbed.servers.get(kind)
+        server = self._testbed.nodes.get(kind)
         if server is None:
             state = "starting" if self.phase == "starting" else "stopped"
             return ServerStatus(kind=kind, embedded=True, state=state, pid=None, restarts=0, address="")

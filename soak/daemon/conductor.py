@@ -19,12 +19,13 @@ from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.faults.schedule import Busy, Limits, Planned, Schedule, family_of, is_allowed
+from soak.faults.schedule import Busy, Limits, Planned, Schedule, is_allowed
 from soak.faults.window import HealFailedError, Injected, during
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.quiet_hours import is_quiet
-from soak.servers.bed import Testbed
+from soak.servers.kinds import group_name
+from soak.servers.servers import Servers
 from soak.tasks import end_tasks
 
 RECENT_MAX = 50
@@ -44,7 +45,7 @@ class Conductor:
 
     def __init__(
         self,
-        bed: Testbed,
+        bed: Servers,
         journal: RunJournal,
         limits: Limits,
         *,
@@ -239,7 +240,7 @@ class Conductor:
 
 
 def _meets(one: str, other: str) -> bool:
-    return family_of(one) == family_of(other)
+    return group_name(one) == group_name(other)
 
 
 def _taken_note_of(task: asyncio.Task[Injected]) -> None:

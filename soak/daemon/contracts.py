@@ -14,7 +14,7 @@ import msgspec
 from soak.checker.contract import DURABILITY, Contract
 from soak.checker.telemetry import ServerSample
 from soak.contracts.floor import refusal_below_floor
-from soak.contracts.given import KEEPS_DATA, Given, Loss, keeper_of, what_is_given
+from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of
 from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
@@ -55,13 +55,13 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def settle_contracts(
-    specs: Iterable[StoreSpec], context: StoreContext, settings: ContractSettings, given: Mapping[str, Given]
+    specs: Iterable[StoreSpec], context: StoreContext, settings: ContractSettings, given: Mapping[str, Guarantees]
 ) -> list[Settled]:
     """Return what each store of the run is held to, with what its server, by kind, is known to give."""
     return [_settle(spec, context, settings.stores.get(spec.name, {}), given, settings.floor) for spec in specs]
 
 
-def mismatches(settled: Iterable[Settled], given: Mapping[str, Given]) -> list[Mismatch]:
+def mismatches(settled: Iterable[Settled], given: Mapping[str, Guarantees]) -> list[Mismatch]:
     """Return every clause that is promised and that the server as configured cannot keep."""
     return [
         mismatch
@@ -84,7 +84,7 @@ def _settle(
     spec: StoreSpec,
     context: StoreContext,
     clauses: Mapping[str, object],
-    given: Mapping[str, Given],
+    given: Mapping[str, Guarantees],
     floor_seconds: float,
 ) -> Settled:
     own = spec.contract_for(context)
@@ -108,7 +108,9 @@ def _settle(
     )
 
 
-def _derived(spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Given | None) -> dict[str, Loss]:
+def _derived(
+    spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Guarantees | None
+) -> dict[str, Loss]:
     """Return how much may be lost as the server tells it, for what nobody has declared about a store."""
     if given is None:
         return {}
@@ -255,7 +257,7 @@ async def check_promises(header: RunHeader, servers: Mapping[str, str], needs: M
 
 
 def _refusal_to_begin(
-    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Given], floor_seconds: float
+    settled: list[Settled], found: list[Mismatch], given: Mapping[str, Guarantees], floor_seconds: float
 ) -> UsageError:
     raised = {(one.store, clause) for one in settled for clause in one.raised}
     declared = [one.line for one in found if (one.store, LOSS_CLAUSES.get(one.clause)) not in raised]
@@ -271,9 +273,9 @@ def refusal(found: list[Mismatch]) -> UsageError:
     return UsageError("\n".join(mismatch.line for mismatch in found))
 
 
-def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Given]:
+def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Guarantees]:
     """Return what each server can promise, by its effective configuration."""
     return {
-        kind: what_is_given(ServerSample(server=kind, at=0, configuration=configuration))
+        kind: guarantees_of(ServerSample(server=kind, at=0, configuration=configuration))
         for kind, configuration in configurations.items()
     }

@@ -13,14 +13,14 @@ from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import UsageError
-from soak.faults.catalogue import ALL
-from soak.faults.networked import NetworkFault
+from soak.faults.catalogue import ALL, current_name
+from soak.faults.fault import NetworkFault
 from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
 from soak.faults.presets import Possible, Preset, PresetRules, rules_of
 from soak.faults.schedule import Limits, Rule, Schedule, busy_share, healthy_seconds
 from soak.ledger.run import RunJournal
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.settings import FaultRule, FaultSettings
 
 
@@ -57,7 +57,7 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
         where = f"faults.rules.{number}"
         if name not in ALL:
             raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
-        if target in plan.given and name not in allowed:
+        if target in plan.given and name not in set(map(current_name, allowed)):
             raise UsageError(
                 f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
                 f"name {name} in testbed.allow_faults to allow it"
@@ -69,7 +69,7 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
             raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
 
 
-def what_is_possible(bed: Testbed, plan: RunPlan) -> Possible:
+def what_is_possible(bed: Servers, plan: RunPlan) -> Possible:
     """Return for each server under test and each fault that could happen to it why it cannot, or None."""
     targets = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
     return {
@@ -129,7 +129,8 @@ def _rule(rule: FaultRule) -> Rule:
 
 
 def _weights(rule: FaultRule) -> Mapping[str, float]:
-    return rule.faults if rule.faults is not None else {str(rule.fault): 1.0}
+    weights = rule.faults if rule.faults is not None else {str(rule.fault): 1.0}
+    return {current_name(name): weight for name, weight in weights.items()}
 
 
 def _named(settings: FaultSettings) -> Iterator[tuple[int, str, str]]:
@@ -145,7 +146,7 @@ class FaultController:
         self,
         settings: FaultSettings,
         beginning: RunIdentity,
-        testbed: Testbed,
+        testbed: Servers,
         page: FaultRoutes,
         say: Callable[[str], None],
     ) -> None:

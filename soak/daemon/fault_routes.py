@@ -13,7 +13,7 @@ from soak.api.permission import Permission
 from soak.daemon.announced_faults import PATH as WINDOWS_PATH
 from soak.daemon.announced_faults import AnnouncedWindows, Announcement, UnknownWindowError
 from soak.errors import ExitCode, SoakError, UsageError
-from soak.faults.catalogue import ALL
+from soak.faults.catalogue import ALL, current_name
 from soak.faults.presets import Possible
 from soak.faults.window import Injected
 from soak.json_input import decode_json
@@ -68,6 +68,7 @@ class FaultRoutes:
             return refusal
         try:
             order = decode_json(await read_body(request), type=FaultOrder)
+            order = msgspec.structs.replace(order, fault=current_name(order.fault))
             return json_response(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"invalid request: {problem}")

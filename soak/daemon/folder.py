@@ -10,16 +10,16 @@ from pathlib import Path
 from soak import join
 from soak.daemon import announced_faults
 from soak.errors import SoakError, UsageError, ViolationsOnRecordError
+from soak.proc.files import remove_sealed
 from soak.report import outcome, series
 from soak.report.violation_records import read_folder
-from soak.sealed_file import remove_sealed
-from soak.servers.bed import FOLDER_NAME as SERVERS_NAME
-from soak.servers.bed import BedKind
+from soak.servers.kinds import BackendKind
+from soak.servers.servers import FOLDER_NAME as SERVERS_NAME
 from soak.verifier import endpoint
 from soak.verifier.result import Result, read_so_far
 from soak.verifier.result import read as read_result
 
-GIVEN = BedKind.EXTERNAL
+GIVEN = BackendKind.EXTERNAL
 """In the folder of the servers: what is kept of those that were given."""
 
 

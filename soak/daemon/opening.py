@@ -25,8 +25,8 @@ from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
 from soak.report.outcome import RunSetup, Setting
-from soak.servers.bed import HTTP
 from soak.servers.inspect import inspect
+from soak.servers.kinds import HTTP
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -38,8 +38,8 @@ RECALL_SHARE = 0.75
 def _resting(beginning: RunIdentity, promises: SettledContracts) -> list[str]:
     """Name the service, where another server keeps its data and says how durable that is."""
     derived = {one.store for one in promises.settled if one.is_derived}
-    behind = [spec for spec in beginning.plan.specs if HTTP in spec.needs and spec.name in derived]
-    return [HTTP] if beginning.plan.subject is not None and behind else []
+    behind = [spec for spec in beginning.plan.specs if HTTP.name in spec.needs and spec.name in derived]
+    return [HTTP.name] if beginning.plan.subject is not None and behind else []
 
 
 def join_info(

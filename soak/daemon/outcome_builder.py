@@ -20,7 +20,8 @@ from soak.join import JoinInfo
 from soak.masking import mask
 from soak.report import outcome as outcomes
 from soak.report.outcome import RunOutcome, RunSetup, conclude, so_far
-from soak.servers.bed import Testbed
+from soak.servers.kinds import KINDS
+from soak.servers.servers import Servers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
 from soak.verifier.result import Result
@@ -64,7 +65,7 @@ class OutcomeBuilder:
         self,
         beginning: RunIdentity,
         folder: DataFolder,
-        testbed: Testbed,
+        testbed: Servers,
         children: Mapping[str, Child],
         board: StatusBoard,
     ) -> None:
@@ -113,7 +114,7 @@ class OutcomeBuilder:
             data_dir=str(self._folder.path),
             finished=result is not None and result.finished,
             child_restarts={child.name: child.restarts for child in self._children.values()},
-            server_restarts={kind: server.restarts for kind, server in self._testbed.servers.items()},
+            server_restarts={kind: server.restarts for kind, server in self._testbed.nodes.items()},
             notes=list(self.notes),
             result=result,
             setup=self.setup,
@@ -127,7 +128,7 @@ class OutcomeBuilder:
             return
         if is_violation:
             stores = " ".join(f"--store {name}" for name in lasting)
-            flags = {kind: "url" if kind == "http" else kind for kind in given if kind != LEDGER}
+            flags = {kind: KINDS[kind].flag.removeprefix("--") for kind in given if kind != LEDGER}
             servers = " ".join(f"--{flag} {mask(given[kind])}" for kind, flag in flags.items())
             self.notes.append(
                 "the data of the run is kept on the server for inspection; remove it with: "

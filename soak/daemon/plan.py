@@ -10,7 +10,7 @@ import msgspec
 from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared
 from soak.errors import UsageError
-from soak.servers.bed import HTTP
+from soak.servers.kinds import HTTP, KINDS, POSTGRES, POSTGRES_REPLICA, REDIS
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
@@ -61,7 +61,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
 
 def setting_of(kind: str) -> str:
     """Name the setting that gives the address of a kind of server."""
-    return "ledger.url" if kind == LEDGER else f"servers.{kind.replace('-', '_')}"
+    return KINDS[kind].setting
 
 
 def without_secrets(address: str) -> str:
@@ -87,7 +87,7 @@ def _subject(settings: SoakSettings) -> Subject | None:
 
 def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
     """Let a store know what stands behind the service it speaks with, and what that promises."""
-    if subject is None or HTTP not in spec.needs:
+    if subject is None or HTTP.name not in spec.needs:
         return spec
     return msgspec.structs.replace(
         spec,
@@ -98,24 +98,24 @@ def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
 
 
 def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...]) -> None:
-    if HTTP in embedded and subject is None:
+    if HTTP.name in embedded and subject is None:
         raise UsageError(
             "store http needs a service: give the address of one that runs with --url, or name one to start with "
             "--subject"
         )
-    if subject is not None and subject.server_module and "redis" in embedded:
+    if subject is not None and subject.server_module and REDIS.name in embedded:
         raise UsageError(
             f"{subject.name} needs a Redis that loads {subject.server_module}, and none of that kind is started for a "
             "soak; give one that runs with --redis, or try it with 'soak analyse'"
         )
-    if subject is not None and HTTP not in needs:
+    if subject is not None and HTTP.name not in needs:
         raise UsageError(f"testbed.subject = {subject.name} is a service that no store speaks with; add --store http")
 
 
 def _check_replica(given: dict[str, str], needs: dict[str, None]) -> None:
-    if "postgres-replica" not in needs:
+    if POSTGRES_REPLICA.name not in needs:
         return
-    for one, other in (("postgres", "postgres-replica"), ("postgres-replica", "postgres")):
+    for one, other in ((POSTGRES.name, POSTGRES_REPLICA.name), (POSTGRES_REPLICA.name, POSTGRES.name)):
         if one in given and other not in given:
             raise UsageError(
                 f"{setting_of(one)} is given but {setting_of(other)} is not; "

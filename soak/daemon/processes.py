@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +13,9 @@ from typing import NamedTuple
 import msgspec
 import psutil
 
-from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
-from soak.servers.process import created_seconds, is_same_process
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
+from soak.proc.spawn import STDOUT, AsyncProcess, start_async
+from soak.proc.tree import created_seconds, is_same_process
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -32,7 +28,7 @@ class Started(msgspec.Struct, frozen=True):
 class Spawned(NamedTuple):
     """A running program and what it says."""
 
-    process: asyncio.subprocess.Process
+    process: AsyncProcess
     output: asyncio.StreamReader
     pipe: asyncio.ReadTransport
 
@@ -45,15 +41,8 @@ async def spawn(argv: Sequence[str], environment: Mapping[str, str]) -> Spawned:
     # A pipe of our own: with asyncio's, the end of a process is not told before all who inherited its output end.
     reading, writing = os.pipe()
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=writing,
-            stderr=asyncio.subprocess.STDOUT,
-            env=dict(environment),
-            # Ctrl-C at the terminal must reach the daemon, which drains; not its children, which would just end.
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
+        process = await start_async(
+            argv, stdout=writing, stderr=STDOUT, environment=environment, death_signal=signal.SIGKILL
         )
     except BaseException:
         os.close(reading)
@@ -121,8 +110,3 @@ def _is_zombie(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
         return True
-
-
-def _die_with_parent() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -33,13 +33,13 @@ from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.daemon.view import View
 from soak.errors import DamagedRecordError, ExitCode, SoakError
 from soak.faults.catalogue import ALL
-from soak.faults.unhealed import heal_leftovers
+from soak.faults.window import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal
 from soak.page.standing import Measure
+from soak.proc.lock import DataFolderLock
 from soak.report import outcome as outcomes
 from soak.report.outcome import RunOutcome
-from soak.servers.lock import DataFolderLock
 from soak.servers.server import ServerEvent
 from soak.tasks import end_tasks
 

@@ -20,7 +20,7 @@ from soak.daemon.folder import DataFolder
 from soak.daemon.plan import RunPlan, make_plan, without_secrets
 from soak.errors import DamagedRecordError, UsageError
 from soak.ledger.records import RunHeader
-from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.verifier.result import read_so_far
 
 HEARTBEAT_SECONDS = 1.0

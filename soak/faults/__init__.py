@@ -2,7 +2,6 @@
 
 from soak.faults.catalogue import ALL
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.faults.unhealed import heal_leftovers
-from soak.faults.window import Injected, during
+from soak.faults.window import Injected, during, heal_leftovers
 
 __all__ = ["ALL", "Fault", "FaultUnavailableError", "Injected", "during", "heal_leftovers"]

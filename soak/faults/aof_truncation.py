@@ -6,9 +6,8 @@ import asyncio
 
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
-from soak.faults.fault import FaultUnavailableError, process_of
-from soak.faults.on_redis import RedisFault, writes_a_log
-from soak.servers.bed import Testbed
+from soak.faults.fault import FaultUnavailableError, RedisFault, writes_a_log
+from soak.servers.servers import Servers
 
 BYTES_CUT_MAX = 4096
 
@@ -24,14 +23,14 @@ class AofTruncation(RedisFault):
         "it drops the command that is torn without an error, and no contract excuses what is gone."
     )
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        server = self.redis(bed, target)
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        server = self.redis(servers, target)
         if not writes_a_log(server):
             return f"{target} keeps no append-only file; start it with appendonly yes"
-        return None if process_of(server) is not None else f"the files of {target} are not on this machine"
+        return None if server.backend.is_local_process else f"the files of {target} are not on this machine"
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = self.redis(servers, target)
         await server.stop_cleanly()
         path = spoiling.append_only_file(server.working_folder)
         if path is None or await asyncio.to_thread(spoiling.cut_off, path, BYTES_CUT_MAX) == 0:

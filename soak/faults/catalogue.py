@@ -5,8 +5,9 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
+from soak.faults.connection_exhaustion import ConnectionExhaustion
+from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
-from soak.faults.connection_storm import ConnectionStorm
 from soak.faults.container_oom import ContainerOom
 from soak.faults.crash import Crash
 from soak.faults.disk_full import DiskFull
@@ -18,7 +19,6 @@ from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
-from soak.faults.outage import Outage
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
@@ -45,12 +45,12 @@ ALL: dict[str, Fault] = {
         PowerCut(),
         Pause(),
         Partition(),
-        Outage(),
+        ConnectionRefused(),
         ConnectionReset(),
         Latency(),
         SlowLink(),
         DroppedReply(),
-        ConnectionStorm(),
+        ConnectionExhaustion(),
         ReplicaLag(),
         Failover(),
         EarlyFailover(),
@@ -67,5 +67,17 @@ ALL: dict[str, Fault] = {
         WipedVolume(),
     )
 }
+ALIASES = {alias: fault.name for fault in ALL.values() for alias in fault.aliases}
+"""Names that faults had before, and what each is called now."""
 RECOVERY_KINDS = tuple(fault.kind for fault in ALL.values() if fault.excuses is not Excuse.NOTHING)
 """The kinds of faults that a server has to recover its data from."""
+
+
+def current_name(name: str) -> str:
+    """Return what a fault of this name, which may be an old one, is called now; any other name as it is."""
+    return ALIASES.get(name, name)
+
+
+def faults_of(kind: str) -> list[Fault]:
+    """Return the faults that can happen to servers of this kind."""
+    return [fault for fault in ALL.values() if kind in fault.targets]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import Fault, FaultUnavailableError, process_of
-from soak.servers.bed import Testbed
-from soak.servers.power_cut import FsyncShim
+from soak.faults.fault import NOT_A_PROCESS, Fault
+from soak.servers.kinds import Protocol, names_of
+from soak.servers.process_backend import ProcessBackend
+from soak.servers.servers import Servers
 
 SECONDS_DEFAULT = 3600
 _ROOTS = (Path("/usr/lib"), Path("/usr/local/lib"), Path("/usr/lib64"))
@@ -24,19 +25,20 @@ class ClockStep(Fault):
         "The server's clock is an hour ahead, with a clean restart before and after; what was to live longer than "
         "that may not be lost, and an order by the server's clock turns around."
     )
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
     def __init__(self, seconds: int = SECONDS_DEFAULT, library: Path | None = None) -> None:
         """Set the clock so far ahead, by a libfaketime that is given or found."""
         self.seconds = seconds
         self._library = library
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
         if self.library() is None:
             return "libfaketime is not installed; install it (apt install libfaketime, dnf install libfaketime)"
-        if process_of(bed.servers[target]) is None:
-            return "only where the server is a process on this machine"
-        if isinstance(bed.servers[target].power, FsyncShim):
+        backend = servers.nodes[target].backend
+        if not isinstance(backend, ProcessBackend):
+            return NOT_A_PROCESS
+        if backend.power is not None and not backend.power.allows_preload:
             return "the server runs under the shim of power cuts, which libfaketime cannot share it with"
         return None
 
@@ -46,12 +48,12 @@ class ClockStep(Fault):
         patterns = (f"faketime/{_NAME}", f"*/faketime/{_NAME}")
         return next((path for root in _ROOTS for pattern in patterns for path in sorted(root.glob(pattern))), None)
 
-    async def inject(self, bed: Testbed, target: str) -> None:
+    async def inject(self, servers: Servers, target: str) -> None:
         library = self.library()
-        process = process_of(bed.servers[target])
-        if library is None or process is None:
-            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        server = bed.servers[target]
+        server = servers.nodes[target]
+        process = server.backend
+        if library is None or not isinstance(process, ProcessBackend):
+            raise self.refusal(servers, target)
         await server.stop_cleanly()
         process.environment = {
             "LD_PRELOAD": str(library),
@@ -61,10 +63,10 @@ class ClockStep(Fault):
         }
         await server.start_again()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        server = bed.servers[target]
-        process = process_of(server)
-        if process is not None and _MARK in process.environment:
+    async def heal(self, servers: Servers, target: str) -> None:
+        server = servers.nodes[target]
+        process = server.backend
+        if isinstance(process, ProcessBackend) and _MARK in process.environment:
             await server.stop_cleanly()
             process.environment = {}
         await server.start_again()

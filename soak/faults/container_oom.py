@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 from soak.checker.faults import Excuse
-from soak.faults.fault import Fault, FaultUnavailableError
-from soak.servers.bed import Testbed
-
-
-@runtime_checkable
-class Exhaustible(Protocol):
-    """A server with a memory limit of its own."""
-
-    async def exhaust_memory(self) -> None:
-        """Use memory up until the kernel kills the server; it stays down until `start_again`."""
+from soak.faults.fault import Fault
+from soak.servers.kinds import Protocol, names_of
+from soak.servers.servers import Servers
 
 
 class ContainerOom(Fault):
@@ -27,15 +18,12 @@ class ContainerOom(Fault):
         "The container's memory is used up and the kernel kills the server; "
         "what it had not yet handed to the kernel, or to no file, is lost, as in a crash."
     )
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        if not isinstance(bed.servers[target], Exhaustible):
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if servers.nodes[target].backend.memory_bytes is None:
             return "only in Docker: a local process has no memory limit of its own"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = bed.servers[target]
-        if not isinstance(server, Exhaustible):
-            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        await server.exhaust_memory()
+    async def inject(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].exhaust_memory()

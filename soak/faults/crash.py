@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 
 
 class Crash(Fault):
@@ -16,7 +16,6 @@ class Crash(Fault):
     description = (
         "All processes of the server are killed; what it had not yet handed to the kernel, or to no file, is lost."
     )
-    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].kill()
+    async def inject(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].kill()

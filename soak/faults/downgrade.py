@@ -6,10 +6,10 @@ import asyncio
 import shutil
 
 from soak.checker.faults import Excuse
-from soak.faults.on_redis import RedisFault, changeable, redis_process, writes_a_log
-from soak.servers.bed import Testbed
-from soak.servers.redis_process import LOG_FOLDER
-from soak.servers.versions import REDIS, Release
+from soak.faults.fault import NOT_A_PROCESS, RedisFault, writes_a_log
+from soak.servers.redis_process import LOG_FOLDER, RedisProcess
+from soak.servers.servers import Servers
+from soak.servers.versions import REDIS, ServerRelease
 
 
 class Downgrade(RedisFault):
@@ -26,28 +26,30 @@ class Downgrade(RedisFault):
         "without an error, and no contract but a cache's excuses it."
     )
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        server = self.redis(bed, target)
-        process = redis_process(server)
-        if process is None:
-            return "only where the server is a process on this machine"
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        server = self.redis(servers, target)
+        process = server.backend
+        if not isinstance(process, RedisProcess):
+            return NOT_A_PROCESS
         if not process.version.has_log_folder:
             return f"{target} is the oldest server there is here; start a newer one (--redis valkey-9)"
         if not writes_a_log(server):
             return "Redis 6.2 refuses a snapshot of a newer server, loudly; only an append-only file is lost in silence"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
-        process = changeable(server, self.name)
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = self.redis(servers, target)
+        process = server.backend
+        if not isinstance(process, RedisProcess):
+            raise self.refusal(servers, target)
         await server.stop_cleanly()
-        process.become(Release(REDIS))
+        process.become(ServerRelease(REDIS))
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
+    async def heal(self, servers: Servers, target: str) -> None:
+        server = self.redis(servers, target)
         await server.start_again()
-        process = redis_process(server)
-        if process is not None and not process.version.has_log_folder:
+        process = server.backend
+        if isinstance(process, RedisProcess) and not process.version.has_log_folder:
             # An upgrade later on would read what was there before this, instead of what is there by then.
             log = server.working_folder / LOG_FOLDER
             await asyncio.to_thread(shutil.rmtree, log, ignore_errors=True)

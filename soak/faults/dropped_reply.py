@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.networked import NetworkFault
-from soak.servers.bed import Testbed
+from soak.faults.fault import NetworkFault
 from soak.servers.proxy import Proxy
+from soak.servers.servers import Servers
 
 ONE_IN_DEFAULT = 4
 
@@ -27,9 +27,9 @@ class DroppedReply(NetworkFault):
         """Lose one in so many replies, evenly: a client that tries again gets through."""
         self.one_in = one_in
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        reason = super().hindrance(bed, target)
-        if reason is None and self.proxy(bed, target).is_opaque:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        reason = super().hindrance(servers, target)
+        if reason is None and self.proxy(servers, target).is_opaque:
             return (
                 f"clients of {target} may encrypt what they say, and no reply can be told from another then; "
                 "give an address without TLS (redis://, sslmode=disable)"

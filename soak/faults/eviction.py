@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.notes import Notes
-from soak.faults.on_redis import RedisFault
-from soak.servers.bed import Testbed
+from soak.faults.fault import RedisFault
+from soak.faults.healing import Notes
+from soak.servers.servers import Servers
 
 POLICY = "allkeys-lru"
 _KEPT_SHARE = 0.5
@@ -23,8 +23,8 @@ class Eviction(RedisFault):
         "only a contract that allows eviction excuses it."
     )
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = self.redis(servers, target)
         Notes(server).begin(self.name, await server.get_settings(*_CHANGED))
         memory = await server.information("memory")
         used, at_start = int(memory["used_memory"]), int(memory["used_memory_startup"])
@@ -32,8 +32,8 @@ class Eviction(RedisFault):
         # The policy first: with a limit and no policy the server refuses writes instead.
         await server.change_settings({"maxmemory-policy": POLICY, "maxmemory": str(limit)})
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        server = self.redis(bed, target)
+    async def heal(self, servers: Servers, target: str) -> None:
+        server = self.redis(servers, target)
         notes = Notes(server)
         before = notes.before(self.name)
         if before:

@@ -17,21 +17,20 @@ import os
 import signal
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import Fault, process_of
-from soak.faults.notes import Notes
-from soak.faults.on_postgres import IS_PRIMARY, STREAMS, holds, postgres, until_caught_up, until_holds
-from soak.servers.bed import Testbed
-from soak.servers.places import change_places
+from soak.faults.fault import IS_PRIMARY, STREAMS, PostgresFault, as_postgres, holds, until_caught_up, until_holds
+from soak.faults.healing import Notes
+from soak.servers.group import group_of
+from soak.servers.kinds import POSTGRES_REPLICA
 from soak.servers.postgres import PostgresServer
-from soak.servers.power_cut import LoopbackVolume
+from soak.servers.postgres_process import exchange_folders
+from soak.servers.servers import Servers
 
-REPLICA = "postgres-replica"
 REPLICA_MARK = "standby.signal"
 BEHIND_SECONDS = 1.0
 """For so long the primary goes on acknowledging what no longer reaches the replica, in an early failover."""
 
 
-class Failover(Fault):
+class Failover(PostgresFault):
     """A planned change: the primary ends in good order, which hands the last of its log to the replica first."""
 
     name = "failover"
@@ -40,24 +39,24 @@ class Failover(Fault):
         "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
         "nothing may be lost."
     )
-    targets = ("postgres",)
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        if REPLICA not in bed.servers:
-            return f"there is no replica to promote; start {REPLICA} too"
-        if not all(_is_local(bed, kind) for kind in (target, REPLICA)):
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        group = group_of(servers.nodes, target)
+        if not group.replicas:
+            return f"there is no replica to promote; start {POSTGRES_REPLICA.name} too"
+        if not all(node.backend.is_local_process for node in group.nodes):
             return "the data folders of these servers are not on this machine, so they cannot change places"
-        if any(isinstance(bed.servers[kind].power, LoopbackVolume) for kind in (target, REPLICA)):
+        if any(node.power is not None and not node.power.allows_exchange for node in group.nodes):
             return "each of these servers has a file system of its own, so their data cannot change places in one step"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        primary, replica = postgres(bed, target), postgres(bed, REPLICA)
+    async def inject(self, servers: Servers, target: str) -> None:
+        primary, replica = self.postgres(servers, target), as_postgres(group_of(servers.nodes, target).replicas[0])
         await until_holds(replica, STREAMS, "stream from its primary")
         Notes(primary).begin(self.name)
         await self.fence(primary, replica)
         await replica.stop_cleanly()
-        await _change_places(primary, replica)
+        await exchange_folders(primary.working_folder, replica.working_folder)
         await primary.start_again()
         await _promote(primary)
 
@@ -66,12 +65,12 @@ class Failover(Fault):
         await until_caught_up(primary, replica)
         await primary.stop_cleanly()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        primary = postgres(bed, target)
+    async def heal(self, servers: Servers, target: str) -> None:
+        primary = self.postgres(servers, target)
         await primary.start_again()
         await _promote(primary)
-        if REPLICA in bed.servers:
-            await _follow_again(postgres(bed, REPLICA))
+        for replica in group_of(servers.nodes, target).replicas:
+            await _follow_again(as_postgres(replica))
         Notes(primary).end(self.name)
 
 
@@ -100,10 +99,6 @@ async def _stop_sending(primary: PostgresServer) -> None:
         os.kill(int(told["sender"]), signal.SIGSTOP)
 
 
-async def _change_places(primary: PostgresServer, replica: PostgresServer) -> None:
-    await asyncio.to_thread(change_places, primary.data, replica.data)
-
-
 async def _promote(server: PostgresServer) -> None:
     if not await holds(server, IS_PRIMARY):
         await server.ask("select pg_promote(false)::text as promoted")
@@ -111,12 +106,7 @@ async def _promote(server: PostgresServer) -> None:
 
 
 async def _follow_again(replica: PostgresServer) -> None:
-    if replica.pid is None and not (replica.data / REPLICA_MARK).exists():
+    if replica.pid is None and not (replica.working_folder / REPLICA_MARK).exists():
         await replica.wipe()  # the fenced primary's
     await replica.start_again()
     await until_holds(replica, STREAMS, "stream from its primary")
-
-
-def _is_local(bed: Testbed, kind: str) -> bool:
-    server = bed.servers[kind]
-    return isinstance(server, PostgresServer) and process_of(server) is not None

@@ -1,30 +1,38 @@
-"""What every fault can do: say whether it is possible here, happen, and be healed."""
+"""What every fault can do: say whether it is possible here, happen, and be healed; and what families of them share."""
 
 from __future__ import annotations
 
 import abc
+import asyncio
+import time
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.errors import UsageError
-from soak.servers.bed import Testbed
-from soak.servers.process_backend import ProcessVessel
+from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.kinds import Protocol, Role, names_of
+from soak.servers.postgres import PostgresServer
+from soak.servers.proxy import Proxy
+from soak.servers.redis import RedisServer
 from soak.servers.server import Server
+from soak.servers.servers import Servers
+
+AGREE_SECONDS_MAX = 60.0
+IS_PRIMARY = "not pg_is_in_recovery()"
+STREAMS = "pg_is_in_recovery() and exists (select from pg_stat_wal_receiver where status = 'streaming')"
+NOT_A_PROCESS = "only where the server is a process on this machine"
+_POLL_SECONDS = 0.02
 
 
 class FaultUnavailableError(UsageError):
-    """A fault was asked for that is not possible on this testbed."""
-
-
-def process_of(server: Server) -> ProcessVessel | None:
-    """Return the process that a server is on this machine; None where it is a container or somebody else's."""
-    return server.vessel if isinstance(server.vessel, ProcessVessel) else None
+    """A fault was asked for that is not possible on these servers."""
 
 
 class Fault(abc.ABC):
     """One thing that goes wrong with one server."""
 
     name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """Names it had before; settings, commands and the HTTP API accept them for one version more."""
     excuses: ClassVar[Excuse]
     """What the contract lets it take; it travels in the fault's ledger records."""
     down: ClassVar[bool] = False
@@ -33,7 +41,7 @@ class Fault(abc.ABC):
     """Whether the server goes on serving during it."""
     description: ClassVar[str]
     """One plain sentence: what happens to the server, and what may rightly be lost."""
-    targets: ClassVar[tuple[str, ...]]
+    targets: ClassVar[tuple[str, ...]] = names_of(*Protocol)
     """The kinds of servers it can happen to. Never the ledger."""
 
     @property
@@ -41,23 +49,127 @@ class Fault(abc.ABC):
         """What the ledger calls it."""
         return self.name
 
-    def unavailable(self, bed: Testbed, target: str) -> str | None:
+    def unavailable(self, servers: Servers, target: str) -> str | None:
         """Return why it cannot happen to this server here; None if it can."""
         if target not in self.targets:
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
-        if target not in bed.servers:
+        if target not in servers.nodes:
             return f"no {target} server was started here"
-        return bed.refuses(self.name, target) or self.hindrance(bed, target)
+        return servers.refuses(self.name, target) or self.hindrance(servers, target)
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
         """Return what this fault lacks to happen to a server that is there; None: nothing."""
-        del bed, target
+        del servers, target
+        return None
+
+    def refusal(self, servers: Servers, target: str) -> FaultUnavailableError:
+        """Return the error that says why it cannot be injected."""
+        return FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(servers, target)}")
+
+    @abc.abstractmethod
+    async def inject(self, servers: Servers, target: str) -> None:
+        """Let it happen."""
+
+    async def heal(self, servers: Servers, target: str) -> None:
+        """End it and return when the server serves as before; nothing if it has been healed, or never happened."""
+        await servers.nodes[target].start_again()
+
+
+# Redis -----------------------------------------------------------------------------------------------------
+
+
+class RedisFault(Fault):
+    """A fault that only a Redis-compatible server knows."""
+
+    targets = names_of(Protocol.REDIS)
+
+    def redis(self, servers: Servers, target: str) -> RedisServer:
+        server = servers.nodes[target]
+        if not isinstance(server, RedisServer):
+            raise TypeError(server)
+        return server
+
+
+def writes_a_log(server: RedisServer) -> bool:
+    """Whether the server was found to keep an append-only file."""
+    return server.configuration.get("appendonly") == "yes"
+
+
+def makes_snapshots(server: RedisServer) -> bool:
+    """Whether the server was found to have points at which it saves everything."""
+    return bool(server.configuration.get("save", "").strip())
+
+
+# PostgreSQL ------------------------------------------------------------------------------------------------
+
+
+class PostgresFault(Fault):
+    """A fault that only a PostgreSQL knows: of a primary, unless it says otherwise."""
+
+    targets = names_of(Protocol.POSTGRES, roles=(Role.PRIMARY,))
+
+    def postgres(self, servers: Servers, target: str) -> PostgresServer:
+        return as_postgres(servers.nodes[target])
+
+
+def as_postgres(server: Server) -> PostgresServer:
+    """Return the server as what it must be."""
+    if not isinstance(server, PostgresServer):
+        raise TypeError(server)
+    return server
+
+
+async def holds(server: PostgresServer, condition: str) -> bool:
+    """Ask the server whether this is so."""
+    return (await server.ask(f"select ({condition})::text as holds")).get("holds") == "true"
+
+
+async def until_holds(server: PostgresServer, condition: str, what: str) -> None:
+    """Ask until it is so; raises `ServerUnreachableError` if it never is."""
+    deadline = time.monotonic() + AGREE_SECONDS_MAX
+    while not await holds(server, condition):
+        if time.monotonic() >= deadline:
+            raise ServerUnreachableError(
+                f"{server.title} did not {what} within {AGREE_SECONDS_MAX:.0f} s; see its log {server.log_path}"
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def until_caught_up(primary: PostgresServer, replica: PostgresServer) -> None:
+    """Wait until a replica shows all that its primary had written when this was called."""
+    now = (await primary.ask("select pg_current_wal_lsn()::text as position"))["position"]
+    reached = f"pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '{now}') >= 0"
+    await until_holds(replica, f"not pg_is_in_recovery() or {reached}", "catch up")
+
+
+# The network -------------------------------------------------------------------------------------------------
+
+
+class NetworkFault(Fault):
+    """A fault between clients and server, in the proxy; the server itself is well."""
+
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if servers.nodes[target].proxy is None:
+            return f"clients of {target} are connected to it directly; start the servers with proxies"
         return None
 
     @abc.abstractmethod
-    async def inject(self, bed: Testbed, target: str) -> None:
-        """Let it happen."""
+    async def begin(self, proxy: Proxy) -> None:
+        """Let it happen in this proxy."""
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        """End it and return when the server serves as before; nothing if it has been healed, or never happened."""
-        await bed.servers[target].start_again()
+    async def end(self, proxy: Proxy) -> None:
+        """End it; nothing where it is over as soon as it has happened."""
+
+    async def inject(self, servers: Servers, target: str) -> None:
+        await self.begin(self.proxy(servers, target))
+
+    async def heal(self, servers: Servers, target: str) -> None:
+        proxy = servers.nodes[target].proxy
+        if proxy is not None:
+            await self.end(proxy)
+
+    def proxy(self, servers: Servers, target: str) -> Proxy:
+        proxy = servers.nodes[target].proxy
+        if proxy is None:
+            raise self.refusal(servers, target)
+        return proxy

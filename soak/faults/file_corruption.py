@@ -7,13 +7,13 @@ from pathlib import Path
 
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
-from soak.faults.fault import Fault, FaultUnavailableError, process_of
-from soak.faults.on_redis import writes_a_log
-from soak.faults.spoiling import Span
-from soak.servers.bed import Testbed
+from soak.faults.fault import Fault, FaultUnavailableError, writes_a_log
+from soak.faults.spoiling import ByteRange
+from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
 from soak.servers.server import Server
+from soak.servers.servers import Servers
 
 MESSAGES_MAX = 4
 _LARGEST_TABLE = """
@@ -36,18 +36,18 @@ class FileCorruption(Fault):
         "an append-only file is read as if nothing were wrong, PostgreSQL with checksums refuses to read the page; "
         "no contract excuses what is changed or gone."
     )
-    targets = ("redis", "postgres")
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        server = bed.servers[target]
-        if process_of(server) is None:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        server = servers.nodes[target]
+        if not server.backend.is_local_process:
             return f"the files of {target} are not on this machine"
         if isinstance(server, RedisServer) and not writes_a_log(server):
             return f"{target} keeps no append-only file, and a snapshot has a checksum: it would not be read at all"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = bed.servers[target]
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = servers.nodes[target]
         table = await _largest_table(server)
         await server.stop_cleanly()
         if await asyncio.to_thread(_spoil, server, table) == 0:
@@ -57,7 +57,7 @@ class FileCorruption(Fault):
 async def _largest_table(server: Server) -> Path | None:
     if isinstance(server, PostgresServer):
         path = (await server.ask(_LARGEST_TABLE)).get("path")
-        return server.data / path if path else None
+        return server.working_folder / path if path else None
     return None
 
 
@@ -67,6 +67,6 @@ def _spoil(server: Server, table: Path | None) -> int:
     if path is None:
         return 0
     offset, data = spoiling.end_of(path)
-    found: list[Span] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
+    found: list[ByteRange] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
     spoiling.flip_bits(path, found[-MESSAGES_MAX:], offset)
     return len(found[-MESSAGES_MAX:])

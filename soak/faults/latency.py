@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.networked import NetworkFault
+from soak.faults.fault import NetworkFault
 from soak.servers.proxy import Proxy
 
 SECONDS_DEFAULT = 0.2

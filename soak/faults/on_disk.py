@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping
 
 from soak.errors import ServerUnreachableError
-from soak.faults.fault import Fault, FaultUnavailableError
+from soak.faults.fault import Fault
 from soak.faults.healing import until_serving
-from soak.servers.bed import Testbed
+from soak.servers.kinds import Protocol, names_of
 from soak.servers.postgres import PostgresServer
-from soak.servers.power_cut import FsyncShim, LoopbackVolume
+from soak.servers.power_cut import FsyncShim
 from soak.servers.redis import RedisServer
+from soak.servers.servers import Servers
 
 RELENT_SECONDS_MAX = 2.5
 RELENT_RECOVERY_SECONDS_MAX = 10.0
@@ -24,47 +25,47 @@ class DiskFault(Fault):
 
     trouble: Mapping[str, int]
     """What the disk does wrong, as fields of `DiskTrouble`."""
-    targets = ("redis", "postgres", "postgres-replica")
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        power = bed.servers[target].power
-        if isinstance(power, LoopbackVolume):
-            return "it needs the shim, and power is cut by file system here; set testbed.power_cut = shim"
-        if not isinstance(power, FsyncShim):
-            why = bed.no_power_cuts or "there is none in front of this server"
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        power = servers.nodes[target].power
+        if power is not None and power.no_io_errors is not None:
+            return f"it needs the shim, and {power.no_io_errors}"
+        if power is None:
+            why = servers.no_power_cuts or "there is none in front of this server"
             return f"it needs the same shim as power cuts: {why}"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        supply = bed.servers[target].power
+    async def inject(self, servers: Servers, target: str) -> None:
+        supply = servers.nodes[target].power
         if not isinstance(supply, FsyncShim):
-            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
+            raise self.refusal(servers, target)
         supply.inject_io_errors(supply.trouble._replace(**self.trouble))
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        supply = bed.servers[target].power
+    async def heal(self, servers: Servers, target: str) -> None:
+        supply = servers.nodes[target].power
         if not isinstance(supply, FsyncShim):
             return
         # Also where the disk is well already: the try that mended it may have failed after that.
         mended = supply.trouble._replace(**dict.fromkeys(self.trouble, 0))
         if supply.trouble != mended:
             supply.inject_io_errors(mended)
-        server = bed.servers[target]
+        server = servers.nodes[target]
         if isinstance(server, PostgresServer):
-            await _out_of_recovery(bed, server)
-        await until_serving(bed, target)
+            await _out_of_recovery(servers, server)
+        await until_serving(servers, target)
         if isinstance(server, RedisServer):
             await _until_writable(server)
 
 
-async def _out_of_recovery(bed: Testbed, server: PostgresServer) -> None:
+async def _out_of_recovery(servers: Servers, server: PostgresServer) -> None:
     """Restart a server that has not come back by itself, as an operator does.
 
     PostgreSQL 18 hangs where its recovery fails by the same fault that made it crash: its first process has lost the
     one that recovers, starts no other, does not end, and answers for ever that the system is in recovery mode.
     """
     try:
-        await until_serving(bed, server.kind, RELENT_RECOVERY_SECONDS_MAX)
+        await until_serving(servers, server.name, RELENT_RECOVERY_SECONDS_MAX)
     except ServerUnreachableError:
         await server.kill()
         await server.start_again()

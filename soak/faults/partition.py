@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.networked import NetworkFault
+from soak.faults.fault import NetworkFault
 from soak.servers.proxy import Proxy
 
 
 class Partition(NetworkFault):
     """A cable pulled, a firewall that drops: nobody is refused, nobody is told anything, and timeouts decide.
 
-    Unlike in a pause the server works on; unlike in an outage no client is told that it failed.
+    Unlike in a pause the server works on; unlike where connections are refused no client is told that it failed.
     """
 
     name = "partition"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 
 
 class Pause(Fault):
@@ -15,10 +15,9 @@ class Pause(Fault):
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."
     )
-    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].pause()
+    async def inject(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].pause()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].resume()
+    async def heal(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].resume()

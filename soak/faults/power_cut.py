@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 
 
 class PowerCut(Fault):
@@ -14,12 +14,11 @@ class PowerCut(Fault):
     excuses = Excuse.POWER
     down = True
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
-    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        if bed.servers[target].power is None:
-            return bed.no_power_cuts or bed.servers[target].vessel.no_power_cut
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if servers.nodes[target].power is None:
+            return servers.no_power_cuts or servers.nodes[target].backend.no_power_cut
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].cut_power()
+    async def inject(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].cut_power()

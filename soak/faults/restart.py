@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 
 
 class Restart(Fault):
@@ -14,7 +14,6 @@ class Restart(Fault):
     excuses = Excuse.CLEAN
     down = True
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
-    targets = ("redis", "postgres", "postgres-replica", "chroma", "http")
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await bed.servers[target].stop_cleanly()
+    async def inject(self, servers: Servers, target: str) -> None:
+        await servers.nodes[target].stop_cleanly()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.on_redis import RedisFault, writes_a_log
-from soak.servers.bed import Testbed
+from soak.faults.fault import RedisFault, writes_a_log
+from soak.servers.servers import Servers
 
 
 class RestartFromAof(RedisFault):
@@ -18,10 +18,10 @@ class RestartFromAof(RedisFault):
         "nothing may be lost."
     )
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        if not writes_a_log(self.redis(bed, target)):
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if not writes_a_log(self.redis(servers, target)):
             return f"{target} keeps no append-only file; start it with appendonly yes"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await self.redis(bed, target).shut_down(save=False)
+    async def inject(self, servers: Servers, target: str) -> None:
+        await self.redis(servers, target).shut_down(save=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.on_redis import RedisFault, makes_snapshots, writes_a_log
-from soak.servers.bed import Testbed
+from soak.faults.fault import RedisFault, makes_snapshots, writes_a_log
+from soak.servers.servers import Servers
 
 
 class RestartFromRdb(RedisFault):
@@ -21,14 +21,14 @@ class RestartFromRdb(RedisFault):
         "append-only file; nothing may be lost."
     )
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        server = self.redis(bed, target)
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        server = self.redis(servers, target)
         if not writes_a_log(server) and not makes_snapshots(server):
             return f"{target} keeps nothing on disk; start it with save points or an append-only file"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await self.redis(bed, target).shut_down(save=True)
+    async def inject(self, servers: Servers, target: str) -> None:
+        await self.redis(servers, target).shut_down(save=True)
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        await self.redis(bed, target).start_again_from_snapshot()
+    async def heal(self, servers: Servers, target: str) -> None:
+        await self.redis(servers, target).start_again_from_snapshot()

@@ -16,6 +16,7 @@ import msgspec
 
 from soak.cron import Cron
 from soak.quiet_hours import QuietHours, is_quiet
+from soak.servers.kinds import group_name
 
 HEALTHY_SECONDS_MAX = 30.0
 HEALTHY_SHARE = 0.25
@@ -85,11 +86,6 @@ class Busy(msgspec.Struct, frozen=True):
     target: str
 
 
-def family_of(target: str) -> str:
-    """Name the servers that depend on each other: they are not broken at the same time."""
-    return target.removesuffix("-replica")
-
-
 def earliest(due: float, busy: Sequence[Busy], target: str, limits: Limits) -> float:
     """Return the first time from `due` on at which another fault may begin, given those under way and those before."""
     ends = [one.ended for one in busy]
@@ -102,7 +98,7 @@ def is_allowed(time: float, busy: Sequence[Busy], target: str, limits: Limits) -
     active = [one for one in busy if one.ended > time]
     if not active:
         return all(time >= one.ended + limits.healthy_min_seconds for one in busy)
-    is_free = all(family_of(one.target) != family_of(target) for one in active)
+    is_free = all(group_name(one.target) != group_name(target) for one in active)
     return is_free and len(active) < limits.concurrent_max
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.on_redis import RedisFault
-from soak.servers.bed import Testbed
+from soak.faults.fault import RedisFault
+from soak.servers.servers import Servers
 
 
 class ShutdownNosave(RedisFault):
@@ -18,5 +18,5 @@ class ShutdownNosave(RedisFault):
         "with snapshots alone everything since the last one is."
     )
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        await self.redis(bed, target).shut_down(save=False)
+    async def inject(self, servers: Servers, target: str) -> None:
+        await self.redis(servers, target).shut_down(save=False)

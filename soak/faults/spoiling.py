@@ -16,7 +16,7 @@ _LENGTH = re.compile(rb"\$(\d{1,9})\r\n")
 _TEXT = re.compile(rb"[\x20-\x7e]{32,}")
 
 
-class Span(NamedTuple):
+class ByteRange(NamedTuple):
     """Some bytes of a file."""
 
     start: int
@@ -27,14 +27,14 @@ class Span(NamedTuple):
         return (self.start + self.end) // 2
 
 
-def payloads_in_log(data: bytes) -> list[Span]:
+def payloads_in_log(data: bytes) -> list[ByteRange]:
     """Return where the values are that the commands in an append-only file write: the last argument of each."""
     return [last for last in _last_arguments(data) if last.end - last.start >= PAYLOAD_BYTES_MIN]
 
 
-def text_in_pages(data: bytes) -> list[Span]:
+def text_in_pages(data: bytes) -> list[ByteRange]:
     """Return where readable text stands in a table's file."""
-    return [Span(*found.span()) for found in _TEXT.finditer(data)]
+    return [ByteRange(*found.span()) for found in _TEXT.finditer(data)]
 
 
 def append_only_file(folder: Path) -> Path | None:
@@ -45,7 +45,7 @@ def append_only_file(folder: Path) -> Path | None:
     return numbered[-1] if numbered else single if single.exists() else None
 
 
-def flip_bits(path: Path, spans: list[Span], offset: int) -> None:
+def flip_bits(path: Path, spans: list[ByteRange], offset: int) -> None:
     """Flip one bit in the middle of each span; spans count from the offset."""
     with path.open("r+b") as file:
         for span in spans:
@@ -73,7 +73,7 @@ def cut_off(path: Path, bytes_max: int) -> int:
     return cut
 
 
-def _last_arguments(data: bytes) -> Iterator[Span]:
+def _last_arguments(data: bytes) -> Iterator[ByteRange]:
     position = 0
     while found := _COMMAND.search(data, position):
         arguments = _arguments(data, found.end(), int(found[1]))
@@ -83,14 +83,14 @@ def _last_arguments(data: bytes) -> Iterator[Span]:
         position = arguments[-1].end if arguments else found.start() + 1
 
 
-def _arguments(data: bytes, position: int, count: int) -> list[Span]:
+def _arguments(data: bytes, position: int, count: int) -> list[ByteRange]:
     """Read so many arguments; none if they are not whole."""
-    spans: list[Span] = []
+    spans: list[ByteRange] = []
     for _ in range(count):
         length = _LENGTH.match(data, position)
         if length is None:
             return []
-        span = Span(length.end(), length.end() + int(length[1]))
+        span = ByteRange(length.end(), length.end() + int(length[1]))
         if data[span.end : span.end + 2] != b"\r\n":
             return []
         spans.append(span)

@@ -6,10 +6,9 @@ import asyncio
 import time
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import FaultUnavailableError
-from soak.faults.notes import Notes
-from soak.faults.on_redis import RedisFault
-from soak.servers.bed import Testbed
+from soak.faults.fault import RedisFault
+from soak.faults.healing import Notes
+from soak.servers.servers import Servers
 
 SECONDS_DEFAULT = 1.0
 KEYS_MAX = 10_000
@@ -30,24 +29,24 @@ class TtlChange(RedisFault):
         """Leave the keys so long to live."""
         self.seconds = seconds
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
         del target
-        if not bed.namespace:
+        if not servers.namespace:
             return "the testbed was not told the run's namespace, and keys of others must not be touched"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        if not bed.namespace:
-            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        server = self.redis(bed, target)
+    async def inject(self, servers: Servers, target: str) -> None:
+        if not servers.namespace:
+            raise self.refusal(servers, target)
+        server = self.redis(servers, target)
         notes = Notes(server)
         notes.begin(self.name)
-        await server.shorten_life(f"{bed.namespace}:", self.seconds, KEYS_MAX)
+        await server.shorten_life(f"{servers.namespace}:", self.seconds, KEYS_MAX)
         notes.begin(self.name, {_ENDS: str(time.time() + self.seconds)})
 
-    async def heal(self, bed: Testbed, target: str) -> None:
+    async def heal(self, servers: Servers, target: str) -> None:
         """Wait until the last of them is gone: nothing brings back what has expired, and nothing more expires."""
-        notes = Notes(self.redis(bed, target))
+        notes = Notes(self.redis(servers, target))
         ends = float(notes.before(self.name).get(_ENDS, 0.0))
         await asyncio.sleep(min(max(0.0, ends - time.time()), self.seconds))
         notes.end(self.name)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
-from soak.faults.fault import Fault, FaultUnavailableError
-from soak.faults.on_postgres import STREAMS, postgres, until_holds
+from soak.faults.fault import STREAMS, Fault, as_postgres, until_holds
 from soak.servers.backend import Upgradable
-from soak.servers.bed import Testbed
+from soak.servers.group import group_of
+from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres_process import PostgresProcess
 from soak.servers.server import Server
-
-REPLICA = "postgres-replica"
+from soak.servers.servers import Servers
 
 
 class Upgrade(Fault):
@@ -24,38 +23,40 @@ class Upgrade(Fault):
         "The server is stopped in good order and the next newer version is started on its data, for good: Redis 6.2, "
         "7.0, Valkey 9, or a PostgreSQL by pg_upgrade; nothing may be lost."
     )
-    targets = ("redis", "postgres")
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        vessel = bed.servers[target].vessel
-        if not isinstance(vessel, Upgradable):
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        backend = servers.nodes[target].backend
+        if not isinstance(backend, Upgradable):
             return "it can be upgraded only by whoever runs it"
         try:
-            vessel.next_release()
+            backend.next_release()
         except UsageError as error:
             return str(error)
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = bed.servers[target]
-        if not isinstance(server.vessel, Upgradable):
-            raise FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(bed, target)}")
-        server.vessel.next_release()  # while the server still runs: if there is none, nothing happens to it
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = servers.nodes[target]
+        if not isinstance(server.backend, Upgradable):
+            raise self.refusal(servers, target)
+        server.backend.next_release()  # while the server still runs: if there is none, nothing happens to it
         await server.stop_cleanly()
-        await server.vessel.upgrade()
+        await server.backend.upgrade()
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        """Bring it back as what it is now, and its replica as a copy of that."""
-        replica = bed.servers.get(REPLICA) if target == "postgres" else None
-        if replica is not None and _is_outdated(replica, bed.servers[target]):
-            # It cannot follow another version, so it must not go on showing what was.
-            await replica.stop_cleanly()
-        await bed.servers[target].start_again()
-        if replica is not None and replica.pid is None:
-            await replica.start_again()
-            await until_holds(postgres(bed, REPLICA), STREAMS, "stream from its primary")
+    async def heal(self, servers: Servers, target: str) -> None:
+        """Bring it back as what it is now, and its replicas as copies of that."""
+        replicas = group_of(servers.nodes, target).replicas
+        for replica in replicas:
+            if _is_outdated(replica, servers.nodes[target]):
+                # It cannot follow another version, so it must not go on showing what was.
+                await replica.stop_cleanly()
+        await servers.nodes[target].start_again()
+        for replica in replicas:
+            if replica.pid is None:
+                await replica.start_again()
+                await until_holds(as_postgres(replica), STREAMS, "stream from its primary")
 
 
 def _is_outdated(replica: Server, primary: Server) -> bool:
-    old, new = replica.vessel, primary.vessel
+    old, new = replica.backend, primary.backend
     return isinstance(old, PostgresProcess) and isinstance(new, PostgresProcess) and old.version != new.version

@@ -1,4 +1,4 @@
-"""One fault from its beginning to its end, with both in the ledger."""
+"""One fault from its beginning to its end, with both in the ledger; and the end of those that a killed soak left."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import time
 import msgspec
 
 from soak.clock import now_us
-from soak.errors import ServerUnreachableError, SoakError
+from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.faults.catalogue import ALL, current_name
 from soak.faults.fault import Fault, FaultUnavailableError
-from soak.faults.healing import heal_surely
-from soak.faults.notes import Notes
+from soak.faults.healing import Note, Notes, heal_surely
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.servers.bed import Testbed
+from soak.servers.servers import Servers
 from soak.tasks import raise_if_cancelled
 
 LEDGER_SECONDS_MAX = 60.0
@@ -39,7 +39,7 @@ class HealFailedError(ServerUnreachableError):
 
 async def during(
     fault: Fault,
-    bed: Testbed,
+    servers: Servers,
     target: str,
     journal: RunJournal,
     hold_seconds: float,
@@ -51,10 +51,10 @@ async def during(
     ledger has the window's start before anything happens and its end after all is well again. Where healing
     fails there is no end: what is read from such a server proves nothing.
     """
-    reason = fault.unavailable(bed, target)
+    reason = fault.unavailable(servers, target)
     if reason is not None:
         raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
-    telemetry = await _telemetry(bed, target)
+    telemetry = await _telemetry(servers, target)
     started = now_us()
     identity = f"{fault.kind}-{target}-{started}"
     start = FaultPhase(
@@ -69,20 +69,20 @@ async def during(
         telemetry=telemetry,
     )
     await _write(journal, start)
-    Notes(bed.servers[target]).begin(fault.name)  # should we be killed, the next start heals it
+    Notes(servers.nodes[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:
-        await fault.inject(bed, target)
+        await fault.inject(servers, target)
         in_effect = now_us()
         await _write(journal, msgspec.structs.replace(start, phase="injected", at=in_effect, telemetry={}))
         raise_if_cancelled()  # the ledger's client may have swallowed one
         await _hold(hold_seconds, cut_short)
     finally:
         try:
-            await heal_surely(fault, bed, target)
+            await heal_surely(fault, servers, target)
         except SoakError as error:
             raise HealFailedError(f"{fault.name} of {target} could not be healed: {error}") from error
         ended = now_us()
-        end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(bed, target))
+        end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(servers, target))
         await _write(journal, end)
     return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
 
@@ -96,10 +96,10 @@ async def _hold(seconds: float, cut_short: asyncio.Event | None) -> None:
             await cut_short.wait()
 
 
-async def _telemetry(bed: Testbed, target: str) -> dict[str, str]:
+async def _telemetry(servers: Servers, target: str) -> dict[str, str]:
     # A server that does not answer just now is no reason not to break or heal it.
     try:
-        return await bed.telemetry(target)
+        return await servers.telemetry(target)
     except ServerUnreachableError:
         return {}
 
@@ -113,3 +113,23 @@ async def _write(journal: RunJournal, phase: FaultPhase) -> None:
             if time.monotonic() >= deadline:
                 raise
             await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def heal_leftovers(servers: Servers) -> list[Note]:
+    """Heal every fault that is noted as begun and not healed; call it once after the servers have started.
+
+    Returns what it healed. Raises `SoakError` where one cannot be healed, and leaves the note of that one.
+    """
+    healed = []
+    for target, server in servers.nodes.items():
+        # The last first: one fault may stand in the way of healing an earlier one, as connections that are taken do.
+        for note in reversed(Notes(server).all()):
+            fault = ALL.get(current_name(note.fault))
+            if fault is None:
+                raise UsageError(
+                    f"{target} was left with the fault {note.fault}, which this soak does not know; "
+                    "start the soak that injected it, or choose another data folder"
+                )
+            await heal_surely(fault, servers, target)
+            healed.append(note)
+    return healed

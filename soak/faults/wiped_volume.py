@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
-from soak.servers.bed import Testbed
+from soak.servers.group import group_of
+from soak.servers.kinds import Protocol, Role, names_of
+from soak.servers.servers import Servers
 
 
 class WipedVolume(Fault):
@@ -14,14 +16,14 @@ class WipedVolume(Fault):
     excuses = Excuse.CLEAN
     down = True
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
-    targets = ("redis", "postgres", "chroma", "http")
+    targets = names_of(*Protocol, roles=(Role.PRIMARY,))
 
-    def hindrance(self, bed: Testbed, target: str) -> str | None:
-        if target == "postgres" and "postgres-replica" in bed.servers:
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if group_of(servers.nodes, target).replicas:
             return "a replica streams from this server and could not follow a new one"
         return None
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        server = bed.servers[target]
+    async def inject(self, servers: Servers, target: str) -> None:
+        server = servers.nodes[target]
         await server.kill()
         await server.wipe()

@@ -12,6 +12,7 @@ from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
 from soak.flaws.flaw import Disturbance, Flaw, same_server
 from soak.flaws.redis_memory import CONNECTIONS_MAX, RedisMemory
+from soak.servers.kinds import REDIS
 from soak.stores import StoreContext
 
 
@@ -20,7 +21,7 @@ class ClientRetry(RedisMemory):
 
     def connect(self, context: StoreContext) -> Any:
         return Redis.from_url(
-            context.servers["redis"],
+            context.servers[REDIS.name],
             socket_timeout=context.timeout_seconds,
             max_connections=CONNECTIONS_MAX,
             retry=Retry(ExponentialBackoff(cap=0.5, base=0.01), 10),

@@ -9,6 +9,7 @@ import msgspec
 
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
+from soak.servers.kinds import REDIS
 
 PATIENCE_SECONDS = 15.0
 
@@ -29,7 +30,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     """A name of the fault catalogue."""
-    target: str = "redis"
+    target: str = REDIS.name
     after_seconds: float = 1.5
     """How long the load runs before it."""
     hold_seconds: float = 0.5

@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, Load, same_server
 from soak.flaws.redis_memory import NO_RETRIES, RedisMemory
+from soak.servers.kinds import REDIS
 from soak.stores import Message, StoreContext
 
 WRITING_CONNECTIONS = 2
@@ -27,7 +28,7 @@ class PoolExhausted(RedisMemory):
 
     @staticmethod
     def pool(context: StoreContext) -> Any:
-        return ConnectionPool.from_url(context.servers["redis"], max_connections=WRITING_CONNECTIONS)
+        return ConnectionPool.from_url(context.servers[REDIS.name], max_connections=WRITING_CONNECTIONS)
 
     async def append(self, session: str, message: Message) -> None:
         try:
@@ -46,7 +47,7 @@ class PoolAwaited(PoolExhausted):
     @staticmethod
     def pool(context: StoreContext) -> Any:
         return BlockingConnectionPool.from_url(
-            context.servers["redis"], max_connections=WRITING_CONNECTIONS, timeout=context.timeout_seconds
+            context.servers[REDIS.name], max_connections=WRITING_CONNECTIONS, timeout=context.timeout_seconds
         )
 
     async def append(self, session: str, message: Message) -> None:

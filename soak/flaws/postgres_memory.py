@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Self
 import asyncpg
 
 from soak.checker.message import decode_history
+from soak.servers.kinds import POSTGRES
 from soak.stores import Message, StoreContext, Stored
 
 
 class PostgresMemory:
     """One row per message. Its id is taken under a lock of the session, so ids become visible in their own order."""
 
-    needs: ClassVar[tuple[str, ...]] = ("postgres",)
+    needs: ClassVar[tuple[str, ...]] = (POSTGRES.name,)
     columns: ClassVar[str] = "id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, session text, body bytea"
 
     def __init__(self, pool: Any, table: str) -> None:
@@ -23,7 +24,7 @@ class PostgresMemory:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        pool = await connect(context, "postgres")
+        pool = await connect(context, POSTGRES.name)
         table = f"{context.namespace}_{cls.__name__}".lower()
         await pool.execute(f"CREATE TABLE IF NOT EXISTS {table} ({cls.columns})")
         await pool.execute(f"CREATE INDEX IF NOT EXISTS {table}_session ON {table} (session)")

@@ -10,6 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from soak.checker.message import decode_history
+from soak.servers.kinds import REDIS
 from soak.stores import Contract, Message, StoreContext, Stored
 
 CONNECTIONS_MAX = 128
@@ -19,7 +20,7 @@ NO_RETRIES = Retry(NoBackoff(), 0)
 class RedisMemory:
     """A session is a list under one key: RPUSH remembers, LRANGE recalls."""
 
-    needs: ClassVar[tuple[str, ...]] = ("redis",)
+    needs: ClassVar[tuple[str, ...]] = (REDIS.name,)
 
     def __init__(self, context: StoreContext) -> None:
         self.redis: Any = self.connect(context)
@@ -27,7 +28,7 @@ class RedisMemory:
 
     def connect(self, context: StoreContext) -> Any:
         return Redis.from_url(
-            context.servers["redis"],
+            context.servers[REDIS.name],
             socket_timeout=context.timeout_seconds,
             socket_connect_timeout=context.timeout_seconds,
             max_connections=CONNECTIONS_MAX,

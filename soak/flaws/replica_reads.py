@@ -11,13 +11,14 @@ from soak.checker.kinds import Kind
 from soak.checker.message import decode_history
 from soak.flaws.flaw import Disturbance, Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory, connect
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import StoreContext, Stored
 
 
 class ReadsFromReplica(PostgresMemory):
     """Writes on the primary and reads on the replica, to take load off the primary."""
 
-    needs: ClassVar[tuple[str, ...]] = ("postgres", "postgres-replica")
+    needs: ClassVar[tuple[str, ...]] = (POSTGRES.name, POSTGRES_REPLICA.name)
 
     def __init__(self, pool: Any, table: str) -> None:
         super().__init__(pool, table)
@@ -26,7 +27,7 @@ class ReadsFromReplica(PostgresMemory):
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
         store = await super().open(context)
-        store.replica = await connect(context, "postgres-replica")
+        store.replica = await connect(context, POSTGRES_REPLICA.name)
         async with asyncio.timeout(context.timeout_seconds * 4):
             while await store.replica.fetchval("SELECT to_regclass($1)", store.table) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from soak.flaws.flaw import Disturbance, FlawSetup, store_of
+from soak.servers.kinds import HTTP
 from soak.stores import StoreContext
 from soak.stores.http import HttpStore
 
@@ -23,7 +24,7 @@ class ServedTwin(HttpStore):
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        servers = {**context.servers, "http": context.servers["http"] + "/twin"}
+        servers = {**context.servers, HTTP.name: context.servers[HTTP.name] + "/twin"}
         return await super().open(msgspec.structs.replace(context, servers=servers))
 
 

@@ -33,5 +33,5 @@ FLAW = Flaw(
     user="What was said in one particular second had not been said. Nobody knew which second.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    setups=same_server(SwallowedError, RedisMemory, Disturbance(fault="outage", hold_seconds=0.7)),
+    setups=same_server(SwallowedError, RedisMemory, Disturbance(fault="connection_refused", hold_seconds=0.7)),
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import subprocess
 import sys
 import time
@@ -33,6 +32,8 @@ from soak.load.participant import Participant
 from soak.load.plan import Plan
 from soak.load.reading import Expectation, Performed
 from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStore, SessionPool
+from soak.proc import spawn
+from soak.servers.kinds import HTTP
 from soak.settings import LedgerSettings, LoadSettings
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -102,7 +103,7 @@ class BrowserMemory:
     async def move(self, port: int) -> None:
         """Go on with a new child."""
         await self.leave()
-        servers = {"http": f"http://127.0.0.1:{port}/{self._number}"}
+        servers = {HTTP.name: f"http://127.0.0.1:{port}/{self._number}"}
         self._pages = await HttpStore.open(msgspec.structs.replace(self._context, servers=servers))
 
     async def leave(self) -> None:
@@ -188,13 +189,11 @@ class Browsers:
 
     def _start(self) -> Any:
         self._starts.append(time.monotonic())
-        process = subprocess.Popen(  # noqa: S603  our own interpreter and package
+        process = spawn.start(
             [sys.executable, "-m", CHILD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            # A session of its own: Ctrl-C at the terminal must reach the load first and its browsers last.
-            start_new_session=True,
+            stdin=spawn.PIPE,
+            stdout=spawn.PIPE,
+            environment=spawn.own_package_environment(),
         )
         pipe: Any = process.stdin
         with contextlib.suppress(OSError):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 import subprocess
 import sys
@@ -20,20 +18,13 @@ from soak.errors import ServerUnreachableError, SoakError
 from soak.join import JoinInfo
 from soak.ledger.run import read_header
 from soak.load.bridge import Bridge
+from soak.proc import spawn
 from soak.settings import SoakSettings
 
 START_SECONDS_MAX = 60.0
 VERDICT_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
 LINES_KEPT = 200
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def die_with_parent(signal_number: int) -> None:
-    """Ask the kernel for this signal when the parent of this process ends, however it ends."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
 
 
 class EmbeddedFailedError(SoakError):
@@ -52,15 +43,12 @@ class EmbeddedSoak:
         self._stores = stores
         self._lines: deque[str] = deque(maxlen=LINES_KEPT)
         self._is_stopping = False
-        # A session of its own: Ctrl-C at the terminal must reach the load first and the servers last.
-        self._process = subprocess.Popen(  # noqa: S603  our own interpreter and package
+        self._process = spawn.start(
             self._command(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-            start_new_session=True,
-            preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  no thread of ours runs yet
+            stdout=spawn.PIPE,
+            stderr=spawn.STDOUT,
+            environment=spawn.own_package_environment(),
+            death_signal=signal.SIGKILL,
         )
         self._reader = gevent.spawn(self._read_lines)
 

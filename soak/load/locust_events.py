@@ -23,11 +23,12 @@ from soak import join
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.load import options as locust_options
-from soak.load.embedded import EmbeddedFailedError, EmbeddedSoak, die_with_parent, find_run, wait_for_run
+from soak.load.embedded import EmbeddedFailedError, EmbeddedSoak, find_run, wait_for_run
 from soak.load.leaving import Signals, Watch, leave
 from soak.load.locust_page import MemoryPage
 from soak.load.locust_stats import prune_for_ever
 from soak.load.locust_user import FAREWELL_SECONDS_MAX, RunningLoad, add_browser_users
+from soak.proc.spawn import die_with_parent
 
 STOP_TIMEOUT_SECONDS = 3.0
 """Time for a turn under way to end by itself when a test stops, unless --stop-timeout says otherwise."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from soak.pytest_plugin import options
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,20 +75,20 @@ def soak_servers(pytestconfig: pytest.Config) -> Iterator[ServerPool]:
 @pytest.fixture(scope="session")
 def soak_redis(soak_servers: ServerPool) -> SoakServer:
     """Return a Redis or Valkey server: `url`, `restart()`, `kill()`, `start()`, `pause()`, `resume()`."""
-    return _started(soak_servers, "redis")
+    return _started(soak_servers, REDIS.name)
 
 
 @pytest.fixture(scope="session")
 def soak_postgres(soak_servers: ServerPool) -> SoakServer:
     """Return a PostgreSQL server, with the same verbs."""
-    return _started(soak_servers, "postgres")
+    return _started(soak_servers, POSTGRES.name)
 
 
 @pytest.fixture(scope="session")
 def soak_postgres_replica(soak_servers: ServerPool, soak_postgres: SoakServer) -> SoakServer:
     """Return a streaming replica of the server of `soak_postgres`."""
     del soak_postgres  # it has to be there first
-    return _started(soak_servers, "postgres-replica")
+    return _started(soak_servers, POSTGRES_REPLICA.name)
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def soak_memory(request: pytest.FixtureRequest, soak_servers: ServerPool, soak_v
     suite: MemoryContract = request.instance
     by_kind = {version.kind: version for version in soak_versions}
     servers = {
-        kind: _started(soak_servers, kind, by_kind["postgres" if kind == "postgres-replica" else kind])
+        kind: _started(soak_servers, kind, by_kind[POSTGRES.name if kind == POSTGRES_REPLICA.name else kind])
         for kind in sorted(suite.needed())
     }
     memory = Memory(suite.open_store, suite.contract_for, servers, suite.refused_texts)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -86,9 +88,9 @@ def sets_for(needs: tuple[str, ...], chosen: tuple[Version, ...]) -> list[tuple[
 
 MODES = ("embedded", "docker", "external")
 ADDRESSES = {
-    "redis": ("soak_redis", "SOAK_SERVERS__REDIS"),
-    "postgres": ("soak_postgres", "SOAK_SERVERS__POSTGRES"),
-    "postgres-replica": ("soak_postgres_replica", "SOAK_SERVERS__POSTGRES_REPLICA"),
+    REDIS.name: ("soak_redis", "SOAK_SERVERS__REDIS"),
+    POSTGRES.name: ("soak_postgres", "SOAK_SERVERS__POSTGRES"),
+    POSTGRES_REPLICA.name: ("soak_postgres_replica", "SOAK_SERVERS__POSTGRES_REPLICA"),
 }
 """Option and environment variable by kind of server; the variables are those of soak itself."""
 

@@ -9,7 +9,9 @@ from soak.contract_suite import administration
 from soak.errors import ServerUnreachableError, UsageError
 from soak.pytest_plugin.options import GIVEN, Choice, Version
 from soak.pytest_plugin.server import Background, SoakServer
-from soak.servers import LocalTestbed, Testbed, versions
+from soak.servers import versions
+from soak.servers.local import LocalServers
+from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
 
 
@@ -21,7 +23,7 @@ class TestbedServers(abc.ABC):
     def __init__(self, choice: Choice, background: Background) -> None:
         self._choice = choice
         self._background = background
-        self._testbeds: dict[str, Testbed] = {}
+        self._testbeds: dict[str, Servers] = {}
         self._folder: TemporaryFolder | None = None
 
     def start(self, kind: str, version: Version) -> SoakServer:
@@ -29,7 +31,7 @@ class TestbedServers(abc.ABC):
         if testbed is None:
             testbed = self._testbeds[version.name] = self._make(version, self._folder_of(version))
         self._background.call(testbed.start([kind]))
-        return SoakServer(kind, version, self._background, testbed.servers[kind])
+        return SoakServer(kind, version, self._background, testbed.nodes[kind])
 
     def stop(self) -> None:
         try:
@@ -43,7 +45,7 @@ class TestbedServers(abc.ABC):
                 self._folder = None
 
     @abc.abstractmethod
-    def _make(self, version: Version, folder: Path) -> Testbed:
+    def _make(self, version: Version, folder: Path) -> Servers:
         """Return a testbed for servers of this version, not started yet."""
 
     def _folder_of(self, version: Version) -> Path:
@@ -57,10 +59,10 @@ class TestbedServers(abc.ABC):
 class EmbeddedServers(TestbedServers):
     """Servers from installed packages, as local processes: no Docker, no root, no network."""
 
-    def _make(self, version: Version, folder: Path) -> Testbed:
+    def _make(self, version: Version, folder: Path) -> Servers:
         if version.kind == "redis":
-            return LocalTestbed(folder, redis_version=version.name, redis_options=self._choice.redis_options)
-        return LocalTestbed(
+            return LocalServers(folder, redis_version=version.name, redis_options=self._choice.redis_options)
+        return LocalServers(
             folder,
             postgres_version=versions.postgres_version(version.name).major,
             postgres_options=self._choice.postgres_options,
@@ -85,18 +87,18 @@ class DockerServers(TestbedServers):
         except ServerUnreachableError as error:
             raise ServerUnreachableError(f"{error} (--soak-docker-image={version.name}=IMAGE names one)") from error
 
-    def _make(self, version: Version, folder: Path) -> Testbed:
-        from soak.servers.docker import DockerTestbed  # noqa: PLC0415  the client of Docker is a heavy one
+    def _make(self, version: Version, folder: Path) -> Servers:
+        from soak.servers.docker.servers import DockerServers  # noqa: PLC0415  the client of Docker is a heavy one
 
         image = self._choice.images.get(version.name)
         if version.kind == "redis":
-            return DockerTestbed(
+            return DockerServers(
                 folder,
                 redis_version=versions.redis_version(version.name),
                 redis_image=image,
                 redis_options=self._choice.redis_options,
             )
-        return DockerTestbed(
+        return DockerServers(
             folder,
             postgres_version=versions.postgres_version(version.name),
             postgres_image=image,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from soak.checker.message import Message
 from soak.contract_suite.administration import own_keys, own_tables, postgres_connection, redis_client
 from soak.errors import UsageError
 from soak.json_input import decode_json
-from soak.sealed_file import write_whole
+from soak.proc.files import write_whole
+from soak.proc.spawn import run
 from soak.servers import binaries
 
 FORMAT = 1
@@ -105,13 +105,10 @@ def _dump(url: str, names: list[str]) -> str:
         str(program), "--inserts", "--no-owner", "--no-privileges", "--no-comments", "--encoding=UTF8",
         *names, f"--dbname={urlunsplit(parts._replace(netloc=user + host))}",
     ]  # fmt: skip
-    done = subprocess.run(  # noqa: S603  the program comes from an installed wheel
-        command, capture_output=True, timeout=_DUMP_SECONDS_MAX, env={**os.environ, **secret}, check=False
-    )
-    if done.returncode != 0:
-        said = " ".join(done.stderr.decode(errors="replace").split())
-        raise UsageError(f"what the store wrote cannot be recorded ({said}); run without --soak-record")
-    return _statements(done.stdout.decode())
+    done = run(command, seconds_max=_DUMP_SECONDS_MAX, environment={**os.environ, **secret})
+    if done.code != 0:
+        raise UsageError(f"what the store wrote cannot be recorded ({done.complaint}); run without --soak-record")
+    return _statements(done.output)
 
 
 async def write_postgres(url: str, statements: str, old: str, new: str) -> None:

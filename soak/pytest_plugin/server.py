@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from soak.contract_suite import administration
 from soak.errors import UsageError
 from soak.pytest_plugin.options import Version
-from soak.servers import Server
+from soak.servers.server import Server
 
 T = TypeVar("T")
 

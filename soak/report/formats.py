@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from soak.errors import SoakError, UsageError
+from soak.proc.files import write_whole
 from soak.report import html, junit, markdown
 from soak.report.run_report import Report
-from soak.sealed_file import write_whole
 
 FILES_MODE = 0o644
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from soak.json_input import decode_json
+from soak.proc.files import replacing
 
 FILE_NAME = "series.jsonl"
 SCHEMA = 1
@@ -223,14 +224,12 @@ class SeriesFile:
 
     def rewrite(self, points: Mapping[str, Iterable[Point]]) -> None:
         """Write the merged points in place of all that were measured. Raises OSError."""
-        temporary = self._path.with_name(self._path.name + ".part")
-        with temporary.open("wb") as file:
+        with replacing(self._path, mode=0o644, is_synced=False) as file:
             file.write(msgspec.json.encode(self._head) + b"\n")
             for store, ones in points.items():
                 file.writelines(self._line(store, one) for one in ones)
             # With many stores even what is merged may fill the file: it must not be written anew every second.
             self._bytes_max = max(FILE_BYTES_MAX, 2 * file.tell())
-        temporary.replace(self._path)
 
     def _line(self, store: str, point: Point) -> bytes:
         values = (_rounded(value) for value in msgspec.structs.astuple(point))

@@ -18,11 +18,10 @@ import msgspec
 import structlog
 import uvloop
 
-from soak import parent_exit
 from soak.errors import ServerUnreachableError, SoakError
 from soak.masking import mask
+from soak.proc import lock, parent_exit
 from soak.scenarios.runner import P, R, ScenarioKind
-from soak.servers import lock
 
 
 async def _make(kind: ScenarioKind[P, R], plan: P, folder: Path) -> R | None:

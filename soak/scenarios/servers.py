@@ -10,18 +10,18 @@ from typing import Literal
 import msgspec
 
 from soak.checker.contract import Contract
-from soak.contracts.given import Given
+from soak.contracts.guarantees import Guarantees
 from soak.servers import versions
-from soak.servers.bed import Testbed
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.servers.power_cut import PowerCutWay
 from soak.servers.server import ServerEvent
-from soak.servers.service_process import ServiceProgram
+from soak.servers.servers import Servers
+from soak.servers.web_process import ServiceProgram
 
 BedName = Literal["local", "docker"]
 RedisName = Literal["valkey", "6.2"]
 PostgresName = Literal["18", "16"]
-PROXIED_FAULTS = frozenset({"outage", "dropped_reply"})
+PROXIED_FAULTS = frozenset({"connection_refused", "dropped_reply"})
 """Faults of the way to a server, which need a proxy before it."""
 
 
@@ -62,15 +62,15 @@ class ScenarioServers:
 
     def _make_bed(
         self, setup: ServerSetup, folder: Path, faults: Collection[str], service: ServiceProgram | None
-    ) -> Testbed:
+    ) -> Servers:
         redis = versions.redis_version(setup.redis)
         # Only where it is needed: a power cut costs a compilation, or a file system.
         power_cuts = "power_cut" in faults
         if setup.testbed == "docker":
             # Imported only where it is used: the client of Docker is a heavy one.
-            from soak.servers.docker import DockerTestbed  # noqa: PLC0415
+            from soak.servers.docker.servers import DockerServers  # noqa: PLC0415
 
-            return DockerTestbed(
+            return DockerServers(
                 folder,
                 redis_version=redis,
                 postgres_version=versions.postgres_version(setup.postgres),
@@ -82,7 +82,7 @@ class ScenarioServers:
                 power_cut_by=setup.power_cut,
                 on_event=self._note,
             )
-        return LocalTestbed(
+        return LocalServers(
             folder,
             redis_version=redis,
             postgres_version=int(setup.postgres),
@@ -102,7 +102,7 @@ class ScenarioServers:
             self.deaths.append(event)
 
 
-def as_given(contract: Contract, given: Given) -> Contract:
+def as_given(contract: Contract, given: Guarantees) -> Contract:
     """Return the contract with the durability that the running server says it gives."""
     return msgspec.structs.replace(
         contract,

@@ -1,4 +1,4 @@
-"""What a server lives in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
+"""What a server runs in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from soak.errors import ServerUnreachableError
+from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import HOST
-from soak.servers.power_cut import CutPower, FsyncShim, LoopbackVolume
-from soak.servers.versions import Release
+from soak.servers.power_cut.source import CutPower, PowerSource
+from soak.servers.versions import ServerRelease
 
 
 class PortTakenError(ServerUnreachableError):
@@ -29,9 +29,9 @@ class StillLoadingError(Exception):
 
 @runtime_checkable
 class Upgradable(Protocol):
-    """A vessel whose server can be another version on the same data."""
+    """A backend whose server can be another version on the same data."""
 
-    def next_release(self) -> Release:
+    def next_release(self) -> ServerRelease:
         """Return what it would become; raises `UsageError` that says why there is nothing."""
 
     async def upgrade(self) -> None:
@@ -46,6 +46,18 @@ class ServerBackend(abc.ABC):
 
     ready_seconds_max = 120.0
     """For a first answer after the launch, unless the server says that it is still loading."""
+    answer_seconds_max = 2.0
+    """For an answer to a question."""
+    is_ours = True
+    """Whether the server was started here; one that was given is left as it is when all ends."""
+    is_local_process = False
+    """Whether it is a process of this machine, with its files in a folder here."""
+    restarts_elsewhere = False
+    """Whether somebody else starts it again after its end, and so the old server may answer for a while."""
+    memory_bytes: int | None = None
+    """Its memory limit, where it has one of its own."""
+    url: str | None = None
+    """Its address, where that was given."""
 
     def __init__(self, title: str, folder: Path, options: Mapping[str, str], *, log_name: str = "server.log") -> None:
         self.title = title
@@ -55,7 +67,7 @@ class ServerBackend(abc.ABC):
         self.log_path = folder / log_name
         self.options = options
         """Settings of the server that replace ours, from the next launch on."""
-        self.power: FsyncShim | LoopbackVolume | None = None
+        self.power: PowerSource | None = None
         """What can be cut: a shim under a process that knows what was synced, or a disk of the server's own."""
 
     @property
@@ -79,9 +91,19 @@ class ServerBackend(abc.ABC):
         """Why its power cannot be cut; None if it can."""
 
     def refuses(self, what: str) -> str | None:
-        """Tell why it must not be `killed`, `stopped`, `paused` or `wiped`; None if it may."""
+        """Tell why it must not be `killed`, `stopped`, `paused`, `wiped` or `configured`; None if it may."""
         del what
         return None
+
+    def refuses_fault(self, fault: str) -> str | None:
+        """Tell why its operator does not let this fault happen; None if it may."""
+        del fault
+        return None
+
+    def check(self, what: str) -> None:
+        """Raise `UsageError` if it must not be `killed`, `stopped`, `paused`, `wiped` or `configured`."""
+        if (why := self.refuses(what)) is not None:
+            raise UsageError(f"{self.title} cannot be {what}: {why}")
 
     @abc.abstractmethod
     async def launch(self) -> None:

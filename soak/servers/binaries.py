@@ -12,13 +12,13 @@ import platform
 import re
 import shutil
 import stat
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError
-from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion
+from soak.proc.spawn import run
+from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 _POSTGRES_PROGRAMS = (
@@ -77,20 +77,20 @@ def installed_version(name: str) -> tuple[Path, str] | None:
     return (Path(path), version) if path is not None and version is not None else None
 
 
-def redis_releases(*given: Path) -> list[Release]:
+def redis_releases(*given: Path) -> list[ServerRelease]:
     """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path."""
     releases = []
     for version, find in ((REDIS, redis_server), (VALKEY, valkey_server)):
         with contextlib.suppress(ServerUnreachableError):
             find()
-            releases.append(Release(version))
+            releases.append(ServerRelease(version))
     for family, name in _INSTALLED_NAMES.items():
         if (found := installed_version(name)) is not None:
-            releases.append(Release(_short(family, found[1]), str(found[0])))
+            releases.append(ServerRelease(_short(family, found[1]), str(found[0])))
     for path in given:
         if (number := program_version(path)) is None:
             raise _no_server(path)
-        releases.append(Release(_short(_family(path), number), str(path)))
+        releases.append(ServerRelease(_short(_family(path), number), str(path)))
     return releases
 
 
@@ -111,10 +111,8 @@ def _family(path: Path) -> str:
 
 def _told(path: Path) -> str:
     try:
-        return subprocess.run(  # noqa: S603  the operator's own program, asked for its version
-            [str(path), "--version"], capture_output=True, text=True, timeout=_PROGRAM_SECONDS_MAX, check=False
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
+        return run([path, "--version"], seconds_max=_PROGRAM_SECONDS_MAX).output
+    except OSError:  # which a timeout is, too
         return ""
 
 

@@ -20,7 +20,10 @@ from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
+from soak.servers.kinds import Protocol, ServerKind, kind_of
 
+Told = tuple[dict[str, str], dict[str, str]]
+"""Configuration and telemetry."""
 REDIS_SETTINGS = (
     "save",
     "appendonly",
@@ -57,8 +60,6 @@ _REDIS_COUNTERS = (
     "uptime_in_seconds",
     "used_memory",
 )
-TELLING = frozenset({"redis", "ledger", "postgres", "postgres-replica"})
-"""Servers that can be asked."""
 _SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
@@ -108,29 +109,31 @@ _CHECKPOINTS_BEFORE_17 = "(select checkpoints_timed + checkpoints_req from pg_st
 _SIZE = "pg_database_size(current_database())::text"
 
 
-async def inspect(kind: str, url: str, *, timeout_seconds: float, with_size: bool = False) -> ServerSample:
+async def inspect(name: str, url: str, *, timeout_seconds: float, with_size: bool = False) -> ServerSample:
+    """Ask a server of the kind of this name."""
+    return await inspect_server(kind_of(name), url, timeout_seconds=timeout_seconds, with_size=with_size)
+
+
+async def inspect_server(
+    kind: ServerKind, url: str, *, timeout_seconds: float, with_size: bool = False
+) -> ServerSample:
     """Ask one server; raises `ServerUnreachableError` if it gives no answer in time.
 
     PostgreSQL looks at every file of a database to tell its size, so that is asked for apart.
     """
-    if kind == "chroma":
-        return ServerSample(server=kind, at=now_us())  # it has nothing to tell
-    if kind not in TELLING:
-        raise ServerUnreachableError(f"{kind} has no way to tell how it is configured")
+    if not kind.can_be_inspected:
+        raise ServerUnreachableError(f"{kind.name} has no way to tell how it is configured")
     try:
         async with asyncio.timeout(timeout_seconds):
-            if kind.startswith("postgres"):
-                configuration, telemetry = await _ask_postgres(url, timeout_seconds, with_size=with_size)
-            else:
-                configuration, telemetry = await _ask_redis(url, timeout_seconds)
+            configuration, telemetry = await _ASK[kind.protocol](url, timeout_seconds, with_size)
     except (*_SILENT, OSError, TimeoutError) as error:
         raise ServerUnreachableError(
-            f"{kind} does not tell how it is configured ({type(error).__name__}); check that it runs"
+            f"{kind.name} does not tell how it is configured ({type(error).__name__}); check that it runs"
         ) from error
-    return ServerSample(server=kind, at=now_us(), configuration=configuration, telemetry=telemetry)
+    return ServerSample(server=kind.name, at=now_us(), configuration=configuration, telemetry=telemetry)
 
 
-async def _ask_redis(url: str, timeout_seconds: float) -> tuple[dict[str, str], dict[str, str]]:
+async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
     client = Redis.from_url(
         url,
         parser_class=BoundedParser,
@@ -200,7 +203,7 @@ def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
     return known
 
 
-async def _ask_postgres(url: str, timeout_seconds: float, *, with_size: bool) -> tuple[dict[str, str], dict[str, str]]:
+async def _ask_postgres(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001  one form for all
     with bounded_answers():
         connection = await asyncpg.connect(
             url,
@@ -221,3 +224,10 @@ async def _ask_postgres(url: str, timeout_seconds: float, *, with_size: bool) ->
     if "pg_is_in_recovery" in telemetry:
         configuration["role"] = "replica" if telemetry["pg_is_in_recovery"] == "true" else "primary"
     return configuration, telemetry
+
+
+async def _ask_web(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
+    return {}, {}  # it has nothing to tell
+
+
+_ASK = {Protocol.REDIS: _ask_redis, Protocol.POSTGRES: _ask_postgres, Protocol.HTTP: _ask_web}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
+from collections.abc import Mapping
 
 import asyncpg
 
 from soak.errors import ServerUnreachableError
 from soak.servers.backend import ServerBackend, StillLoadingError
 from soak.servers.exchange import PostgresExchange
+from soak.servers.inspect import inspect_server
+from soak.servers.kinds import ServerKind
 from soak.servers.ports import HOST
-from soak.servers.postgres_settings import DATABASE, USER
 from soak.servers.server import Server
 from soak.servers.state import Pinned
 
@@ -26,25 +27,42 @@ CONFIGURATION_READ = (
     "server_version",
     "data_directory",
 )
-_ANSWER_SECONDS_MAX = 2.0
+_DURABILITY = ("synchronous_commit", "fsync")
+"""Settings that a fault's telemetry has, too."""
 _STREAMING_SECONDS_MAX = 10.0
 _STREAMING_POLL_SECONDS = 0.02
+_EXHAUST_SECONDS_MAX = 60.0
+_PIECE_BYTES = 2**20
+_EXHAUST_QUERY = (
+    "with held as materialized (select repeat('x', {bytes}) || number as part from generate_series(1, {count}) number) "
+    "select max(length(part))::text as longest from held"
+)
+"""Held in the memory of one session, which is told to keep it there."""
 
-# Lag is a difference of positions: pg_stat_replication's replay_lag does not grow while replay is paused.
-_TELEMETRY = """
-with here as (select pg_is_in_recovery() as recovering)
-select pg_postmaster_start_time()::text as pg_postmaster_start_time,
-       recovering::text as pg_is_in_recovery,
-       case when not recovering then pg_current_wal_lsn()::text end as pg_current_wal_lsn,
-       case when recovering then pg_last_wal_receive_lsn()::text end as pg_last_wal_receive_lsn,
-       case when recovering then pg_last_wal_replay_lsn()::text end as pg_last_wal_replay_lsn,
-       case when recovering then pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
-            else (select max(pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)) from pg_stat_replication)
-       end::text as replication_lag_bytes,
-       current_setting('synchronous_commit') as synchronous_commit,
-       current_setting('fsync') as fsync
-  from here
-"""
+USER = "soak"
+DATABASE = "postgres"
+CHOSEN_BY_US = frozenset(
+    {"listen_addresses", "port", "unix_socket_directories", "data_directory", "hba_file", "include"}
+)
+"""Settings that no option may replace."""
+
+# Durable as in production. In the file, not on the command line, so that a fault may change it by a reload.
+_SETTINGS = {
+    "max_connections": "200",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "wal_level": "replica",
+    "max_wal_senders": "10",
+    "wal_keep_size": "'512MB'",
+    "hot_standby": "on",
+    # By default a replica may take five seconds to notice that its primary is back.
+    "wal_retrieve_retry_interval": "'100ms'",
+    # Segments in the data folder, not in /dev/shm, where a killed server would leave them behind.
+    "dynamic_shared_memory_type": "mmap",
+    "logging_collector": "off",
+    "timezone": "'UTC'",
+}
 
 
 class PostgresServer(Server):
@@ -52,12 +70,8 @@ class PostgresServer(Server):
 
     exchange = PostgresExchange
 
-    def address(self, port: int) -> str:
+    def address_at(self, port: int) -> str:
         return f"postgresql://{USER}:{self.pinned.password}@{HOST}:{port}/{DATABASE}?sslmode=disable"
-
-    @property
-    def data(self) -> Path:
-        return self.working_folder
 
     async def answers(self) -> bool:
         try:
@@ -68,17 +82,41 @@ class PostgresServer(Server):
             return False
 
     async def read_configuration(self) -> dict[str, str]:
+        if not self.backend.is_ours:
+            seconds = self.backend.answer_seconds_max
+            return (await inspect_server(self.kind, self.own_url, timeout_seconds=seconds)).configuration
         wanted = dict.fromkeys((*CONFIGURATION_READ, *self.options))
         names = ", ".join(f"current_setting('{name}') as \"{name}\"" for name in wanted)
         return await self.ask(f"select {names}")
 
     async def telemetry(self) -> dict[str, str]:
-        return await self.ask(_TELEMETRY)
+        sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
+        durability = {name: sample.configuration[name] for name in _DURABILITY if name in sample.configuration}
+        return {**sample.telemetry, **durability}
+
+    async def read_limits(self) -> dict[str, str]:
+        return await self.ask("select current_setting('max_connections') as max_connections")
+
+    async def survives_taking(self, size_bytes: int) -> bool:
+        """Do so; the kernel kills the session that is largest, and with it all others."""
+        query = _EXHAUST_QUERY.format(bytes=_PIECE_BYTES, count=size_bytes // _PIECE_BYTES)
+        try:
+            connection = await asyncpg.connect(self.own_url, timeout=_EXHAUST_SECONDS_MAX)
+            try:
+                await connection.execute(f"set work_mem = '{size_bytes // 1024}kB'")
+                await connection.execute(query, timeout=_EXHAUST_SECONDS_MAX)
+            finally:
+                connection.terminate()
+        except (asyncpg.PostgresConnectionError, ConnectionError):
+            return False
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            return True  # it refused, or is still at it
+        return True
 
     async def _ask(self, query: str) -> dict[str, str]:
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(self.backend.answer_seconds_max):
             # No statement of ours is prepared: a pooler in between would know nothing of it.
-            connection = await asyncpg.connect(self.address(self.port), statement_cache_size=0)
+            connection = await asyncpg.connect(self.own_url, statement_cache_size=0)
             try:
                 row = await connection.fetchrow(query)
             finally:
@@ -101,14 +139,14 @@ class PostgresReplica(PostgresServer):
 
     def __init__(
         self,
-        kind: str,
+        kind: ServerKind,
         pinned: Pinned,
-        vessel: ServerBackend,
+        backend: ServerBackend,
         *,
         fresh: bool,
         primary: PostgresServer,
     ) -> None:
-        super().__init__(kind, pinned, vessel, fresh=fresh)
+        super().__init__(kind, pinned, backend, fresh=fresh)
         self._primary = primary
 
     async def start(self) -> None:
@@ -145,3 +183,17 @@ class PostgresReplica(PostgresServer):
                 return True
             await asyncio.sleep(_STREAMING_POLL_SECONDS)
         return False
+
+
+# Its configuration file --------------------------------------------------------------------------------------
+
+
+def postgres_settings(options: Mapping[str, str], place: Mapping[str, str]) -> str:
+    """Return the file: durable as in production, what the options say instead, and where the server lives."""
+    quoted = {name: _quoted(value) for name, value in {**options, **place}.items()}
+    return "".join(f"{name} = {value}\n" for name, value in {**_SETTINGS, **quoted}.items())
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"

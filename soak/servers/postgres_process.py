@@ -6,24 +6,25 @@ import asyncio
 import contextlib
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.sealed_file import write_whole
-from soak.servers import binaries, postgres_upgrade, process, versions
-from soak.servers.account import Account
-from soak.servers.places import change_places
+from soak.proc import tree
+from soak.proc.files import exchange, write_whole
+from soak.proc.spawn import Process
+from soak.servers import binaries, postgres_upgrade, versions
 from soak.servers.ports import HOST
-from soak.servers.postgres_settings import USER, postgres_settings
-from soak.servers.process_backend import Berth, ProcessVessel
+from soak.servers.postgres import USER, postgres_settings
+from soak.servers.process_backend import ProcessBackend, ProcessSite
+from soak.servers.strays import end_strays
+from soak.servers.unprivileged import Account
 
 _TOOL_SECONDS_MAX = 120.0
 _INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--no-locale", "--no-instructions")
 
 
-class PostgresProcess(ProcessVessel):
+class PostgresProcess(ProcessBackend):
     """A primary in a folder of its own."""
 
     # Immediate: everything acknowledged is in the synced log and is recovered at the next start.
@@ -33,7 +34,7 @@ class PostgresProcess(ProcessVessel):
 
     def __init__(
         self,
-        berth: Berth,
+        site: ProcessSite,
         *,
         options: Mapping[str, str],
         install: Callable[[int], Path],
@@ -41,9 +42,9 @@ class PostgresProcess(ProcessVessel):
         version: int,
     ) -> None:
         """Choose the version; `install` returns the folder of a version's programs, open to the account."""
-        pinned = berth.pinned.version
+        pinned = site.pinned.version
         self.version = version if pinned is None else versions.postgres_version(pinned).major
-        super().__init__(f"PostgreSQL {self.version} for {berth.kind}", berth, options)
+        super().__init__(f"PostgreSQL {self.version} for {site.name}", site, options)
         self._install = install
         self._programs = install(self.version)
         self._account = account
@@ -65,7 +66,7 @@ class PostgresProcess(ProcessVessel):
         (self.working_folder / "postmaster.pid").unlink(missing_ok=True)
         self._write_owned(self.working_folder / "postgresql.conf", postgres_settings(self.options, self._place()))
 
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> Process:
         return self._run(["postgres", "-D", self.working_folder], self.environment)
 
     async def create(self) -> None:
@@ -93,9 +94,11 @@ class PostgresProcess(ProcessVessel):
 
     # Another version ----------------------------------------------------------------------------------------
 
-    def next_release(self) -> versions.Release:
+    def next_release(self) -> versions.ServerRelease:
         now = versions.ServerVersion("postgres", str(self.version))
-        have = [versions.Release(versions.ServerVersion("postgres", str(one))) for one in binaries.POSTGRES_FOLDERS]
+        have = [
+            versions.ServerRelease(versions.ServerVersion("postgres", str(one))) for one in binaries.POSTGRES_FOLDERS
+        ]
         release = versions.next_release(now, have)
         if release is None:
             raise UsageError(f"{now.title} is the newest there is here; start an older one (--postgres 16)")
@@ -111,7 +114,7 @@ class PostgresProcess(ProcessVessel):
         try:
             await self._make_next(newer)
             await self._run_upgrade(newer)
-            await _change_places(self.working_folder, self.next_folder)
+            await exchange_folders(self.working_folder, self.next_folder)
         finally:
             await self._settle_upgrade()
 
@@ -145,13 +148,13 @@ class PostgresProcess(ProcessVessel):
     def become(self, version: int) -> None:
         """Be another version from the next start on, and after every later start of ours."""
         self.version = version
-        self.title = f"PostgreSQL {version} for {self._kind}"
+        self.title = f"PostgreSQL {version} for {self._name}"
         self._programs = self._install(version)
         self.pinned.version = f"postgres-{version}"
         self._on_spawn()  # which writes down what is pinned
 
     async def _end_strays(self) -> None:
-        await process.end_strays([], [self.working_folder, self.next_folder])
+        await end_strays([], [self.working_folder, self.next_folder])
 
     def _make_folder(self, folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -187,13 +190,11 @@ class PostgresProcess(ProcessVessel):
         environment: Mapping[str, str] | None = None,
         programs: Path | None = None,
         cwd: Path | None = None,
-    ) -> subprocess.Popen[bytes]:
-        return process.spawn(
+    ) -> Process:
+        return self.start_program(
             [(programs or self._programs) / "bin" / command[0], *command[1:]],
-            log=self.log_path,
-            cwd=cwd or Path("/"),  # the account may not be allowed into ours
             home=self.home,
-            death_signal=self.death_signal,
+            cwd=cwd or Path("/"),  # the account may not be allowed into ours
             account=self._account,
             environment=environment,
         )
@@ -210,20 +211,26 @@ class PostgresProcess(ProcessVessel):
         start = self.log_path.stat().st_size if self.log_path.exists() else 0
         running = self._run(command, environment, programs, cwd)
         try:
-            await process.ended_within(running, seconds_max)
+            await tree.ended_within(running, seconds_max)
         finally:
-            await process.end(running, signal.SIGTERM, 1.0)
+            await tree.end(running, signal.SIGTERM, 1.0)
         if running.returncode != 0:
-            words = process.last_words(self.log_path, start)
-            raise ServerUnreachableError(f"{command[0]} failed for {self._kind}: {words} (log: {self.log_path})")
+            words = tree.last_words(self.log_path, start)
+            raise ServerUnreachableError(f"{command[0]} failed for {self._name}: {words} (log: {self.log_path})")
 
 
 def _initdb(folder: Path, password_file: Path) -> list[str | Path]:
     return ["initdb", "-D", folder, "-U", USER, f"--pwfile={password_file}", *_INITDB_OPTIONS]
 
 
-async def _change_places(old: Path, new: Path) -> None:
-    await asyncio.to_thread(change_places, old, new)
+async def exchange_folders(one: Path, other: Path) -> None:
+    """Give each of two data folders the name of the other; raises `ServerUnreachableError` if that cannot be done."""
+    try:
+        await asyncio.to_thread(exchange, one, other)
+    except OSError as error:
+        raise ServerUnreachableError(
+            f"{one} and {other} cannot change places ({error.strerror}); put the data folder on another filesystem"
+        ) from error
 
 
 class ReplicaProcess(PostgresProcess):
@@ -231,7 +238,7 @@ class ReplicaProcess(PostgresProcess):
 
     def __init__(
         self,
-        berth: Berth,
+        site: ProcessSite,
         *,
         options: Mapping[str, str],
         install: Callable[[int], Path],
@@ -239,10 +246,10 @@ class ReplicaProcess(PostgresProcess):
         primary: PostgresProcess,
     ) -> None:
         """Be a replica of this primary, and of its version."""
-        super().__init__(berth, options=options, install=install, account=account, version=primary.version)
+        super().__init__(site, options=options, install=install, account=account, version=primary.version)
         self._primary = primary
 
-    def next_release(self) -> versions.Release:
+    def next_release(self) -> versions.ServerRelease:
         raise UsageError("a replica cannot be upgraded by itself; upgrade its primary, which it is then copied from")
 
     async def prepare(self) -> None:
@@ -256,7 +263,7 @@ class ReplicaProcess(PostgresProcess):
 
     async def create(self) -> None:
         address = (
-            f"host={HOST} port={self._primary.pinned.port} user={USER} sslmode=disable application_name={self._kind}"
+            f"host={HOST} port={self._primary.pinned.port} user={USER} sslmode=disable application_name={self._name}"
         )
         await self.fill(
             lambda folder: ["pg_basebackup", "-D", folder, "-R", "-X", "stream", "-c", "fast", "-d", address],

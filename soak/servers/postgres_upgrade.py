@@ -13,14 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError
-from soak.servers.account import Account
-from soak.servers.postgres_settings import USER
+from soak.proc.spawn import run
+from soak.servers.postgres import USER
+from soak.servers.unprivileged import Account
 
 NEXT_NAME = "data.next"
 """Beside the data folder, while an upgrade is under way."""
@@ -59,19 +59,21 @@ def checksum_options(version: int, *, wanted: bool) -> list[str]:
 def has_checksums(programs: Path, data: Path) -> bool:
     """Tell whether the pages of a stopped cluster have checksums."""
     try:
-        told = subprocess.run(  # noqa: S603  the program comes from an installed wheel
+        told = run(
             [programs / "bin" / "pg_controldata", "-D", data],
-            env={**os.environ, "LC_ALL": "C"},
-            capture_output=True,
-            text=True,
-            timeout=_ASK_SECONDS_MAX,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError) as error:
+            environment={**os.environ, "LC_ALL": "C"},
+            seconds_max=_ASK_SECONDS_MAX,
+        )
+    except OSError as error:
         raise ServerUnreachableError(
             f"{data} does not tell what it is made like ({type(error).__name__}); it is left as it is"
         ) from error
-    versions = [line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("Data page checksum")]
+    if told.code:
+        raise ServerUnreachableError(
+            f"{data} does not tell what it is made like ({told.complaint}); it is left as it is"
+        )
+    lines = [line for line in told.output.splitlines() if line.startswith("Data page checksum")]
+    versions = [line.partition(":")[2].strip() for line in lines]
     return versions not in ([], ["0"])
 
 

@@ -8,25 +8,27 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.servers import process
+from soak.proc import tree
+from soak.proc.guardian import Guardian
+from soak.proc.spawn import DEVNULL, STDOUT, Process, start
 from soak.servers.backend import PortTakenError, ServerBackend
-from soak.servers.guardian import Guardian
 from soak.servers.ports import is_free
-from soak.servers.power_cut import CutPower, FsyncShim, LoopbackVolume
+from soak.servers.power_cut.source import CutPower
 from soak.servers.state import Pinned
+from soak.servers.strays import end_strays
+from soak.servers.unprivileged import Account
 
 LOG_BYTES_MAX = 8 * 2**20
 
 
-class Berth(NamedTuple):
+class ProcessSite(NamedTuple):
     """Where a local server lives."""
 
-    kind: str
+    name: str
     folder: Path
     pinned: Pinned
     on_spawn: Callable[[], None]
@@ -35,23 +37,24 @@ class Berth(NamedTuple):
     """The folder that `data` is in, where that is not `folder`."""
 
 
-class ProcessVessel(ServerBackend):
+class ProcessBackend(ServerBackend):
     """Runs one program. What it is and what its data folder must hold is said by those derived from it."""
 
+    is_local_process = True
     ready_seconds_max = 30.0
     death_signal = signal.SIGTERM
     """Sent by the kernel when we are gone, however we went."""
     stop_signal = signal.SIGTERM
 
-    def __init__(self, title: str, berth: Berth, options: Mapping[str, str]) -> None:
-        super().__init__(title, berth.folder, options)
-        self.pinned = berth.pinned
-        self.home = berth.home or berth.folder
+    def __init__(self, title: str, site: ProcessSite, options: Mapping[str, str]) -> None:
+        super().__init__(title, site.folder, options)
+        self.pinned = site.pinned
+        self.home = site.home or site.folder
         self.environment: Mapping[str, str] = {}
         """What the process finds in its environment besides the usual."""
-        self._kind = berth.kind
-        self._on_spawn = berth.on_spawn
-        self._process: subprocess.Popen[bytes] | None = None
+        self._name = site.name
+        self._on_spawn = site.on_spawn
+        self._process: Process | None = None
         self._log_start = 0
         self._guardian: Guardian | None = None
 
@@ -65,7 +68,7 @@ class ProcessVessel(ServerBackend):
         """Make the data folder ready for a start: create it if needed, remove what a crash left."""
 
     @abc.abstractmethod
-    def spawn(self) -> subprocess.Popen[bytes]:
+    def spawn(self) -> Process:
         """Start the process."""
 
     @property
@@ -83,14 +86,14 @@ class ProcessVessel(ServerBackend):
     async def launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         await self._end_strays()
-        if isinstance(self.power, LoopbackVolume):
-            await asyncio.to_thread(self.power.mount)
+        if self.power is not None:
+            await asyncio.to_thread(self.power.provide_disk)
         await self.prepare()
         if not is_free(self.pinned.port):
             raise PortTakenError(self.title, self.pinned.port)
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        if isinstance(self.power, FsyncShim):
-            self.environment = await asyncio.to_thread(self.power.turn_on)
+        if self.power is not None:
+            self.environment = {**self.environment, **await asyncio.to_thread(self.power.turn_on)}
         self._process = self.spawn()
         self._on_spawn()
 
@@ -103,21 +106,17 @@ class ProcessVessel(ServerBackend):
         return f"pid {self._process.pid} {_how(self._process.returncode)}"
 
     def what_is_wrong(self) -> str | None:
-        if isinstance(self.power, FsyncShim) and not self.power.is_on:
-            return "runs without its power supply, for the shim was not loaded"
-        if isinstance(self.power, LoopbackVolume) and not self.power.holds(self.working_folder):
-            return f"does not run on its disk {self.power.image}"
-        return None
+        return None if self.power is None else self.power.problem(self.working_folder)
 
     async def end(self, seconds: float) -> None:
         if self._process is not None:
-            await process.end(self._process, self.stop_signal, seconds)
+            await tree.end(self._process, self.stop_signal, seconds)
             await self._end_strays()
         self._dismiss_guardian()
 
     async def kill(self) -> None:
         if self._process is not None:
-            await process.kill(self._process)
+            await tree.kill(self._process)
             await self._end_strays()
         self._dismiss_guardian()
 
@@ -126,12 +125,12 @@ class ProcessVessel(ServerBackend):
             return
         self._dismiss_guardian()
         self._guardian = Guardian([self._process.pid])  # before anybody stands still
-        frozen = await process.freeze(self._process)
+        frozen = await tree.freeze(self._process.pid)
         self._guardian.watch_over(member.pid for member in frozen)
 
     async def thaw(self) -> None:
         if self._process is not None:
-            process.thaw(self._process)
+            tree.thaw(self._process)
         self._dismiss_guardian()
 
     def _dismiss_guardian(self) -> None:
@@ -140,8 +139,8 @@ class ProcessVessel(ServerBackend):
             guardian.dismiss()
 
     async def wipe(self) -> None:
-        if isinstance(self.power, LoopbackVolume):
-            await asyncio.to_thread(self.power.mount)
+        if self.power is not None:
+            await asyncio.to_thread(self.power.provide_disk)
         if self.working_folder.exists():
             # In one step, so that nobody ever starts on a part of it.
             doomed = self.working_folder.with_name("data.wiped")
@@ -150,26 +149,41 @@ class ProcessVessel(ServerBackend):
             await asyncio.to_thread(shutil.rmtree, doomed)
 
     async def cut_power(self) -> CutPower | None:
-        power = self.power
-        if power is None:
+        if self.power is None:
             raise TypeError("asked although there is no power supply")
-        if isinstance(power, FsyncShim):
-            await self.kill()
-            return await asyncio.to_thread(power.cut)
-        # It stands still first: a server that saw its disk fail would say so, and not just be gone.
-        await self.freeze()
-        try:
-            await asyncio.to_thread(power.cut, power.mount_point)
-        finally:
-            await self.kill()
-        await asyncio.to_thread(power.unmount)
-        return None
+        return await self.power.cut_under(self.freeze, self.kill)
+
+    def start_program(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        home: Path,
+        cwd: Path | None = None,
+        account: Account | None = None,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = DEVNULL,
+    ) -> Process:
+        """Start a program of this server: it writes to the log and ends with us."""
+        # Not our environment: PGDATA, PGPORT, PGOPTIONS and the like would change what is started.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TZ") if name in os.environ}
+        extra = self.environment if environment is None else environment
+        with self.log_path.open("ab") as log:
+            return start(
+                argv,
+                environment={"PATH": os.defpath, **kept, "HOME": str(home), "LC_ALL": "C", **extra},
+                stdin=stdin,
+                stdout=log,
+                stderr=STDOUT,
+                cwd=cwd or self.working_folder,
+                death_signal=self.death_signal,
+                account=account,
+            )
 
     async def last_words(self, lines_max: int = 3) -> str:
-        return process.last_words(self.log_path, self._log_start, lines_max)
+        return tree.last_words(self.log_path, self._log_start, lines_max)
 
     async def _end_strays(self) -> None:
-        await process.end_strays([], [self.working_folder])
+        await end_strays([], [self.working_folder])
 
     def _bound_log(self) -> None:
         # Watching goes on where the log was removed or the disk is full.

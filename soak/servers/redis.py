@@ -8,33 +8,32 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 
+import redis.exceptions
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
 from soak.errors import ServerUnreachableError
-from soak.servers.aof_tail import cut_zeros_off
 from soak.servers.backend import PortTakenError, StillLoadingError
 from soak.servers.exchange import RedisExchange
+from soak.servers.inspect import inspect_server
 from soak.servers.ports import HOST
-from soak.servers.power_cut import LoopbackVolume
-from soak.servers.redis_settings import is_logged
+from soak.servers.power_cut.source import PowerSource
 from soak.servers.server import STOP_SECONDS_MAX, Server
 
-CONFIGURATION_READ = ("save", "appendonly", "appendfsync", "maxmemory-policy", "maxmemory", "dir")
-TELEMETRY_READ = (
-    "aof_pending_bio_fsync",
-    "aof_buffer_length",
-    "aof_delayed_fsync",
-    "rdb_last_save_time",
-    "rdb_changes_since_last_save",
-    "evicted_keys",
-    "expired_keys",
-    "run_id",
-)
-ANSWER_SECONDS_MAX = 2.0
+CHOSEN_BY_US = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
+"""Settings that no option may replace."""
+_DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
+_TAIL_BYTES = 2**16
+_LOG_NAMES = ("**/appendonlydir/*.incr.aof", "**/appendonly.aof")
+"""Since 7.0 a folder of numbered files, the last of which is appended to; before, one file."""
+_EXHAUST_SECONDS_MAX = 60.0
+_PIECE_BYTES = 2**20
+_EXHAUST_SCRIPT = "local piece = string.rep('x', ARGV[1]) return #string.rep(piece, ARGV[2])"
+"""Held in the memory of the script, not in any key."""
 _END_POLL_SECONDS = 0.02
 _REWRITE_SECONDS_MAX = 60.0
 _REWRITE_POLL_SECONDS = 0.02
@@ -48,34 +47,30 @@ class RedisServer(Server):
 
     exchange = RedisExchange
 
-    def address(self, port: int) -> str:
+    def address_at(self, port: int) -> str:
         return f"redis://:{self.pinned.password}@{HOST}:{port}/0"
 
     async def answers(self) -> bool:
         try:
             async with self.client() as client:
                 await client.ping()
-                if self.vessel.pid_inside is None:
+                if self.backend.pid_inside is None:
                     return True
                 # Ours, not a stranger's that took the port before us.
-                return int((await client.info("server"))["process_id"]) == self.vessel.pid_inside
+                return int((await client.info("server"))["process_id"]) == self.backend.pid_inside
         except BusyLoadingError as error:
             raise StillLoadingError from error
         except (RedisError, OSError, TimeoutError):
             return False
 
     async def read_configuration(self) -> dict[str, str]:
-        found = await self.get_settings(*dict.fromkeys((*CONFIGURATION_READ, *self.options)))
-        version = await self.information("server")
-        return {**found, "version": version.get("valkey_version") or version["redis_version"]}
+        sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
+        found = {**sample.configuration, "version": sample.telemetry.get("version", "unknown")}
+        # A managed server may refuse to tell more; one of ours is asked for all that was set.
+        return {**found, **await self.get_settings("dir", *self.options)} if self.backend.is_ours else found
 
-    async def telemetry(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for section in ("persistence", "stats", "server"):
-            found |= await self.information(section)
-        async with self._asking() as client:
-            keys = await client.dbsize()
-        return {"keys": str(keys), **{name: found[name] for name in TELEMETRY_READ if name in found}}
+    async def read_limits(self) -> dict[str, str]:
+        return await self.get_settings("maxclients")
 
     async def get_settings(self, *names: str) -> dict[str, str]:
         """Return what is in effect just now."""
@@ -86,6 +81,7 @@ class RedisServer(Server):
 
     async def change_settings(self, settings: Mapping[str, str]) -> None:
         """Change settings of the running server, in this order, until its next start."""
+        self.backend.check("configured")
         async with self._asking() as client:
             for name, value in settings.items():
                 await client.config_set(name, value)
@@ -106,10 +102,11 @@ class RedisServer(Server):
                 f"see its log {self.log_path}"
             ) from error
 
-    def client(self, timeout_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
+    def client(self, timeout_seconds: float | None = None) -> Redis:
         """Return a client that goes to the server itself, not through its proxy, and tries nothing twice."""
+        timeout_seconds = timeout_seconds or self.backend.answer_seconds_max
         return Redis.from_url(
-            self.address(self.port),
+            self.own_url,
             decode_responses=True,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
@@ -119,7 +116,8 @@ class RedisServer(Server):
     async def shut_down(self, *, save: bool) -> None:
         """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
         async with self._planned:
-            self._check("killed")
+            self.backend.check("killed")
+            await self._remember_start()
             await self._unwatch()
             if self.pid is not None:
                 with contextlib.suppress(RedisError, OSError, TimeoutError):  # it answers by closing the connection
@@ -134,20 +132,20 @@ class RedisServer(Server):
             await self._crash()
 
     async def _launch(self) -> None:
-        disk = self.power
+        power = self.power
         try:
             await super()._launch()
         except PortTakenError:
             raise
         except ServerUnreachableError as error:
-            if not isinstance(disk, LoopbackVolume) or not disk.was_cut:
+            if power is None or not power.was_cut:
                 raise
-            await self._repair_log(disk, error)
+            await self._repair_log(power, error)
             await super()._launch()
 
-    async def _repair_log(self, disk: LoopbackVolume, refusal: ServerUnreachableError) -> None:
+    async def _repair_log(self, power: PowerSource, refusal: ServerUnreachableError) -> None:
         """Do what an operator does for a server that refuses its append-only file after a power cut, and say so."""
-        path, zeros = await asyncio.to_thread(lambda: cut_zeros_off(disk.mount()))
+        path, zeros = await asyncio.to_thread(lambda: cut_zeros_off(power.provide_disk() or self.working_folder))
         if not zeros:
             raise refusal
         told = (
@@ -159,7 +157,7 @@ class RedisServer(Server):
 
     async def _until_ended(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS_MAX
-        while await self.vessel.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  nobody tells
+        while await self.backend.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(_END_POLL_SECONDS)
 
     async def start_again_from_snapshot(self) -> None:
@@ -198,6 +196,16 @@ class RedisServer(Server):
                 f"{self.title} could not write its append-only file anew; see its log {self.log_path}"
             )
 
+    async def survives_taking(self, size_bytes: int) -> bool:
+        try:
+            async with self.client(_EXHAUST_SECONDS_MAX) as client:
+                await client.eval(_EXHAUST_SCRIPT, 0, str(_PIECE_BYTES), str(size_bytes // _PIECE_BYTES))
+        except redis.exceptions.ConnectionError:
+            return False
+        except RedisError:
+            return True  # it refused, or is still at it
+        return True
+
     async def shorten_life(self, prefix: str, seconds: float, keys_max: int) -> int:
         """Let keys of this prefix expire within so many seconds, except those that do so earlier; returns how many."""
         milliseconds = int(seconds * 1000)
@@ -210,3 +218,74 @@ class RedisServer(Server):
                 if left == -1 or left > milliseconds:
                     shortened += int(await client.pexpire(key, milliseconds))
         return shortened
+
+
+# Its configuration file --------------------------------------------------------------------------------------
+
+
+def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port: int, folder: str) -> str:
+    """Return the file: durable as in production, and what the options say instead."""
+    lines = [f"{name} {value}" for name, value in {**_DEFAULTS, **options}.items() if name != "save"]
+    lines += [
+        f"bind {bind}",
+        f"port {port}",
+        f"requirepass {password}",
+        f"dir {_quoted(folder)}",
+        "daemonize no",
+        'logfile ""',
+    ]
+    return "\n".join([*lines, *_save_lines(options.get("save", ""))]) + "\n"
+
+
+def is_logged(options: Mapping[str, str]) -> bool:
+    """Tell whether a server with these options keeps an append-only file."""
+    return {**_DEFAULTS, **options}["appendonly"] == "yes"
+
+
+def _save_lines(points: str) -> list[str]:
+    """Return one line per save point: Redis 6.2 takes no more than one in a line."""
+    words = points.split()
+    return [f"save {seconds} {changes}" for seconds, changes in zip(words[::2], words[1::2], strict=True)] or [
+        'save ""'
+    ]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# What a power cut may leave at the end of an append-only file ------------------------------------------------
+#
+# Zeros, where no bytes had reached the disk yet: a file system may have written down that a file is longer before it
+# has written what is there. The server leaves out a command that is cut short and starts (`aof-load-truncated yes`);
+# zeros are damage to it, and it refuses to start until somebody cuts them off (`valkey-check-aof --fix`).
+
+
+def cut_zeros_off(folder: Path) -> tuple[Path, int]:
+    """Cut zeros off the end of the file below this folder that was appended to last; returns it, and how many.
+
+    Nothing else is changed: what may stand before them, a command that is cut short, the server leaves out itself.
+    """
+    found = [path for pattern in _LOG_NAMES for path in folder.glob(pattern)]
+    if not found:
+        return folder, 0
+    path = max(found, key=lambda one: one.stat().st_mtime_ns)
+    zeros = _zeros_at_end(path)
+    if zeros:
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - zeros)
+    return path, zeros
+
+
+def _zeros_at_end(path: Path) -> int:
+    with path.open("rb") as file:
+        size = end = file.seek(0, 2)
+        while end:
+            start = max(0, end - _TAIL_BYTES)
+            file.seek(start)
+            kept = len(file.read(end - start).rstrip(b"\0"))
+            if kept:
+                return size - start - kept
+            end = start
+    return size

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from soak.errors import UsageError
-from soak.sealed_file import write_whole
-from soak.servers import binaries, process
+from soak.proc.files import write_whole
+from soak.proc.spawn import Process
+from soak.servers import binaries
 from soak.servers.ports import HOST
-from soak.servers.process_backend import Berth, ProcessVessel
-from soak.servers.redis_settings import redis_settings
-from soak.servers.versions import Release, ServerVersion, next_release, redis_version
+from soak.servers.process_backend import ProcessBackend, ProcessSite
+from soak.servers.redis import redis_settings
+from soak.servers.versions import ServerRelease, ServerVersion, next_release, redis_version
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""
 
 
-class RedisProcess(ProcessVessel):
+class RedisProcess(ProcessBackend):
     """A Redis-compatible server with its append-only file on, synced every second, that never evicts."""
 
     # Politely even when our own process is killed: a write that waits for a slow fsync stays in the server's
@@ -29,7 +29,7 @@ class RedisProcess(ProcessVessel):
 
     def __init__(
         self,
-        berth: Berth,
+        site: ProcessSite,
         *,
         options: Mapping[str, str],
         version: ServerVersion,
@@ -38,9 +38,9 @@ class RedisProcess(ProcessVessel):
         upgrade_binary: Path | None = None,
     ) -> None:
         """Choose the version, and what it is upgraded to if it is; None: the next that can be had here."""
-        pinned = berth.pinned
+        pinned = site.pinned
         chosen = version if pinned.version is None else redis_version(pinned.version)
-        super().__init__(f"{chosen.title} for {berth.kind}", berth, options)
+        super().__init__(f"{chosen.title} for {site.name}", site, options)
         self._upgrade = upgrade
         self._upgrade_binary = upgrade_binary
         changed = None if pinned.program is None else Path(pinned.program)
@@ -67,17 +67,10 @@ class RedisProcess(ProcessVessel):
         )
         write_whole(self._settings_path, settings.encode())
 
-    def spawn(self) -> subprocess.Popen[bytes]:
-        return process.spawn(
-            [self._program, self._settings_path],
-            log=self.log_path,
-            cwd=self.working_folder,
-            home=self.folder,
-            death_signal=self.death_signal,
-            environment=self.environment,
-        )
+    def spawn(self) -> Process:
+        return self.start_program([self._program, self._settings_path], home=self.folder)
 
-    def next_release(self) -> Release:
+    def next_release(self) -> ServerRelease:
         if self._upgrade_binary is not None:
             # Given by path, it is the only one that is meant.
             available = binaries.redis_releases(self._upgrade_binary)[-1:]
@@ -98,7 +91,7 @@ class RedisProcess(ProcessVessel):
         """Be the next release from the next start on: it reads the data of the older one."""
         self.become(self.next_release())
 
-    def become(self, release: Release) -> None:
+    def become(self, release: ServerRelease) -> None:
         """Be another version on the same data from the next start on, and after every later start of ours."""
         self._choose(release.version, None if release.program is None else Path(release.program))
         self.pinned.version, self.pinned.program = release.version.name, release.program
@@ -106,7 +99,7 @@ class RedisProcess(ProcessVessel):
 
     def _choose(self, version: ServerVersion, binary: Path | None) -> None:
         self.version = version
-        self.title = f"{version.title} for {self._kind}"
+        self.title = f"{version.title} for {self._name}"
         self._program = binaries.redis_program(version, binary)
 
     @property

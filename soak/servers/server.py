@@ -1,9 +1,14 @@
-"""One supervised server: started, watched, started again when it dies, and ended."""
+"""One supervised server, a node of its group: started, watched, started again when it dies, and ended.
+
+A server is a kind, which says what it is asked, in a backend, which says what it runs in. One that was given is not
+watched: it is brought back by its operator's command, or in its container.
+"""
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import contextlib
 import enum
 import inspect
 import logging
@@ -17,9 +22,12 @@ import msgspec
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.backend import PortTakenError, ServerBackend, StillLoadingError
+from soak.servers.detour import Detour, detour_to
 from soak.servers.exchange import HttpExchange, PostgresExchange, RedisExchange
-from soak.servers.ports import free_port
-from soak.servers.power_cut import CutPower, FsyncShim, LoopbackVolume
+from soak.servers.inspect import inspect_server
+from soak.servers.kinds import ServerKind
+from soak.servers.ports import HOST, free_port
+from soak.servers.power_cut.source import CutPower, PowerSource
 from soak.servers.proxy import Proxy
 from soak.servers.state import Pinned
 from soak.tasks import end_tasks
@@ -65,65 +73,77 @@ EventListener = Callable[[ServerEvent], Awaitable[None] | None]
 
 
 class Server(abc.ABC):
-    """A server of one kind with its address, whatever it lives in: what faults, daemon and tests deal with."""
+    """A node with its address, whatever it runs in: what faults, daemon and tests deal with."""
 
     exchange: ClassVar[type[RedisExchange | PostgresExchange | HttpExchange]]
     """What a proxy must know of its protocol."""
 
-    def __init__(self, kind: str, pinned: Pinned, vessel: ServerBackend, *, fresh: bool) -> None:
+    def __init__(self, kind: ServerKind, pinned: Pinned, backend: ServerBackend, *, fresh: bool) -> None:
         self.kind = kind
+        self.name = kind.name
+        """Of this node, among all servers of a soak."""
+        self.role = kind.role
         self.pinned = pinned
-        self.vessel = vessel
+        self.backend = backend
         self.state = ServerState.STOPPED
         self.restarts = 0
         self.configuration: Mapping[str, str] = {}
         """The effective configuration, read back from the server after each start."""
         self.proxy: Proxy | None = None
         """What clients connect to instead, where network faults are wanted."""
+        self.no_proxy: str | None = None
+        """Why no proxy can be before it, where it was given."""
+        self._detour: Detour | None = None
         self._fresh = fresh
         self._watcher: asyncio.Task[None] | None = None
         self._on_event: EventListener | None = None
         self._mourned = False
         """A death was told that nobody asked for, and no restart yet."""
+        self._mark_before: str | None = None
+        """Of a server that was given: the mark of the start that must be over."""
         self._planned = asyncio.Lock()
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is ServerState.RUNNING
 
     @property
     def title(self) -> str:
         """The server in words, such as `Valkey 9 for redis`."""
-        return self.vessel.title
+        return self.backend.title
 
     @property
     def pid(self) -> int | None:
         """The server's first process, while it lives."""
-        return self.vessel.pid
+        return self.backend.pid
 
     @property
     def options(self) -> Mapping[str, str]:
         """Settings of the server that replace ours; a change holds from the next start on."""
-        return self.vessel.options
+        return self.backend.options
 
     @options.setter
     def options(self, options: Mapping[str, str]) -> None:
-        self.vessel.options = options
+        self.backend.options = options
 
     @property
     def folder(self) -> Path:
         """The folder of its log and settings."""
-        return self.vessel.folder
+        return self.backend.folder
 
     @property
     def working_folder(self) -> Path:
         """The folder of its data; raises `UsageError` where that is not a folder of this machine."""
-        return self.vessel.working_folder
+        return self.backend.working_folder
 
     @property
     def log_path(self) -> Path:
-        return self.vessel.log_path
+        return self.backend.log_path
 
     @property
-    def power(self) -> FsyncShim | LoopbackVolume | None:
+    def power(self) -> PowerSource | None:
         """What can be cut, where it runs for power cuts."""
-        return self.vessel.power
+        return self.backend.power
 
     @property
     def port(self) -> int:
@@ -137,12 +157,19 @@ class Server(abc.ABC):
 
     @property
     def url(self) -> str:
-        """The address for clients, with the password in it."""
-        return self.address(self.public_port)
+        """The address for clients, with the password in it: of the proxy, if there is one."""
+        if self.proxy is not None and self._detour is not None:
+            return self._detour.through(self.proxy.host, self.proxy.port)
+        return self.backend.url or self.address_at(self.public_port)
+
+    @property
+    def own_url(self) -> str:
+        """The address of the server itself, past its proxy."""
+        return self.backend.url or self.address_at(self.port)
 
     @abc.abstractmethod
-    def address(self, port: int) -> str:
-        """Return the address under which it is reached at this port."""
+    def address_at(self, port: int) -> str:
+        """Return the address of one of ours at this port."""
 
     @abc.abstractmethod
     async def answers(self) -> bool:
@@ -152,9 +179,48 @@ class Server(abc.ABC):
     async def read_configuration(self) -> dict[str, str]:
         """Ask the server which configuration is in effect."""
 
-    @abc.abstractmethod
+    async def read_limits(self) -> dict[str, str]:
+        """Ask for the settings that say how many connections it allows."""
+        return {}
+
     async def telemetry(self) -> dict[str, str]:
         """Sample what explains a later loss: unsynced bytes, evictions, replication lag."""
+        sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
+        return sample.telemetry
+
+    async def survives_taking(self, size_bytes: int) -> bool:
+        """Make the server use so much memory, and tell whether it lived to answer."""
+        raise UsageError(f"{self.title} cannot be made to use {size_bytes} bytes of memory")
+
+    async def start_proxy(self, host: str = HOST) -> None:
+        """Let clients come through a proxy that listens on this address, if there is such a way."""
+        if self.backend.url is not None:
+            try:
+                self._detour = detour_to(self.kind, self.backend.url)
+            except UsageError as error:
+                self.no_proxy = str(error)
+                return
+        detour = self._detour
+        for _ in range(FRESH_PORTS_MAX):
+            fresh = self.pinned.proxy_port is None
+            port = self.pinned.proxy_port = self.pinned.proxy_port or free_port()
+            if detour is None:
+                proxy = Proxy(port, self.port, self.exchange, host=host)
+            else:
+                proxy = Proxy(
+                    port, detour.port, self.exchange, host=host, server_host=detour.host, is_opaque=detour.is_opaque
+                )
+            try:
+                await proxy.start()
+            except ServerUnreachableError:
+                # Lost the race for a port nobody has been told about yet: take another.
+                if not fresh:
+                    raise
+                self.pinned.proxy_port = None
+            else:
+                self.proxy, self.no_proxy = proxy, None
+                return
+        raise ServerUnreachableError(f"{FRESH_PORTS_MAX} free ports for a proxy were taken by others; start it again")
 
     async def start(self) -> None:
         """Bring the server up and return when it answers."""
@@ -179,42 +245,52 @@ class Server(abc.ABC):
     def watch(self, on_event: EventListener) -> None:
         """Start the server again whenever it dies, from now until `stop`; planned deaths are left alone."""
         self._on_event = on_event
-        self._watcher = asyncio.get_running_loop().create_task(self._keep_alive(on_event), name=f"watch {self.kind}")
+        self._watcher = asyncio.get_running_loop().create_task(self._keep_alive(on_event), name=f"watch {self.name}")
 
     async def stop(self) -> None:
-        """End the server cleanly, or within a bounded time otherwise, for good."""
-        await self.stop_cleanly()
+        """End the server cleanly, or within a bounded time otherwise, for good; one that was given is left as it is."""
+        if self.backend.is_ours:
+            await self.stop_cleanly()
         self._on_event = None
 
     async def kill(self) -> None:
         """Crash the server: all its processes end at one moment and it stays down until `start_again`."""
         async with self._planned:
-            self._check("killed")
+            self.backend.check("killed")
+            await self._remember_start()
             await self._crash()
 
     async def cut_power(self) -> CutPower | None:
         """Crash the server and lose what it has not synced; it stays down until `start_again`."""
         async with self._planned:
-            if self.vessel.no_power_cut is not None:
-                raise UsageError(f"the power of {self.title} cannot be cut: {self.vessel.no_power_cut}")
+            if (why := self.backend.no_power_cut) is not None:
+                raise UsageError(f"the power of {self.title} cannot be cut: {why}")
             await self._unwatch()
             try:
-                return await self.vessel.cut_power()
+                return await self.backend.cut_power()
             finally:
                 self.state = ServerState.STOPPED
 
     async def stop_cleanly(self) -> None:
         """End the server as an operator does; it stays down until `start_again`."""
         async with self._planned:
-            self._check("stopped")
+            self.backend.check("stopped")
+            await self._remember_start()
             await self._unwatch()
-            await self.vessel.end(STOP_SECONDS_MAX)
+            try:
+                await self.backend.end(STOP_SECONDS_MAX)
+            except BaseException:
+                self._mark_before = None  # it was not ended, so no other start is waited for
+                raise
             self.state = ServerState.STOPPED
 
     async def start_again(self) -> None:
         """Bring a server back that was ended on purpose, on its port and its data; nothing if it runs."""
         async with self._planned:
             if self._watcher is not None and not self._watcher.done():
+                return
+            if not self.backend.is_ours:
+                await self._bring_back()
                 return
             if self.pid is None:
                 self.state = ServerState.STARTING
@@ -233,33 +309,78 @@ class Server(abc.ABC):
     async def pause(self) -> None:
         """Stop all processes in their tracks: connections stay open and nobody answers."""
         async with self._planned:
-            self._check("paused")
+            self.backend.check("paused")
             if self.pid is not None:
-                await self.vessel.freeze()
+                await self.backend.freeze()
                 self.state = ServerState.PAUSED
 
     async def resume(self) -> None:
         """Let a paused server go on; nothing if it was not paused."""
         async with self._planned:
             if self.state is ServerState.PAUSED:
-                await self.vessel.thaw()
+                await self.backend.thaw()
                 self.state = ServerState.RUNNING
+                if not self.backend.is_ours:
+                    await self.learn_configuration()
 
     async def wipe(self) -> None:
         """Remove all data, as a volume that is not there after a restart; the server must have been ended."""
         async with self._planned:
-            self._check("wiped")
+            self.backend.check("wiped")
             if self.pid is not None:
                 raise UsageError(f"{self.title} runs: its data can be wiped only while it is stopped")
-            await self.vessel.wipe()
+            await self.backend.wipe()
 
-    def _check(self, what: str) -> None:
-        if (why := self.vessel.refuses(what)) is not None:
-            raise UsageError(f"{self.title} cannot be {what}: {why}")
+    async def exhaust_memory(self) -> None:
+        """Use memory up until the kernel kills the server; it stays down until `start_again`."""
+        if self.backend.memory_bytes is None:
+            raise UsageError(f"{self.title} has no memory limit of its own")
+        async with self._planned:
+            await self._unwatch()
+            was_killed = not await self.survives_taking(2 * self.backend.memory_bytes)
+            await self._crash()
+        if not was_killed:
+            raise ServerUnreachableError(
+                f"{self.title} was made to use its memory up and was not killed for it; "
+                "see that the kernel of the Docker engine enforces memory limits"
+            )
+
+    async def learn_configuration(self) -> None:
+        """Read back what a server that was given is configured to, as far as it tells."""
+        with contextlib.suppress(ServerUnreachableError):
+            self.configuration = {**self.configuration, **await self.read_configuration()}
+
+    async def learn_limits(self) -> None:
+        """Ask how many connections it allows, as far as it tells."""
+        with contextlib.suppress(ServerUnreachableError):
+            self.configuration = {**self.configuration, **await self.read_limits()}
+
+    async def _bring_back(self) -> None:
+        """Start one that was given, or wait until somebody has; and see that it is not the old one."""
+        self.state = ServerState.STARTING
+        await self.backend.launch()
+        await self._until_ready()
+        self.state = ServerState.RUNNING
+        await self.learn_configuration()
+
+    async def _remember_start(self) -> None:
+        if self.backend.is_ours or self._mark_before is not None:
+            return
+        self._mark_before = await self._start_mark()
+        if self._mark_before is None and not self.kind.start_is_told:
+            raise ServerUnreachableError(
+                f"{self.title} does not tell when it was started, so nobody can tell whether it was restarted"
+            )
+
+    async def _start_mark(self) -> str | None:
+        try:
+            return (await self.telemetry()).get(self.kind.start_mark)
+        except ServerUnreachableError:
+            return None
 
     async def _crash(self) -> None:
         await self._unwatch()
-        await self.vessel.kill()
+        await self.backend.kill()
         self.state = ServerState.STOPPED
 
     async def _unwatch(self) -> None:
@@ -268,39 +389,53 @@ class Server(abc.ABC):
             await end_tasks([watcher])
 
     async def _launch(self) -> None:
-        await self.vessel.launch()
+        await self.backend.launch()
         try:
             await self._until_ready()
             self.configuration = await self.read_configuration()
         except BaseException:
-            await self.vessel.end(_ABORT_SECONDS_MAX)
+            await self.backend.end(_ABORT_SECONDS_MAX)
             raise
-        if isinstance(self.power, LoopbackVolume):
+        if self.power is not None:
             self.power.came_back()
         self.state = ServerState.RUNNING
 
     async def _until_ready(self) -> None:
         started = time.monotonic()
-        limit = self.vessel.ready_seconds_max
+        limit = self.backend.ready_seconds_max
         while time.monotonic() - started < limit:
-            if (how := await self.vessel.how_it_ended()) is not None:
+            if (how := await self.backend.how_it_ended()) is not None:
                 raise await self.failure(f"{self.title} ended while starting ({how})")
             try:
-                if await self.answers():
+                if await self._is_ready():
                     break
             except StillLoadingError:
                 limit = LOADING_SECONDS_MAX
             await asyncio.sleep(_READY_POLL_SECONDS)
         else:
             raise await self.failure(f"{self.title} on port {self.port} did not answer within {limit:.0f} s")
-        if (wrong := self.vessel.what_is_wrong()) is not None:
+        if (wrong := self.backend.what_is_wrong()) is not None:
             raise await self.failure(f"{self.title} {wrong}")
+        before, self._mark_before = self._mark_before, None
+        if before is not None and await self._start_mark() == before:
+            raise ServerUnreachableError(
+                f"{self.title} was ended and started again, and the server that answers is still the old one; "
+                "see that testbed.containers names the right container"
+            )
+
+    async def _is_ready(self) -> bool:
+        if self.backend.restarts_elsewhere and self._mark_before is not None:
+            # Commands return before all is done: the old server may still answer.
+            if await self._start_mark() in (None, self._mark_before):
+                raise StillLoadingError
+            self._mark_before = None
+        return await self.answers()
 
     async def failure(self, what: str) -> ServerUnreachableError:
         """Return the error that says what happened, with what the server said last."""
-        if "Address already in use" in await self.vessel.last_words(lines_max=20):
+        if "Address already in use" in await self.backend.last_words(lines_max=20):
             return PortTakenError(self.title, self.port)
-        words = await self.vessel.last_words()
+        words = await self.backend.last_words()
         return ServerUnreachableError(f"{what}: {words or 'it logged nothing'} (log: {self.log_path})")
 
     async def _keep_alive(self, on_event: EventListener) -> None:
@@ -329,17 +464,17 @@ class Server(abc.ABC):
             await self._tell(on_event, "restarted", f"pid {self.pid} on port {self.port}, attempt {in_vain}")
 
     async def _until_death(self) -> str:
-        while (how := await self.vessel.how_it_ended()) is None:  # noqa: ASYNC110  nobody tells, so it is asked
+        while (how := await self.backend.how_it_ended()) is None:  # noqa: ASYNC110  nobody tells, so it is asked
             await asyncio.sleep(_POLL_SECONDS)
-        return f"{how}; last logged: {await self.vessel.last_words(lines_max=1) or 'nothing'}"
+        return f"{how}; last logged: {await self.backend.last_words(lines_max=1) or 'nothing'}"
 
     async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
         if what != "repaired":
             self._mourned = what != "restarted"
-        event = ServerEvent(kind=self.kind, what=what, at_us=now_us(), detail=detail)
+        event = ServerEvent(kind=self.name, what=what, at_us=now_us(), detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):
                 await answer
         except Exception:  # noqa: BLE001  a listener's fault must not end the supervision
-            _LOG.exception("the listener failed on %s of %s", what, self.kind)
+            _LOG.exception("the listener failed on %s of %s", what, self.name)

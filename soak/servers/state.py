@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from soak.errors import DamagedRecordError
-from soak.sealed_file import DamagedFileError, read_sealed, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 
 FILE_NAME = "state.json"
 
@@ -25,10 +25,8 @@ class Pinned(msgspec.Struct):
     """The program, or the image, of that version; None: the one that the version alone names."""
 
 
-class TestbedState(msgspec.Struct):
+class ServersState(msgspec.Struct):
     """The servers of one data folder."""
-
-    __test__ = False  # not a test class, whatever its name
 
     servers: dict[str, Pinned] = {}
     identity: str | None = None
@@ -37,11 +35,11 @@ class TestbedState(msgspec.Struct):
     """A folder elsewhere that holds what an unprivileged user cannot reach inside the data folder."""
 
 
-def load(folder: Path) -> TestbedState:
+def load(folder: Path) -> ServersState:
     """Read the state of this folder; an empty one if there is none yet."""
     path = folder / FILE_NAME
     try:
-        return read_sealed(path, TestbedState) or TestbedState()
+        return read_sealed(path, ServersState) or ServersState()
     except DamagedFileError as error:
         raise DamagedRecordError(
             f"{path} cannot be read ({error}): it holds the ports and passwords of the servers in {folder}; "
@@ -49,6 +47,6 @@ def load(folder: Path) -> TestbedState:
         ) from error
 
 
-def save(folder: Path, state: TestbedState) -> None:
+def save(folder: Path, state: ServersState) -> None:
     """Write the state in one step, readable by its owner only: it holds passwords."""
     write_sealed(folder / FILE_NAME, state, has_copy=True)

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from soak.errors import UsageError
-from soak.servers.lock import FILE_NAME, DataFolderLock, FolderInUseError
+from soak.proc.lock import FILE_NAME, DataFolderLock, FolderInUseError
 from soak.servers.power_cut import release_abandoned
-from soak.servers.process import kill_strays_below
+from soak.servers.strays import kill_strays_below
 
 UNLOCKED_SECONDS_MIN = 60.0
 """A folder this young may belong to somebody who has not come to lock it yet."""

@@ -63,7 +63,7 @@ class ServerVersion(NamedTuple):
         return (self.family, older.family) == ("valkey", "redis") and older.rank <= _LAST_COMMON
 
 
-class Release(NamedTuple):
+class ServerRelease(NamedTuple):
     """A version that can be had, and where."""
 
     version: ServerVersion
@@ -85,8 +85,8 @@ _UNNUMBERED = {"redis": REDIS, "valkey": VALKEY, "postgres": POSTGRES}
 
 
 def next_release(
-    now: ServerVersion, available: Iterable[Release], wanted: ServerVersion | None = None
-) -> Release | None:
+    now: ServerVersion, available: Iterable[ServerRelease], wanted: ServerVersion | None = None
+) -> ServerRelease | None:
     """Return the next step upwards: Redis before Valkey, the smallest number first; or the one that is wanted.
 
     None where no release is an upgrade of what there is now.

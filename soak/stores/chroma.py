@@ -20,6 +20,7 @@ import msgspec
 from soak.checker.contract import Contract, Order, Searches
 from soak.checker.message import Garbled, Message, Stored
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.kinds import CHROMA
 from soak.stores import http_contract as wire
 from soak.stores.embedding import embed
 from soak.stores.http_client import HttpClient, RequestNotSentError, in_words, parse_address
@@ -53,7 +54,7 @@ class ChromaStore:
     """Conversations as documents with the session as metadata, for get and for search by meaning."""
 
     description = "a Chroma server, as documents of one collection, in no order; can be searched"
-    needs: ClassVar[tuple[str, ...]] = ("chroma",)
+    needs: ClassVar[tuple[str, ...]] = (CHROMA.name,)
     contract: ClassVar[Contract] = Contract(order=Order.NONE, search=Searches.APPROXIMATE)
 
     def __init__(self, client: HttpClient, context: StoreContext) -> None:
@@ -63,9 +64,9 @@ class ChromaStore:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        if "chroma" not in context.servers:
+        if CHROMA.name not in context.servers:
             raise UsageError("no Chroma server is configured; give its address in servers.chroma")
-        store = cls(HttpClient(parse_address(context.servers["chroma"]), context), context)
+        store = cls(HttpClient(parse_address(context.servers[CHROMA.name]), context), context)
         try:
             await store._find_collection()
         except (RequestNotSentError, wire.HttpAnswerError, aiohttp.ClientError, TimeoutError) as error:

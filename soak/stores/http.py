@@ -11,6 +11,7 @@ from soak.checker.contract import Contract
 from soak.checker.message import Message, Stored
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.kinds import HTTP
 from soak.stores import http_contract as wire
 from soak.stores.http_client import HttpClient, in_words, parse_address
 from soak.stores.protocol import StoreContext
@@ -20,7 +21,7 @@ class HttpStore:
     """Conversations behind a web service."""
 
     description = "anything behind HTTP that speaks soak's JSON contract ('soak conformance')"
-    needs: ClassVar[tuple[str, ...]] = ("http",)
+    needs: ClassVar[tuple[str, ...]] = (HTTP.name,)
     contract: ClassVar[Contract] = Contract()
 
     def __init__(self, client: HttpClient, context: StoreContext) -> None:
@@ -31,9 +32,9 @@ class HttpStore:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        if "http" not in context.servers:
+        if HTTP.name not in context.servers:
             raise UsageError("no web service is configured; give its address in servers.http, or with --url")
-        store = cls(HttpClient(parse_address(context.servers["http"]), context), context)
+        store = cls(HttpClient(parse_address(context.servers[HTTP.name]), context), context)
         try:
             await store.check_health()
         except BaseException:

@@ -11,6 +11,7 @@ import msgspec
 from soak.checker.contract import Contract, Order
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import UsageError
+from soak.servers.kinds import POSTGRES
 from soak.stores import pgvector_queries as queries
 from soak.stores.embedding import embed
 from soak.stores.postgres import PostgresStore, open_pool
@@ -53,7 +54,7 @@ class PgvectorStore(PostgresStore):
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        pool = await open_pool(context, "postgres")
+        pool = await open_pool(context, POSTGRES.name)
         try:
             vectors = await _extension_schema(pool)
         except UsageError:

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, SoakError
+from soak.servers.kinds import POSTGRES
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_pool import PostgresPool, address_of, unreachable
 from soak.stores.postgres_schema import Schema
@@ -17,7 +18,7 @@ from soak.stores.protocol import StoreContext
 class PostgresStore:
     """A table in a schema of its own, named like the namespace. Appending is idempotent by the message's name."""
 
-    needs: ClassVar[tuple[str, ...]] = ("postgres",)
+    needs: ClassVar[tuple[str, ...]] = (POSTGRES.name,)
     contract: ClassVar[Contract] = Contract()
     description: ClassVar[str] = "a PostgreSQL table ordered by a database-assigned position, idempotent by name"
     schema_suffix: ClassVar[str] = ""
@@ -38,7 +39,7 @@ class PostgresStore:
     @classmethod
     async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
         schema = Schema(context.namespace + cls.schema_suffix)
-        pool = await open_pool(context, "postgres")
+        pool = await open_pool(context, POSTGRES.name)
         await cls._migrate(pool, schema)
         return pool, schema
 

@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
-from soak.servers.service_process import Told
+from soak.servers.kinds import HTTP
+from soak.servers.web_process import ServiceContext
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import Subject
@@ -57,7 +58,7 @@ class Deployment:
         await self._disconnect()
         for process in self.processes:
             context = StoreContext(
-                servers={"http": process.url},
+                servers={HTTP.name: process.url},
                 namespace=self._namespace,
                 timeout_seconds=self._timeout_seconds,
                 connections_max=CONNECTIONS_MAX,
@@ -87,7 +88,7 @@ async def deployed(
     home.mkdir(parents=True, exist_ok=True)
     processes = []
     for number in range(subject.processes):
-        told = Told(servers=dict(servers), folder=str(home), ttl_seconds=ttl_seconds, process=number)
+        told = ServiceContext(servers=dict(servers), folder=str(home), ttl_seconds=ttl_seconds, process=number)
         environment = environments[number] if number < len(environments) else {}
         processes.append(SubjectProcess(subject, interpreter, told, folder / f"subject-{number}.log", environment))
     deployment = Deployment(processes, namespace, timeout_seconds)

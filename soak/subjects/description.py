@@ -11,10 +11,11 @@ import msgspec
 
 from soak.checker.contract import Contract
 from soak.errors import UsageError
+from soak.servers.kinds import CHROMA, POSTGRES, REDIS
 
 PROCESSES_DEFAULT = 2
 PROCESSES_MAX = 8
-SERVER_KINDS = ("redis", "postgres", "chroma")
+SERVER_KINDS = (REDIS.name, POSTGRES.name, CHROMA.name)
 _BLOCK = re.compile(r"(?m)^# /// script\n((?:^#(?: .*)?\n)+?)^# ///$")
 
 
@@ -155,7 +156,7 @@ def _check(said: _ScriptTable) -> None:
     unknown = [kind for kind in said.needs if kind not in SERVER_KINDS]
     if unknown or len(said.needs) > 1:
         raise ValueError(f"needs should be none or one of {', '.join(SERVER_KINDS)}")
-    if said.server_module and said.needs != ["redis"]:
+    if said.server_module and said.needs != [REDIS.name]:
         raise ValueError("server-module is for what needs redis")
     if not 1 <= said.processes <= PROCESSES_MAX:
         raise ValueError(f"processes should be from 1 to {PROCESSES_MAX}")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,8 +12,9 @@ import msgspec
 
 from soak.errors import ServerUnreachableError
 from soak.masking import mask
-from soak.servers.quiet import QUIET
-from soak.servers.service_process import READY_SECONDS_MAX, TOLD_VARIABLE, ServiceProgram, Told
+from soak.proc.spawn import PIPE, AsyncProcess, start_async
+from soak.proc.tree import end_async, kill_group
+from soak.servers.web_process import CONTEXT_VARIABLE, QUIET, READY_SECONDS_MAX, ServiceContext, ServiceProgram
 from soak.subjects import environment
 from soak.subjects.description import Subject
 
@@ -42,14 +40,19 @@ class SubjectProcess:
     """One process of a subject, with an address of its own."""
 
     def __init__(
-        self, subject: Subject, interpreter: Path, told: Told, log: Path, environment: Mapping[str, str] | None = None
+        self,
+        subject: Subject,
+        interpreter: Path,
+        told: ServiceContext,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._subject = subject
         self._interpreter = interpreter
         self._told = told
         self._log = log
         self._environment = dict(environment or {})
-        self._child: Process | None = None
+        self._child: AsyncProcess | None = None
         self.url = ""
         """Changes with every start."""
 
@@ -60,15 +63,13 @@ class SubjectProcess:
     async def start(self) -> None:
         """Start it, and return when it answers at `url`."""
         with self._log.open("ab") as log:
-            self._child = await asyncio.create_subprocess_exec(
-                *command_of(self._subject, self._interpreter),
+            self._child = await start_async(
+                command_of(self._subject, self._interpreter),
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
                 cwd=self._told.folder,
-                env=self._surroundings(),
-                # A group of its own, so that a kill takes what the library may have started along.
-                start_new_session=True,
+                environment=self._surroundings(),
             )
         assert self._child.stdout is not None  # noqa: S101  it is a pipe
         try:
@@ -90,8 +91,7 @@ class SubjectProcess:
         child = self._child
         if child is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        kill_group(child.pid)  # with what the library may have started
         await child.wait()
         if child.stdin is not None:
             child.stdin.close()
@@ -101,12 +101,7 @@ class SubjectProcess:
         child = self._child
         if child is None:
             return
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                child.terminate()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS_MAX):
-                    await child.wait()
+        await end_async(child, END_SECONDS_MAX)
         await self.kill()
         self._child = None
 
@@ -122,7 +117,7 @@ class SubjectProcess:
         return {
             **quiet_environment(),
             "HOME": self._told.folder,
-            TOLD_VARIABLE: msgspec.json.encode(self._told).decode(),
+            CONTEXT_VARIABLE: msgspec.json.encode(self._told).decode(),
             **self._environment,
         }
 

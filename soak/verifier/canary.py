@@ -34,7 +34,7 @@ from soak.checker.retention import extend
 from soak.checker.spoiling import Spoil, accused, length_for, spoiled, spoils_for
 from soak.checker.text import MessageGenerator
 from soak.clock import now_us
-from soak.sealed_file import DamagedFileError, read_sealed, set_aside, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, set_aside, write_sealed
 from soak.settings import VerifierSettings
 from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import sys
 import zlib
@@ -15,6 +14,7 @@ from soak.checker.faults import FaultWindow
 from soak.checker.incidents import Counted
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
+from soak.proc.files import replacing
 from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.tracked_session import TrackedSession
@@ -96,13 +96,9 @@ def encode(state: State, journal_size: int) -> bytes:
 
 def write(folder: Path, blob: bytes) -> None:
     """Put a checkpoint in place of the last one, so that a kill leaves the one or the other."""
-    temporary = folder / (FILE_NAME + ".part")
-    with temporary.open("wb") as file:
+    with replacing(folder / FILE_NAME, mode=0o644) as file:
         file.write(_SEAL.pack(_MARK, VERSION, zlib.crc32(blob)))
         file.write(blob)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(folder / FILE_NAME)
 
 
 def load(folder: Path, state: State) -> int | None:

@@ -17,8 +17,8 @@ import structlog
 from soak.checker.faults import Excuse, FaultWindow
 from soak.checker.telemetry import Identity, Restart, ServerSample, identity_of, restart_between, unexplained
 from soak.clock import now_us
-from soak.contracts.drift import Change, Event, ServerRecord, differences, take_in, unsupported
-from soak.contracts.given import WATCHED_SETTINGS
+from soak.contracts.drift import Event, ServerRecord, SettingChange, differences, take_in, unsupported
+from soak.contracts.guarantees import WATCHED_SETTINGS
 from soak.contracts.mismatch import CLAUSES, Mismatch
 from soak.errors import SoakError
 from soak.ledger.records import FaultPhase
@@ -126,7 +126,7 @@ class DriftWatch:
             for window in self._state.faults.values()
         )
 
-    def _tell(self, server: str, change: Change) -> None:
+    def _tell(self, server: str, change: SettingChange) -> None:
         text = f"{server}: {change.setting} {'is back at' if change.is_over else 'was changed to'} {_shown(change.now)}"
         text += "" if change.is_over else f" while the soak runs, it was {_shown(change.before)}"
         unmet = [] if change.is_over else [one.fact for one in unmet_promises(self._state) if one.server == server]

@@ -9,7 +9,7 @@ import msgspec
 
 from soak import log
 from soak.exposition import Exposition
-from soak.sealed_file import DamagedFileError, read_sealed
+from soak.proc.files import DamagedFileError, read_sealed
 
 FILE_NAME = "endpoint.json"
 

@@ -18,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 import structlog
 
+from soak.proc.files import replacing, write_whole
 from soak.verifier.journal import (
     Change,
     Line,
@@ -150,12 +151,8 @@ class EvidenceFolder:
             self._fail(error)
 
     def _replace_journal(self, lines: list[bytes]) -> None:
-        temporary = self._journal.with_suffix(".part")
-        with temporary.open("wb") as file:
+        with replacing(self._journal, mode=0o644) as file:
             file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self._journal)
 
     def since(self, offset: int) -> list[Line]:
         """Return what the journal holds beyond an offset; a line cut by a kill is dropped, a damaged one is counted."""
@@ -269,9 +266,7 @@ class EvidenceFolder:
         self._written[first.kind] += 1
         self._bytes += len(document)
         path = self._files / f"{first.kind}.{first.id}.json"
-        temporary = path.with_suffix(".part")
-        temporary.write_bytes(document)
-        temporary.replace(path)
+        write_whole(path, document, mode=0o644, is_synced=False)
 
     def sync(self) -> None:
         """Bring the journal onto the disk. A kill needs no sync; a checkpoint that counts on the journal does."""

@@ -25,7 +25,8 @@ from soak.ledger.connection import LedgerConnection
 from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
 from soak.metrics import VerifierMetrics
-from soak.sealed_file import set_aside, write_sealed
+from soak.proc.files import set_aside, write_sealed
+from soak.servers.kinds import POSTGRES_REPLICA
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.tasks import end_tasks
@@ -117,7 +118,7 @@ class Verifier:
         )
         self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
         self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
-        replicas = {store for store, targets in self._targets.items() if "postgres-replica" in targets}
+        replicas = {store for store, targets in self._targets.items() if POSTGRES_REPLICA.name in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
         context = msgspec.structs.replace(self._info.store_context(), is_verifier=True)
         for name in self._info.header.stores:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ import msgspec
 from soak.checker.verdict import FaultsTried, OperationCount
 from soak.errors import UsageError
 from soak.json_input import decode_json
+from soak.proc.files import write_whole
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
 
@@ -346,13 +346,8 @@ def write_document(path: Path, document: msgspec.Struct, *, is_last: bool) -> No
     Only the last word is brought onto the disk: what is written every few seconds has to survive our death, not the
     machine's.
     """
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2))
-        if is_last:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+    content = msgspec.json.format(msgspec.json.encode(document), indent=2)
+    write_whole(path, content, mode=0o644, is_synced=is_last)
 
 
 def read(folder: Path) -> Result | None:

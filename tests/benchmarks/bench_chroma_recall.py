@@ -15,7 +15,7 @@ from soak.checker.message import Message
 from soak.checker.partial import is_missed
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores import http_contract as wire
 from soak.stores.chroma import ChromaStore
 from soak.stores.embedding import embed
@@ -31,16 +31,16 @@ SEED = 5
 
 
 async def measure(folder: Path) -> list[Row]:
-    bed = LocalTestbed(folder)
-    servers = await bed.start(["chroma"])
+    servers = LocalServers(folder)
+    urls = await servers.start(["chroma"])
     try:
-        store = await ChromaStore.open(StoreContext(servers=servers, namespace="recall", timeout_seconds=60.0))
+        store = await ChromaStore.open(StoreContext(servers=urls, namespace="recall", timeout_seconds=60.0))
         try:
             return await _ask(store)
         finally:
             await store.close()
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def _ask(store: ChromaStore) -> list[Row]:

@@ -25,7 +25,7 @@ from soak import join
 from soak.checker.text import MessageGenerator
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import create_run, read_header
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from tests.support.paths import ROOT
@@ -162,7 +162,7 @@ if ROLE == "soak-without-ledger":
 async def running_servers(*kinds: str) -> AsyncIterator[dict[str, str]]:
     folder = Path(tempfile.mkdtemp(prefix="soak-bench-"))
     folder.chmod(0o755)
-    testbed = LocalTestbed(folder)
+    testbed = LocalServers(folder)
     try:
         yield await testbed.start(["ledger", *kinds])
     finally:

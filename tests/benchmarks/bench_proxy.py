@@ -18,7 +18,7 @@ import psutil
 import uvloop
 
 from soak.checker.text import MessageGenerator
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 
@@ -30,13 +30,13 @@ AUTHOR = MessageGenerator("bench", 1)
 
 
 async def serve(pipe: Connection, folder: str) -> None:
-    bed = LocalTestbed(Path(folder), proxied=True)
-    urls = await bed.start(["redis", "postgres"])
+    servers = LocalServers(Path(folder), proxied=True)
+    urls = await servers.start(["redis", "postgres"])
     try:
-        pipe.send({kind: (urls[kind], bed.servers[kind].port) for kind in ("redis", "postgres")})
+        pipe.send({kind: (urls[kind], servers.nodes[kind].port) for kind in ("redis", "postgres")})
         await asyncio.to_thread(pipe.recv)
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 def serving(pipe: Connection, folder: str) -> None:

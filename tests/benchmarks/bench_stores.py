@@ -19,7 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from soak.checker.text import MessageGenerator
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
@@ -165,7 +165,7 @@ async def bench_pgvector(url: str) -> None:
 async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-bench-") as folder:
         Path(folder).chmod(0o755)
-        testbed = LocalTestbed(Path(folder))
+        testbed = LocalServers(Path(folder))
         urls = await testbed.start(["redis", "postgres"])
         try:
             await bench_redis(urls["redis"])

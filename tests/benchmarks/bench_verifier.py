@@ -28,7 +28,7 @@ from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.verifier.intake import Intake
@@ -255,7 +255,7 @@ def bench_memory() -> list[Row]:
 async def main() -> None:
     rows = bench_intake()
     with tempfile.TemporaryDirectory() as folder:
-        testbed = LocalTestbed(Path(folder))
+        testbed = LocalServers(Path(folder))
         urls = await testbed.start(["redis"])
         try:
             rows += await bench_reading(urls["redis"])

@@ -65,10 +65,10 @@ def test_faults_that_others_announce_are_on_record_and_a_restart_within_one_is_n
         name = begun.stdout.strip()
         assert name in fault(check, "list").stdout
         assert check.status()["faults_active"] == ["crash of redis, announced"]
-        pid = testbed.servers["redis"].pid
+        pid = testbed.nodes["redis"].pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        check.until(lambda _: testbed.servers["redis"].pid not in (None, pid))
+        check.until(lambda _: testbed.nodes["redis"].pid not in (None, pid))
         done = fault(check, "end", name)
         assert done.returncode == ExitCode.PASS, done.stderr
         again = fault(check, "end", name)

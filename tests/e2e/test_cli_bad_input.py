@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from soak.errors import ExitCode
+from soak.proc.lock import DataFolderLock
 from soak.servers import binaries
-from soak.servers.lock import DataFolderLock
 from soak.servers.ports import free_port
 from tests.support.paths import ROOT
 

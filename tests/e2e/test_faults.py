@@ -120,7 +120,7 @@ def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
         for words, complaint in (
             (("nonsense", "--target", "redis"), "there is no fault 'nonsense'"),
             (("crash", "--target", "postgres"), "no postgres server was started here"),
-            (("outage", "--target", "redis"), "faults.allow_by_hand = all"),
+            (("connection_refused", "--target", "redis"), "faults.allow_by_hand = all"),
             (("crash", "--target", "redis", "--hold", "soon"), "--hold: duration 'soon' is not understood"),
         ):
             refused = soak(check, "inject", *words)

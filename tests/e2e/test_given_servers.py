@@ -29,7 +29,7 @@ TAIL_SECONDS = 5.0
 
 def kill_first_process(testbed: TestbedThread, kind: str) -> None:
     """Kill a server; its testbed, which is not soak's, starts it again."""
-    pid = testbed.servers[kind].pid
+    pid = testbed.nodes[kind].pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
 

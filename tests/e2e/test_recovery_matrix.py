@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from soak.errors import ExitCode
-from soak.servers.power_cut.compiling import COMPILERS
+from soak.servers.power_cut.fsync_shim import COMPILERS
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own

@@ -24,7 +24,7 @@ from soak.flaws.serializer_v2 import SerializerV2
 from soak.scenarios.selftest.observation import VERIFIED_MIN
 from soak.scenarios.selftest.rig import SoakPlan, SoakRig, contracts_of
 from soak.scenarios.selftest.trial import make_trial
-from soak.servers.local import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
 from soak.stores.postgres import PostgresReplicaStore
@@ -122,12 +122,12 @@ async def test_a_standby_that_is_restarted_may_be_behind_unless_its_contract_is_
 async def test_a_derived_contract_follows_from_the_server_and_ends_at_the_floor(
     options: dict[str, str], derives: bool, loss_seconds: float, tmp_path: Path
 ) -> None:
-    bed = LocalTestbed(tmp_path, redis_options=options)
+    servers = LocalServers(tmp_path, redis_options=options)
     try:
-        context = StoreContext(servers=await bed.start({"redis"}), namespace="t_derived")
+        context = StoreContext(servers=await servers.start({"redis"}), namespace="t_derived")
         [contract] = (await contracts_of([store_of(RedisMemory)], context, derives=derives)).values()
     finally:
-        await bed.stop()
+        await servers.stop()
     assert (contract.crash_loss_seconds, contract.power_loss_seconds) == (loss_seconds, loss_seconds)
 
 

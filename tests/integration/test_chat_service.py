@@ -21,7 +21,7 @@ from soak.chat.service import ChatService
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
-from soak.servers.service_process import Told
+from soak.servers.web_process import ServiceContext
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_stores import RedisListStore
 from soak.subjects.description import read_script
@@ -272,7 +272,7 @@ async def test_the_chat_is_a_subject_that_comes_up_is_killed_and_knows_what_it_k
     redis_url: str, tmp_path: Path
 ) -> None:
     subject = read_script(EXAMPLES / "chat_subject.py")[0]
-    told = Told(servers={"redis": redis_url}, folder=str(tmp_path))
+    told = ServiceContext(servers={"redis": redis_url}, folder=str(tmp_path))
     process = SubjectProcess(subject, Path(sys.executable), told, tmp_path / "log")
     question = {"session": tmp_path.name, "message": SAID}
     async with aiohttp.ClientSession() as session:

@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from soak.checker.telemetry import ServerSample
-from soak.contracts.given import Eviction, what_is_given
+from soak.contracts.guarantees import EvictionScope, guarantees_of
 from soak.daemon.contracts import ask_servers
 from soak.errors import ServerUnreachableError
 from soak.servers.inspect import inspect
@@ -47,7 +47,7 @@ async def test_redis_tells_how_it_keeps_its_data(which: str, request: pytest.Fix
     assert sample.configuration["role"] == "primary"
     counters = ("evicted_keys", "expired_keys", "run_id", "rdb_last_save_time", "aof_delayed_fsync", "keys", "loading")
     assert set(counters) <= set(sample.telemetry)
-    assert what_is_given(sample).crash.seconds == 2.0
+    assert guarantees_of(sample).crash.seconds == 2.0
 
 
 async def test_keys_are_counted_in_the_database_of_the_address(redis_url: str, namespace: str) -> None:
@@ -65,13 +65,13 @@ async def test_keys_are_counted_in_the_database_of_the_address(redis_url: str, n
 @pytest.mark.parametrize(
     ("commands", "crash", "power", "eviction"),
     [
-        ([("appendfsync", "always")], 0.0, 0.0, Eviction.NONE),
-        ([("appendfsync", "no")], 0.0, None, Eviction.NONE),
-        ([("appendonly", "no"), ("save", "900 1 60 10000")], 1000.0, 1000.0, Eviction.NONE),
-        ([("appendonly", "no")], None, None, Eviction.NONE),
-        ([("maxmemory-policy", "allkeys-lru")], 2.0, 2.0, Eviction.NONE),
-        ([("maxmemory-policy", "allkeys-lru"), ("maxmemory", "900mb")], 2.0, 2.0, Eviction.ANY),
-        ([("maxmemory-policy", "volatile-lru"), ("maxmemory", "900mb")], 2.0, 2.0, Eviction.EXPIRING),
+        ([("appendfsync", "always")], 0.0, 0.0, EvictionScope.NONE),
+        ([("appendfsync", "no")], 0.0, None, EvictionScope.NONE),
+        ([("appendonly", "no"), ("save", "900 1 60 10000")], 1000.0, 1000.0, EvictionScope.NONE),
+        ([("appendonly", "no")], None, None, EvictionScope.NONE),
+        ([("maxmemory-policy", "allkeys-lru")], 2.0, 2.0, EvictionScope.NONE),
+        ([("maxmemory-policy", "allkeys-lru"), ("maxmemory", "900mb")], 2.0, 2.0, EvictionScope.ANY),
+        ([("maxmemory-policy", "volatile-lru"), ("maxmemory", "900mb")], 2.0, 2.0, EvictionScope.EXPIRING),
     ],
     ids=["always", "no sync", "saves", "nothing", "a policy without a limit", "evicts", "evicts what expires"],
 )
@@ -79,13 +79,13 @@ async def test_what_is_set_while_it_runs_is_what_counts(
     commands: list[tuple[str, str]],
     crash: float | None,
     power: float | None,
-    eviction: Eviction,
+    eviction: EvictionScope,
     redis_url: str,
     client: Any,
 ) -> None:
     for name, value in commands:
         await client.config_set(name, value)
-    given = what_is_given(await sampled("redis", redis_url))
+    given = guarantees_of(await sampled("redis", redis_url))
     assert (given.crash.seconds, given.power.seconds, given.eviction) == (crash, power, eviction)
 
 
@@ -99,22 +99,22 @@ async def test_a_server_that_denies_config_is_unknown_where_info_does_not_help(
     assert "save" not in sample.configuration
     assert "appendfsync" not in sample.configuration
     assert sample.configuration["appendonly"] == "yes"
-    given = what_is_given(sample)
-    assert (given.crash.is_known, given.power.is_known, given.eviction) == (True, False, Eviction.NONE)
+    given = guarantees_of(sample)
+    assert (given.crash.is_known, given.power.is_known, given.eviction) == (True, False, EvictionScope.NONE)
     await client.execute_command("ACL", "SETUSER", "guest", "-info")
     sample = await sampled("redis", guest)
     await client.execute_command("ACL", "DELUSER", "guest")
     assert (sample.configuration, sample.telemetry) == ({}, {})
-    assert not what_is_given(sample).crash.is_known
+    assert not guarantees_of(sample).crash.is_known
 
 
 async def test_a_replica_says_that_it_is_one(redis_url: str, client: Any) -> None:
     await client.execute_command("REPLICAOF", "127.0.0.1", str(free_port()))
-    assert what_is_given(await sampled("redis", redis_url)).is_replica
+    assert guarantees_of(await sampled("redis", redis_url)).is_replica
 
 
 async def test_a_paused_server_costs_no_more_than_the_timeout(redis_url: str, testbed: TestbedThread) -> None:
-    pid = testbed.servers["redis"].pid
+    pid = testbed.nodes["redis"].pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -142,13 +142,13 @@ async def test_postgres_tells_how_it_commits(which: str, request: pytest.Fixture
     expected = {"synchronous_commit": "on", "fsync": "on", "full_page_writes": "on", "wal_writer_delay": "200ms"}
     assert sample.configuration == {**expected, "role": "primary"}
     assert {"pg_current_wal_lsn", "pg_postmaster_start_time", "xact_commit"} <= set(sample.telemetry)
-    given = what_is_given(sample)
+    given = guarantees_of(sample)
     assert (given.crash.seconds, given.power.seconds, given.is_replica) == (0.0, 0.0, False)
 
 
 async def test_a_replica_of_postgres_says_so_too(postgres_replica_url: str) -> None:
     sample = await sampled("postgres-replica", postgres_replica_url)
-    assert (sample.configuration["role"], what_is_given(sample).is_replica) == ("replica", True)
+    assert (sample.configuration["role"], guarantees_of(sample).is_replica) == ("replica", True)
 
 
 async def test_asynchronous_commit_is_seen_after_a_reload(postgres_url: str) -> None:
@@ -157,7 +157,7 @@ async def test_asynchronous_commit_is_seen_after_a_reload(postgres_url: str) -> 
         await connection.execute("alter system set synchronous_commit = off")
         await connection.execute("select pg_reload_conf()")
         async with asyncio.timeout(SECONDS_MAX):
-            while (given := what_is_given(await sampled("postgres", postgres_url))).crash.seconds == 0.0:
+            while (given := guarantees_of(await sampled("postgres", postgres_url))).crash.seconds == 0.0:
                 await asyncio.sleep(0.05)
         assert (given.crash.seconds, given.power.seconds) == (1.0, 1.0)
     finally:

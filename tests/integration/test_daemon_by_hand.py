@@ -41,7 +41,7 @@ async def page() -> AsyncIterator[tuple[HttpServer, FaultRoutes, Hand]]:
     hand = Hand()
     faults = FaultRoutes(Permission(TOKEN))
     faults.hand = hand
-    faults.possible = {"redis": {"crash": None, "outage": "there is no proxy"}}
+    faults.possible = {"redis": {"crash": None, "connection_refused": "there is no proxy"}}
     server = HttpServer(HttpSettings(port=0), Source(a_snapshot(), None), faults.routes())
     await server.start()
     try:
@@ -93,7 +93,8 @@ async def test_nobody_else_is(headers: dict[str, str], status: int) -> None:
     ("body", "status", "complaint"),
     [
         ({**ORDER, "fault": "nonsense"}, 409, "there is no fault 'nonsense'"),
-        ({**ORDER, "fault": "outage"}, 409, "outage cannot be injected: there is no proxy"),
+        ({**ORDER, "fault": "connection_refused"}, 409, "connection_refused cannot be injected: there is no proxy"),
+        ({**ORDER, "fault": "outage"}, 409, "connection_refused cannot be injected: there is no proxy"),
         ({**ORDER, "hold_seconds": -1}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "hold_seconds": 1e9}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "more": 1}, 400, "invalid request"),
@@ -132,5 +133,5 @@ async def test_everybody_may_see_what_is_possible() -> None:
     async with page() as (server, _, _), aiohttp.ClientSession() as client, client.get(server.address + PATH) as answer:
         faults = {one["fault"]: one for one in await answer.json()}
     assert faults["crash"]["targets"] == {"redis": None}
-    assert faults["outage"]["targets"] == {"redis": "there is no proxy"}
+    assert faults["connection_refused"]["targets"] == {"redis": "there is no proxy"}
     assert faults["replica_lag"]["targets"] == {}

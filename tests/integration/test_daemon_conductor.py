@@ -17,11 +17,12 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
-from soak.servers import LocalTestbed, ServerState
+from soak.servers.local import LocalServers
+from soak.servers.server import ServerState
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
 
 if TYPE_CHECKING:
-    from soak.servers import Testbed
+    from soak.servers.servers import Servers
 
 
 class Heard:
@@ -36,11 +37,11 @@ class Heard:
 @contextlib.asynccontextmanager
 async def conducted(
     folder: Path, ledger_url: str, *, recovery_max: float | None = None, healthy_min: float = 0.0
-) -> AsyncIterator[tuple[Conductor, LocalTestbed, Journalled, Heard]]:
+) -> AsyncIterator[tuple[Conductor, LocalServers, Journalled, Heard]]:
     heard = Heard()
-    async with running(folder, "redis") as bed, journalled(ledger_url) as run:
+    async with running(folder, "redis") as servers, journalled(ledger_url) as run:
         conductor = Conductor(
-            bed,
+            servers,
             run.journal,
             Limits(healthy_min_seconds=healthy_min),
             recovery_max_seconds=recovery_max,
@@ -49,13 +50,13 @@ async def conducted(
             abort=heard.aborts.append,
         )
         try:
-            yield conductor, bed, run, heard
+            yield conductor, servers, run, heard
         finally:
             await conductor.finish()
 
 
-async def serves(bed: LocalTestbed) -> bool:
-    async with client_of(bed.servers["redis"].url) as client:
+async def serves(servers: LocalServers) -> bool:
+    async with client_of(servers.nodes["redis"].url) as client:
         return bool(await client.ping())
 
 
@@ -66,7 +67,7 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
     limits = Limits(healthy_min_seconds=0.1)
     schedule = Schedule(rules, limits, seed=3, began_wall_seconds=time.time())
     planned = [action.fault for action, _ in zip(schedule.actions(), range(4), strict=False)]
-    async with conducted(tmp_path, ledger_url, healthy_min=0.1) as (conductor, bed, run, _):
+    async with conducted(tmp_path, ledger_url, healthy_min=0.1) as (conductor, servers, run, _):
         following = asyncio.create_task(conductor.follow(schedule, 0.0))
         await until(lambda: sum(story.state == "healed" for story in conductor.recent) >= 4)
         assert conductor.upcoming is not None
@@ -76,7 +77,7 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
         assert [story.name for story in conductor.recent][:4] == planned
         assert {(story.state, story.by) for story in conductor.recent} == {("healed", "schedule")}
         assert conductor.active == []
-        assert await serves(bed)
+        assert await serves(servers)
         starts, ends = await run.phases("start"), await run.phases("end")
         assert [one.fault for one in starts] == [one.fault for one in ends]
         for end, start in zip(ends, starts[1:], strict=False):
@@ -84,9 +85,9 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
 
 
 async def test_by_hand_one_fault_at_a_time_and_nothing_once_it_is_finishing(tmp_path: Path, ledger_url: str) -> None:
-    async with conducted(tmp_path, ledger_url) as (conductor, bed, _, _):
+    async with conducted(tmp_path, ledger_url) as (conductor, servers, _, _):
         first = asyncio.create_task(conductor.by_hand("pause", "redis", 60.0))
-        await until(lambda: bed.servers["redis"].state is ServerState.PAUSED)
+        await until(lambda: servers.nodes["redis"].state is ServerState.PAUSED)
         assert conductor.active == ["pause of redis"]
         with pytest.raises(UsageError, match="pause of redis is active"):
             await conductor.by_hand("crash", "redis", 0.0)
@@ -97,33 +98,33 @@ async def test_by_hand_one_fault_at_a_time_and_nothing_once_it_is_finishing(tmp_
         await conductor.finish()
         injected = await first
         assert injected.ended - injected.started < 60_000_000, "finishing cuts the waiting short"
-        assert await serves(bed)
+        assert await serves(servers)
         with pytest.raises(UsageError, match="draining"):
             await conductor.by_hand("crash", "redis", 0.0)
 
 
 async def test_whoever_asked_may_leave_and_the_fault_is_healed_all_the_same(tmp_path: Path, ledger_url: str) -> None:
-    async with conducted(tmp_path, ledger_url) as (conductor, bed, _, _):
+    async with conducted(tmp_path, ledger_url) as (conductor, servers, _, _):
         asking = asyncio.create_task(conductor.by_hand("pause", "redis", 0.5))
-        await until(lambda: bed.servers["redis"].state is ServerState.PAUSED)
+        await until(lambda: servers.nodes["redis"].state is ServerState.PAUSED)
         asking.cancel()
         await until(lambda: bool(conductor.recent) and conductor.recent[0].state == "healed")
-        assert await serves(bed)
+        assert await serves(servers)
 
 
 class Reluctant(Crash):
     """Cannot be injected."""
 
-    async def inject(self, bed: Testbed, target: str) -> None:
-        del bed, target
+    async def inject(self, servers: Servers, target: str) -> None:
+        del servers, target
         raise ServerUnreachableError("nobody home")
 
 
 class Incurable(Crash):
     """Cannot be healed."""
 
-    async def heal(self, bed: Testbed, target: str) -> None:
-        del bed, target
+    async def heal(self, servers: Servers, target: str) -> None:
+        del servers, target
         raise ServerUnreachableError("it does not start any more")
 
 
@@ -138,7 +139,7 @@ async def test_a_fault_that_fails_is_told_to_the_ledger_and_one_that_is_not_heal
     tmp_path: Path, ledger_url: str, monkeypatch: pytest.MonkeyPatch, fault: Fault, reason: str, ends: bool
 ) -> None:
     monkeypatch.setitem(ALL, "crash", fault)
-    async with conducted(tmp_path, ledger_url) as (conductor, bed, run, heard):
+    async with conducted(tmp_path, ledger_url) as (conductor, servers, run, heard):
         with pytest.raises(ServerUnreachableError):
             await conductor.by_hand("crash", "redis", 0.0)
         (failed,) = await run.phases("failed")
@@ -147,7 +148,7 @@ async def test_a_fault_that_fails_is_told_to_the_ledger_and_one_that_is_not_heal
         assert heard.problems == [], "the ledger keeps it, so that a run that is resumed knows"
         assert conductor.recent[0].state == "failed"
         assert conductor.active == []
-        await bed.servers["redis"].start_again()
+        await servers.nodes["redis"].start_again()
 
 
 async def test_a_server_that_is_not_back_in_time_ends_the_run_as_inconclusive(tmp_path: Path, ledger_url: str) -> None:

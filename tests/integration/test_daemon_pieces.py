@@ -29,8 +29,8 @@ from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.daemon.view import LiveView, PlainView, Rates, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
 from soak.ledger.records import FaultPhase
+from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
 from soak.report.outcome import conclude
-from soak.sealed_file import copy_of, read_sealed, remove_sealed, write_sealed
 from soak.servers.server import ServerEvent
 from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry

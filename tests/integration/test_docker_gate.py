@@ -12,8 +12,8 @@ import pytest
 
 from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.docker.gate import LOG_LINES_MAX, Gate, passed
-from soak.servers.external import ExternalTestbed
+from soak.servers.docker.gate import LOG_LINES_MAX, DockerGate, passed
+from soak.servers.external.servers import ExternalServers
 from soak.servers.ports import HOST, free_port
 
 if TYPE_CHECKING:
@@ -85,19 +85,19 @@ def test_what_is_asked_for_beyond_measure_is_cut_to_measure() -> None:
 
 async def test_a_gate_that_cannot_open_says_why_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no container is named"):
-        Gate([], tmp_path / "gate")
+        DockerGate([], tmp_path / "gate")
     with pytest.raises(UsageError, match="not the name of a container"):
-        Gate(["a/b"], tmp_path / "gate")
+        DockerGate(["a/b"], tmp_path / "gate")
     with pytest.raises(ServerUnreachableError, match="mount the socket"):
-        await Gate(NAMED, tmp_path / "gate", tmp_path / "nothing").open()
+        await DockerGate(NAMED, tmp_path / "gate", tmp_path / "nothing").open()
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="is no socket"):
-        await Gate(NAMED, tmp_path / "gate", tmp_path / "file").open()
+        await DockerGate(NAMED, tmp_path / "gate", tmp_path / "file").open()
 
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, *names: str) -> AsyncIterator[None]:
-    gate = Gate(names, path)
+    gate = DockerGate(names, path)
     await gate.open()
     try:
         yield
@@ -129,18 +129,18 @@ async def test_a_fault_goes_through_the_gate_and_the_rest_of_the_engine_is_out_o
     path = tmp_path / "gate.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     async with opened(path, name):
-        bed = ExternalTestbed(tmp_path, {"redis": url}, allow_faults=["crash", "pause"], containers={"redis": name})
+        servers = ExternalServers(tmp_path, {"redis": url}, allow_faults=["crash", "pause"], containers={"redis": name})
         try:
-            await bed.start(["redis"])
-            await bed.servers["redis"].start_again()
-            before = (await bed.telemetry("redis"))["run_id"]
+            await servers.start(["redis"])
+            await servers.nodes["redis"].start_again()
+            before = (await servers.telemetry("redis"))["run_id"]
             for fault in ("pause", "crash"):
-                await faults.ALL[fault].inject(bed, "redis")
-                await faults.ALL[fault].heal(bed, "redis")
-            assert (await bed.telemetry("redis"))["run_id"] != before
-            assert await bed.servers["redis"].vessel.last_words()
+                await faults.ALL[fault].inject(servers, "redis")
+                await faults.ALL[fault].heal(servers, "redis")
+            assert (await servers.telemetry("redis"))["run_id"] != before
+            assert await servers.nodes["redis"].backend.last_words()
         finally:
-            await bed.stop()
+            await servers.stop()
         async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(path=str(path))) as client:
             async with client.get(f"http://docker/containers/{name}/json") as answer:
                 told = await answer.text()
@@ -160,7 +160,7 @@ async def test_a_container_that_the_gate_was_not_told_of_cannot_even_be_looked_a
     path = tmp_path / "gate.sock"
     monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
     async with opened(path, "another"):
-        bed = ExternalTestbed(tmp_path, {"redis": url}, allow_faults=["crash"], containers={"redis": name})
+        servers = ExternalServers(tmp_path, {"redis": url}, allow_faults=["crash"], containers={"redis": name})
         with pytest.raises(ServerUnreachableError, match="the gate before it"):
-            await bed.start(["redis"])
-        await bed.stop()
+            await servers.start(["redis"])
+        await servers.stop()

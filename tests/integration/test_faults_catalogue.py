@@ -35,12 +35,12 @@ SHOWN = {
         "test_faults_network",
         "test_in_a_partition_nobody_is_told_anything_and_what_was_sent_arrives_afterwards",
     ),
-    "outage": ("test_faults_network", "test_nobody_reaches_a_server_in_an_outage"),
+    "connection_refused": ("test_faults_network", "test_nobody_reaches_a_server_in_an_outage"),
     "connection_reset": ("test_faults_network", "test_connections_that_are_reset_can_be_made_anew_at_once"),
     "latency": ("test_faults_network", "test_with_latency_every_answer_takes_its_time"),
     "slow_link": ("test_faults_network", "test_a_slow_link_lets_so_much_through_in_a_second"),
     "dropped_reply": ("test_faults_network", "test_writes_whose_reply_is_dropped_are_there"),
-    "connection_storm": (
+    "connection_exhaustion": (
         "test_faults_network",
         "test_a_storm_of_connections_keeps_new_clients_of_redis_out_and_serves_the_old",
     ),
@@ -78,12 +78,12 @@ HARMLESS = frozenset(
     [
         "pause",
         "partition",
-        "outage",
+        "connection_refused",
         "connection_reset",
         "latency",
         "slow_link",
         "dropped_reply",
-        "connection_storm",
+        "connection_exhaustion",
         "replica_lag",
         "eviction",
         "ttl_change",
@@ -136,10 +136,10 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
 
 
 async def test_a_fault_that_is_not_possible_says_why_in_one_line(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis") as bed:
+    async with running(tmp_path, "redis") as servers:
         for fault in ALL.values():
-            assert fault.unavailable(bed, "ledger")
+            assert fault.unavailable(servers, "ledger")
             for target in fault.targets:
-                reason = fault.unavailable(bed, target)
+                reason = fault.unavailable(servers, target)
                 assert reason is None or (reason and "\n" not in reason)
-                assert reason or target in bed.servers
+                assert reason or target in servers.nodes

@@ -16,8 +16,10 @@ import redis
 
 from soak.faults import ALL
 from soak.faults.slow_fsync import SlowFsync
-from soak.servers import LocalTestbed, ServerEvent, power_cut
+from soak.servers import power_cut
+from soak.servers.local import LocalServers
 from soak.servers.power_cut import DiskTrouble, FsyncShim
+from soak.servers.server import ServerEvent
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 if TYPE_CHECKING:
@@ -30,22 +32,22 @@ ALWAYS = {"appendfsync": "always"}
 
 
 @contextlib.asynccontextmanager
-async def dying(folder: Path, kind: str, **options: object) -> AsyncIterator[tuple[LocalTestbed, list[ServerEvent]]]:
+async def dying(folder: Path, kind: str, **options: object) -> AsyncIterator[tuple[LocalServers, list[ServerEvent]]]:
     """Run a server that may end by itself, and say when it did."""
     events: list[ServerEvent] = []
-    bed = LocalTestbed(folder, on_event=events.append, power_cuts=True, **options)  # type: ignore[arg-type]
-    await bed.start([kind])
+    servers = LocalServers(folder, on_event=events.append, power_cuts=True, **options)  # type: ignore[arg-type]
+    await servers.start([kind])
     try:
-        yield bed, events
+        yield servers, events
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
-async def appended_until_refused(bed: LocalTestbed) -> tuple[int, redis.RedisError]:
+async def appended_until_refused(servers: LocalServers) -> tuple[int, redis.RedisError]:
     """Append until the server refuses; returns how many it had acknowledged, and what it said then."""
     acknowledged = 0
     deadline = time.monotonic() + PATIENCE_SECONDS
-    async with client_of(bed.servers["redis"].url) as client:
+    async with client_of(servers.nodes["redis"].url) as client:
         while time.monotonic() < deadline:
             try:
                 await client.rpush("session", acknowledged)
@@ -56,130 +58,130 @@ async def appended_until_refused(bed: LocalTestbed) -> tuple[int, redis.RedisErr
     raise AssertionError("it went on acknowledging")
 
 
-async def remembered(bed: LocalTestbed) -> int:
-    async with client_of(bed.servers["redis"].url) as client:
+async def remembered(servers: LocalServers) -> int:
+    async with client_of(servers.nodes["redis"].url) as client:
         found: int = await client.llen("session")
         return found
 
 
 async def test_who_waits_for_a_slow_disk_before_answering_answers_late(tmp_path: Path) -> None:
     slow = SlowFsync(delay_ms=250)
-    async with running(tmp_path, "redis", "postgres", redis_options=ALWAYS, power_cuts=True) as bed:
-        await slow.inject(bed, "redis")
-        await slow.inject(bed, "postgres")
+    async with running(tmp_path, "redis", "postgres", redis_options=ALWAYS, power_cuts=True) as servers:
+        await slow.inject(servers, "redis")
+        await slow.inject(servers, "postgres")
         began = time.monotonic()
-        async with client_of(bed.servers["redis"].url) as client:
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "one")
         assert time.monotonic() - began >= 0.25
         began = time.monotonic()
-        await sql(bed.servers["postgres"].url, "create table told as select 1 as value")
+        await sql(servers.nodes["postgres"].url, "create table told as select 1 as value")
         assert time.monotonic() - began >= 0.25
         for target in ("redis", "postgres"):
-            await slow.heal(bed, target)
-            await slow.heal(bed, target)
-            supply = bed.servers[target].power
+            await slow.heal(servers, target)
+            await slow.heal(servers, target)
+            supply = servers.nodes[target].power
             assert isinstance(supply, FsyncShim)
             assert supply.trouble == DiskTrouble()
-        assert await remembered(bed) == 1
+        assert await remembered(servers) == 1
 
 
 async def test_a_redis_that_syncs_every_second_refuses_writes_while_its_disk_is_full(tmp_path: Path) -> None:
     full = ALL["disk_full"]
-    async with running(tmp_path, "redis", power_cuts=True) as bed:
-        async with client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", power_cuts=True) as servers:
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "before")
-        await full.inject(bed, "redis")
-        acknowledged, refusal = await appended_until_refused(bed)
+        await full.inject(servers, "redis")
+        acknowledged, refusal = await appended_until_refused(servers)
         assert "MISCONF" in str(refusal)
-        await full.heal(bed, "redis")
-        await full.heal(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+        await full.heal(servers, "redis")
+        await full.heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "after")
-        await ALL["crash"].inject(bed, "redis")
-        await ALL["crash"].heal(bed, "redis")
-        assert await remembered(bed) == acknowledged + 2
+        await ALL["crash"].inject(servers, "redis")
+        await ALL["crash"].heal(servers, "redis")
+        assert await remembered(servers) == acknowledged + 2
 
 
 async def test_a_redis_that_syncs_always_ends_when_its_disk_is_full_and_has_lost_nothing(tmp_path: Path) -> None:
-    async with dying(tmp_path, "redis", redis_options=ALWAYS) as (bed, events):
-        async with client_of(bed.servers["redis"].url) as client:
+    async with dying(tmp_path, "redis", redis_options=ALWAYS) as (servers, events):
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "before")
-        await ALL["disk_full"].inject(bed, "redis")
-        acknowledged, _ = await appended_until_refused(bed)
-        await ALL["disk_full"].heal(bed, "redis")
+        await ALL["disk_full"].inject(servers, "redis")
+        acknowledged, _ = await appended_until_refused(servers)
+        await ALL["disk_full"].heal(servers, "redis")
         assert acknowledged == 0
-        assert await remembered(bed) >= 1
+        assert await remembered(servers) >= 1
         assert events[0].what == "died"
 
 
 async def test_postgres_refuses_rows_while_its_disk_is_full(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres", power_cuts=True) as bed:
-        url = bed.servers["postgres"].url
+    async with running(tmp_path, "postgres", power_cuts=True) as servers:
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told as select 0 as number, repeat('x', 2000) as value")
-        await ALL["disk_full"].inject(bed, "postgres")
+        await ALL["disk_full"].inject(servers, "postgres")
         with pytest.raises(asyncpg.DiskFullError):
             await sql(url, "insert into told select n, repeat('x', 2000) from generate_series(1, 100) n")
-        await ALL["disk_full"].heal(bed, "postgres")
+        await ALL["disk_full"].heal(servers, "postgres")
         await sql(url, "insert into told select n, repeat('x', 2000) from generate_series(1, 100) n")
         assert await sql(url, "select count(*) from told") == 101
 
 
 @pytest.mark.parametrize("options", [{}, ALWAYS], ids=["everysec", "always"])
 async def test_valkey_acknowledges_nothing_more_when_it_cannot_sync(tmp_path: Path, options: dict[str, str]) -> None:
-    async with dying(tmp_path, "redis", redis_options=options) as (bed, _):
-        await ALL["fsync_error"].inject(bed, "redis")
-        acknowledged, _ = await appended_until_refused(bed)
-        await ALL["fsync_error"].heal(bed, "redis")
-        await ALL["fsync_error"].heal(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+    async with dying(tmp_path, "redis", redis_options=options) as (servers, _):
+        await ALL["fsync_error"].inject(servers, "redis")
+        acknowledged, _ = await appended_until_refused(servers)
+        await ALL["fsync_error"].heal(servers, "redis")
+        await ALL["fsync_error"].heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "after")
-        assert await remembered(bed) >= acknowledged + 1
+        assert await remembered(servers) >= acknowledged + 1
 
 
 async def test_a_disk_that_the_first_try_had_mended_is_not_all_that_is_healed_by_the_second(tmp_path: Path) -> None:
-    async with dying(tmp_path, "redis") as (bed, _):
-        await ALL["fsync_error"].inject(bed, "redis")
-        acknowledged, refusal = await appended_until_refused(bed)
+    async with dying(tmp_path, "redis") as (servers, _):
+        await ALL["fsync_error"].inject(servers, "redis")
+        acknowledged, refusal = await appended_until_refused(servers)
         assert "MISCONF" in str(refusal)
-        supply = bed.servers["redis"].power
+        supply = servers.nodes["redis"].power
         assert isinstance(supply, FsyncShim)
         supply.inject_io_errors(DiskTrouble())  # so far the first try came
-        await ALL["fsync_error"].heal(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+        await ALL["fsync_error"].heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "after")
-        assert await remembered(bed) >= acknowledged + 1
+        assert await remembered(servers) >= acknowledged + 1
 
 
 async def test_postgres_ends_when_it_cannot_sync_and_recovers_what_it_had_acknowledged(tmp_path: Path) -> None:
-    async with dying(tmp_path, "postgres") as (bed, _):
-        url = bed.servers["postgres"].url
+    async with dying(tmp_path, "postgres") as (servers, _):
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told as select 1 as value")
-        await ALL["fsync_error"].inject(bed, "postgres")
+        await ALL["fsync_error"].inject(servers, "postgres")
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await sql(url, "insert into told values (2)")
-        await ALL["fsync_error"].heal(bed, "postgres")
+        await ALL["fsync_error"].heal(servers, "postgres")
         await sql(url, "insert into told values (3)")
         assert await sql(url, "select count(*) from told where value <> 2") == 2
 
 
 async def test_postgres_whose_recovery_fails_by_the_same_disk_serves_again_when_that_is_mended(tmp_path: Path) -> None:
     """Show the worst of it: some versions neither recover nor end then, and have to be restarted."""
-    async with dying(tmp_path, "postgres") as (bed, _):
-        server = bed.servers["postgres"]
+    async with dying(tmp_path, "postgres") as (servers, _):
+        server = servers.nodes["postgres"]
         await sql(server.url, "create table told as select 1 as value")
-        await ALL["fsync_error"].inject(bed, "postgres")
+        await ALL["fsync_error"].inject(servers, "postgres")
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await sql(server.url, "insert into told values (2)")
         await until(lambda: server.log_path.read_text(errors="replace").count("PANIC") >= 2)
-        await ALL["fsync_error"].heal(bed, "postgres")
+        await ALL["fsync_error"].heal(servers, "postgres")
         await sql(server.url, "insert into told values (3)")
         assert await sql(server.url, "select count(*) from told where value <> 2") == 2
 
 
 @pytest.mark.parametrize("name", ["disk_full", "slow_fsync", "fsync_error", "power_cut"])
 async def test_without_the_shim_a_disk_cannot_misbehave(tmp_path: Path, name: str) -> None:
-    async with running(tmp_path, "redis") as bed:
-        assert "the testbed was started without power cuts" in (ALL[name].unavailable(bed, "redis") or "")
+    async with running(tmp_path, "redis") as servers:
+        assert "the servers were started without power cuts" in (ALL[name].unavailable(servers, "redis") or "")
 
 
 def test_a_cut_whose_owner_was_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path) -> None:

@@ -46,13 +46,13 @@ async def rows(url: str) -> list[int]:
 @pytest.mark.parametrize("name", ["failover", "early_failover"])
 async def test_a_promoted_replica_has_all_that_it_had_received(tmp_path: Path, name: str) -> None:
     fault = ALL[name]
-    async with running(tmp_path, *PAIR) as bed:
-        primary, replica = (bed.servers[kind].url for kind in PAIR)
+    async with running(tmp_path, *PAIR) as servers:
+        primary, replica = (servers.nodes[kind].url for kind in PAIR)
         await sql(primary, "create table told (id serial primary key, value text)")
         acknowledged: list[int] = []
         writing = asyncio.create_task(insert(primary, acknowledged))
         await asyncio.sleep(0.3)
-        await fault.inject(bed, "postgres")
+        await fault.inject(servers, "postgres")
         await writing
         # At the same address there is a primary again, before anything is healed.
         found = await rows(primary)
@@ -67,23 +67,23 @@ async def test_a_promoted_replica_has_all_that_it_had_received(tmp_path: Path, n
         assert isinstance(again, int)
         if len(lost) > LOGGED_AHEAD:
             assert again <= max(acknowledged), "a number that was given out before"
-        await fault.heal(bed, "postgres")
-        await fault.heal(bed, "postgres")
+        await fault.heal(servers, "postgres")
+        await fault.heal(servers, "postgres")
         await shows(replica, again)
         assert await rows(replica) == found
         assert await sql(replica, "select pg_is_in_recovery()") is True
-    async with running(tmp_path, *PAIR) as bed:
-        assert await rows(bed.servers["postgres"].url) == found
+    async with running(tmp_path, *PAIR) as servers:
+        assert await rows(servers.nodes["postgres"].url) == found
 
 
 async def test_what_an_early_failover_takes_is_excused_by_no_strict_contract(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, *PAIR) as bed, journalled(ledger_url) as run:
-        url = bed.servers["postgres"].url
+    async with running(tmp_path, *PAIR) as servers, journalled(ledger_url) as run:
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told (id serial primary key, value text)")
         attempts: list[Attempt] = []
         writing = asyncio.create_task(insert_timed(url, attempts))
         await asyncio.sleep(0.3)
-        await during(ALL["early_failover"], bed, "postgres", run.journal, 0.0)
+        await during(ALL["early_failover"], servers, "postgres", run.journal, 0.0)
         await writing
         start, end = await run.phases()
         found = set(await rows(url))
@@ -124,18 +124,18 @@ async def shows(url: str, number: int) -> None:
 
 @pytest.mark.extra
 async def test_a_failover_can_follow_another(tmp_path: Path) -> None:
-    async with running(tmp_path, *PAIR) as bed:
-        url = bed.servers["postgres"].url
+    async with running(tmp_path, *PAIR) as servers:
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told as select 0 as id, 'a'::text as value")
         for number in (1, 2):
-            await ALL["failover"].inject(bed, "postgres")
-            await ALL["failover"].heal(bed, "postgres")
+            await ALL["failover"].inject(servers, "postgres")
+            await ALL["failover"].heal(servers, "postgres")
             await sql(url, f"insert into told values ({number}, 'a')")  # noqa: S608  a number
         assert await rows(url) == [0, 1, 2]
 
 
 async def test_without_a_replica_there_is_nobody_to_promote(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres") as bed:
+    async with running(tmp_path, "postgres") as servers:
         for name in ("failover", "early_failover"):
-            assert "no replica to promote" in (ALL[name].unavailable(bed, "postgres") or "")
-            await ALL[name].heal(bed, "postgres")
+            assert "no replica to promote" in (ALL[name].unavailable(servers, "postgres") or "")
+            await ALL[name].heal(servers, "postgres")

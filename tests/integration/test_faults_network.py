@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from soak.faults import ALL
-from soak.faults.connection_storm import CONNECTIONS_MAX
+from soak.faults.connection_exhaustion import CONNECTIONS_MAX
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.latency import Latency
 from soak.faults.slow_link import SlowLink
@@ -25,73 +25,73 @@ A_WHILE_SECONDS = 0.4
 
 
 async def test_nobody_reaches_a_server_in_an_outage(tmp_path: Path) -> None:
-    outage = ALL["outage"]
-    async with running(tmp_path, "redis", "postgres", proxied=True) as bed:
-        async with client_of(bed.servers["redis"].url) as client:
+    outage = ALL["connection_refused"]
+    async with running(tmp_path, "redis", "postgres", proxied=True) as servers:
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.set("kept", "yes")
-            await outage.inject(bed, "redis")
-            await outage.inject(bed, "redis")
+            await outage.inject(servers, "redis")
+            await outage.inject(servers, "redis")
             with pytest.raises(redis.ConnectionError):
                 await client.get("kept")
-            assert await sql(bed.servers["postgres"].url, "select 1") == 1
+            assert await sql(servers.nodes["postgres"].url, "select 1") == 1
             # The server itself is well, and supervision does not depend on the network in front of it.
-            assert await bed.telemetry("redis")
-            await outage.heal(bed, "redis")
-            await outage.heal(bed, "redis")
+            assert await servers.telemetry("redis")
+            await outage.heal(servers, "redis")
+            await outage.heal(servers, "redis")
             assert await client.get("kept") == "yes"
-        await outage.inject(bed, "postgres")
+        await outage.inject(servers, "postgres")
         with pytest.raises(ConnectionRefusedError):
-            await sql(bed.servers["postgres"].url, "select 1")
-        await outage.heal(bed, "postgres")
-        assert await sql(bed.servers["postgres"].url, "select 1") == 1
+            await sql(servers.nodes["postgres"].url, "select 1")
+        await outage.heal(servers, "postgres")
+        assert await sql(servers.nodes["postgres"].url, "select 1") == 1
 
 
 async def test_writes_whose_reply_is_dropped_are_there(tmp_path: Path) -> None:
     dropped = DroppedReply(one_in=3)
-    async with running(tmp_path, "redis", "postgres", proxied=True) as bed:
-        await dropped.inject(bed, "redis")
+    async with running(tmp_path, "redis", "postgres", proxied=True) as servers:
+        await dropped.inject(servers, "redis")
         unknown = 0
-        async with client_of(bed.servers["redis"].url) as client:
+        async with client_of(servers.nodes["redis"].url) as client:
             for number in range(9):
                 try:
                     await client.rpush("session", number)
                 except redis.ConnectionError:
                     unknown += 1
-            await dropped.heal(bed, "redis")
+            await dropped.heal(servers, "redis")
             for number in range(9, 12):
                 await client.rpush("session", number)
             assert await client.lrange("session", 0, -1) == [str(number) for number in range(12)]
         assert unknown == 3
-        url = bed.servers["postgres"].url
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told (value int)")
-        await dropped.inject(bed, "postgres")
+        await dropped.inject(servers, "postgres")
         unknown = 0
         for number in range(6):
             try:
                 await sql(url, f"insert into told values ({number})")  # noqa: S608  a number
             except (asyncpg.PostgresConnectionError, ConnectionError):
                 unknown += 1
-        await dropped.heal(bed, "postgres")
+        await dropped.heal(servers, "postgres")
         assert await sql(url, "select array_agg(value order by value) from told") == list(range(6))
         assert unknown == 2
 
 
 async def test_in_a_partition_nobody_is_told_anything_and_what_was_sent_arrives_afterwards(tmp_path: Path) -> None:
     partition = ALL["partition"]
-    async with running(tmp_path, "redis", "postgres", proxied=True) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis", "postgres", proxied=True) as servers:
+        server = servers.nodes["redis"]
         async with client_of(server.url) as client:
             await client.rpush("session", "one")
-            await partition.inject(bed, "redis")
-            await partition.inject(bed, "redis")
+            await partition.inject(servers, "redis")
+            await partition.inject(servers, "redis")
             sent = asyncio.create_task(client.rpush("session", "two"))
             connecting = asyncio.create_task(asyncio.open_connection(HOST, server.public_port))
             done, _ = await asyncio.wait([sent, connecting], timeout=A_WHILE_SECONDS)
             assert not done
-            assert await sql(bed.servers["postgres"].url, "select 1") == 1
-            assert await bed.telemetry("redis"), "the server itself is well"
-            await partition.heal(bed, "redis")
-            await partition.heal(bed, "redis")
+            assert await sql(servers.nodes["postgres"].url, "select 1") == 1
+            assert await servers.telemetry("redis"), "the server itself is well"
+            await partition.heal(servers, "redis")
+            await partition.heal(servers, "redis")
             assert await sent == 2
             _, writer = await connecting
             writer.close()
@@ -99,94 +99,94 @@ async def test_in_a_partition_nobody_is_told_anything_and_what_was_sent_arrives_
 
 
 async def test_a_testbed_can_be_stopped_in_the_middle_of_a_partition(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", proxied=True) as bed:
-        await ALL["partition"].inject(bed, "redis")
-    async with running(tmp_path, "redis", proxied=True) as bed, client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", proxied=True) as servers:
+        await ALL["partition"].inject(servers, "redis")
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
         assert await client.ping()
 
 
 async def test_connections_that_are_reset_can_be_made_anew_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", proxied=True) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis", proxied=True) as servers:
+        server = servers.nodes["redis"]
         reader, writer = await asyncio.open_connection(HOST, server.public_port)
         writer.write(b"PING\r\n")
         assert await reader.readline()
-        await ALL["connection_reset"].inject(bed, "redis")
+        await ALL["connection_reset"].inject(servers, "redis")
         with pytest.raises(ConnectionResetError):
             await reader.readline()
         writer.close()
         async with client_of(server.url) as client:
             assert await client.ping()
-        await ALL["connection_reset"].heal(bed, "redis")
+        await ALL["connection_reset"].heal(servers, "redis")
 
 
 async def test_with_latency_every_answer_takes_its_time(tmp_path: Path) -> None:
     latency = Latency(seconds=0.15)
-    async with running(tmp_path, "redis", proxied=True) as bed, client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
         await client.ping()
-        await latency.inject(bed, "redis")
+        await latency.inject(servers, "redis")
         began = time.monotonic()
         await client.rpush("session", "one")
         assert time.monotonic() - began >= 0.3
-        await latency.heal(bed, "redis")
-        proxy = bed.servers["redis"].proxy
+        await latency.heal(servers, "redis")
+        proxy = servers.nodes["redis"].proxy
         assert proxy
         assert await client.lrange("session", 0, -1) == ["one"]
 
 
 async def test_a_slow_link_lets_so_much_through_in_a_second(tmp_path: Path) -> None:
     slow = SlowLink(bytes_per_second=100_000)
-    async with running(tmp_path, "redis", proxied=True) as bed, client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
         await client.set("long", "x" * 50_000)
-        await slow.inject(bed, "redis")
+        await slow.inject(servers, "redis")
         began = time.monotonic()
         assert len(await client.get("long")) == 50_000
         assert time.monotonic() - began >= 0.5
         # Healed in the middle of an answer that would take ten seconds more: the rest comes at once.
         await client.set("longer", "x" * 1_000)
         slow.bytes_per_second = 5_000.0
-        await slow.inject(bed, "redis")
+        await slow.inject(servers, "redis")
         asking = asyncio.create_task(client.get("long"))
         done, _ = await asyncio.wait([asking], timeout=A_WHILE_SECONDS)
         assert not done
-        await slow.heal(bed, "redis")
-        await slow.heal(bed, "redis")
+        await slow.heal(servers, "redis")
+        await slow.heal(servers, "redis")
         async with asyncio.timeout(5):
             assert len(await asking) == 50_000
 
 
 async def test_a_storm_of_connections_keeps_new_clients_of_redis_out_and_serves_the_old(tmp_path: Path) -> None:
-    storm = ALL["connection_storm"]
-    async with running(tmp_path, "redis") as bed:
-        server = bed.servers["redis"]
+    storm = ALL["connection_exhaustion"]
+    async with running(tmp_path, "redis") as servers:
+        server = servers.nodes["redis"]
         async with client_of(server.url) as client:
             await client.ping()
             limit = await client.config_get("maxclients")
-            await storm.inject(bed, "redis")
+            await storm.inject(servers, "redis")
             async with client_of(server.url) as late:
                 with pytest.raises(redis.ConnectionError, match="max number of clients"):
                     await late.ping()
             assert await client.rpush("session", "one") == 1
-            await storm.heal(bed, "redis")
-            await storm.heal(bed, "redis")
+            await storm.heal(servers, "redis")
+            await storm.heal(servers, "redis")
             assert await client.config_get("maxclients") == limit
         async with client_of(server.url) as late:
             assert await late.lrange("session", 0, -1) == ["one"]
 
 
 async def test_a_storm_of_connections_keeps_new_clients_of_postgres_out(tmp_path: Path) -> None:
-    storm = ALL["connection_storm"]
-    async with running(tmp_path, "postgres", postgres_options={"max_connections": "20"}) as bed:
-        url = bed.servers["postgres"].url
+    storm = ALL["connection_exhaustion"]
+    async with running(tmp_path, "postgres", postgres_options={"max_connections": "20"}) as servers:
+        url = servers.nodes["postgres"].url
         connection = await asyncpg.connect(url)
-        await storm.inject(bed, "postgres")
+        await storm.inject(servers, "postgres")
         with pytest.raises(asyncpg.TooManyConnectionsError):
             await sql(url, "select 1")
         assert await connection.fetchval("select 1") == 1
         connection.terminate()
-        await storm.heal(bed, "postgres")
-        await storm.heal(bed, "postgres")
+        await storm.heal(servers, "postgres")
+        await storm.heal(servers, "postgres")
         assert await sql(url, "select 1") == 1
     options = {"max_connections": str(CONNECTIONS_MAX + 1)}
-    async with running(tmp_path, "postgres", postgres_options=options) as bed:
-        assert "more than the 512" in (storm.unavailable(bed, "postgres") or "")
+    async with running(tmp_path, "postgres", postgres_options=options) as servers:
+        assert "more than the 512" in (storm.unavailable(servers, "postgres") or "")

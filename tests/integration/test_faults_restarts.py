@@ -13,7 +13,7 @@ from tests.support.servers.breaking import client_of, running
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.servers import LocalTestbed
+    from soak.servers.local import LocalServers
 
 AOF = {"appendonly": "yes", "save": ""}
 RDB = {"appendonly": "no", "save": "900 1"}
@@ -22,28 +22,28 @@ NOTHING = {"appendonly": "no", "save": ""}
 FLAVOURS = ["valkey", "redis"]
 
 
-async def append(bed: LocalTestbed, *values: str) -> None:
-    async with client_of(bed.servers["redis"].url) as client:
+async def append(servers: LocalServers, *values: str) -> None:
+    async with client_of(servers.nodes["redis"].url) as client:
         await client.rpush("session", *values)
 
 
-async def remembered(bed: LocalTestbed) -> list[str]:
-    async with client_of(bed.servers["redis"].url) as client:
+async def remembered(servers: LocalServers) -> list[str]:
+    async with client_of(servers.nodes["redis"].url) as client:
         found: list[str] = await client.lrange("session", 0, -1)
         return found
 
 
-async def through(bed: LocalTestbed, name: str) -> None:
+async def through(servers: LocalServers, name: str) -> None:
     """Let a fault that takes the server down happen, and heal it twice."""
     fault = ALL[name]
-    assert fault.unavailable(bed, "redis") is None
-    await fault.inject(bed, "redis")
+    assert fault.unavailable(servers, "redis") is None
+    await fault.inject(servers, "redis")
     with pytest.raises(ServerUnreachableError):
-        await bed.telemetry("redis")
-    await fault.heal(bed, "redis")
-    pid = bed.servers["redis"].pid
-    await fault.heal(bed, "redis")
-    assert bed.servers["redis"].pid == pid
+        await servers.telemetry("redis")
+    await fault.heal(servers, "redis")
+    pid = servers.nodes["redis"].pid
+    await fault.heal(servers, "redis")
+    assert servers.nodes["redis"].pid == pid
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -52,16 +52,16 @@ async def through(bed: LocalTestbed, name: str) -> None:
 async def test_a_server_with_an_append_only_file_loses_nothing(
     tmp_path: Path, name: str, options: dict[str, str], flavour: str
 ) -> None:
-    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as bed:
-        await append(bed, "one")
-        await through(bed, name)
-        assert await remembered(bed) == ["one"]
-        found = await bed.servers["redis"].read_configuration()
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as servers:
+        await append(servers, "one")
+        await through(servers, name)
+        assert await remembered(servers) == ["one"]
+        found = await servers.nodes["redis"].read_configuration()
         assert (found["appendonly"], found["save"]) == ("yes", options["save"])
         # What comes after it is as safe as before.
-        await append(bed, "two")
-        await through(bed, "crash")
-        assert await remembered(bed) == ["one", "two"]
+        await append(servers, "two")
+        await through(servers, "crash")
+        assert await remembered(servers) == ["one", "two"]
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -69,32 +69,32 @@ async def test_a_server_with_an_append_only_file_loses_nothing(
 async def test_a_server_with_snapshots_alone_loses_what_came_after_the_last_unless_it_saves_as_it_ends(
     tmp_path: Path, name: str, left: list[str], flavour: str
 ) -> None:
-    async with running(tmp_path, "redis", redis_version=flavour, redis_options=RDB) as bed:
-        await append(bed, "one")
-        async with client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=RDB) as servers:
+        await append(servers, "one")
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.save()
-        await append(bed, "two")
-        await through(bed, name)
-        assert await remembered(bed) == left
+        await append(servers, "two")
+        await through(servers, name)
+        assert await remembered(servers) == left
 
 
 async def test_a_move_by_snapshot_reads_the_snapshot_and_not_the_append_only_file(tmp_path: Path) -> None:
     fault = ALL["restart_from_rdb"]
-    async with running(tmp_path, "redis") as bed:
-        await append(bed, "one")
-        await fault.inject(bed, "redis")
-        for log in bed.servers["redis"].working_folder.rglob("appendonly.aof*.aof"):
+    async with running(tmp_path, "redis") as servers:
+        await append(servers, "one")
+        await fault.inject(servers, "redis")
+        for log in servers.nodes["redis"].working_folder.rglob("appendonly.aof*.aof"):
             log.write_bytes(b"*1\r\n$8\r\nFLUSHALL\r\n")
-        await fault.heal(bed, "redis")
-        assert await remembered(bed) == ["one"]
-        await through(bed, "crash")
-        assert await remembered(bed) == ["one"]
+        await fault.heal(servers, "redis")
+        assert await remembered(servers) == ["one"]
+        await through(servers, "crash")
+        assert await remembered(servers) == ["one"]
 
 
 async def test_what_is_not_kept_cannot_be_restarted_from(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", redis_options=NOTHING) as bed:
-        assert "append-only file" in (ALL["restart_from_aof"].unavailable(bed, "redis") or "")
-        assert "keeps nothing on disk" in (ALL["restart_from_rdb"].unavailable(bed, "redis") or "")
-        await append(bed, "one")
-        await through(bed, "shutdown_nosave")
-        assert await remembered(bed) == []
+    async with running(tmp_path, "redis", redis_options=NOTHING) as servers:
+        assert "append-only file" in (ALL["restart_from_aof"].unavailable(servers, "redis") or "")
+        assert "keeps nothing on disk" in (ALL["restart_from_rdb"].unavailable(servers, "redis") or "")
+        await append(servers, "one")
+        await through(servers, "shutdown_nosave")
+        assert await remembered(servers) == []

@@ -16,22 +16,22 @@ from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running,
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.servers import LocalTestbed
+    from soak.servers.local import LocalServers
 
 
-async def put(bed: LocalTestbed, target: str) -> None:
+async def put(servers: LocalServers, target: str) -> None:
     if target == "redis":
-        async with client_of(bed.servers[target].url) as client:
+        async with client_of(servers.nodes[target].url) as client:
             await client.set("kept", "yes")
     else:
-        await sql(bed.servers[target].url, "create table kept as select 'yes' as value")
+        await sql(servers.nodes[target].url, "create table kept as select 'yes' as value")
 
 
-async def has(bed: LocalTestbed, target: str) -> bool:
+async def has(servers: LocalServers, target: str) -> bool:
     if target == "redis":
-        async with client_of(bed.servers[target].url) as client:
+        async with client_of(servers.nodes[target].url) as client:
             return bool(await client.exists("kept"))
-    return bool(await sql(bed.servers[target].url, "select to_regclass('kept') is not null"))
+    return bool(await sql(servers.nodes[target].url, "select to_regclass('kept') is not null"))
 
 
 @pytest.mark.parametrize("target", ["redis", "postgres"])
@@ -40,43 +40,43 @@ async def test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_w
     tmp_path: Path, name: str, target: str
 ) -> None:
     fault = ALL[name]
-    async with running(tmp_path, target) as bed:
-        await put(bed, target)
-        await fault.inject(bed, target)
+    async with running(tmp_path, target) as servers:
+        await put(servers, target)
+        await fault.inject(servers, target)
         with pytest.raises(ServerUnreachableError):
-            await bed.telemetry(target)
-        await fault.heal(bed, target)
-        assert await has(bed, target) is (name != "wiped_volume")
-        pid = bed.servers[target].pid
-        await fault.heal(bed, target)
-        assert bed.servers[target].pid == pid
+            await servers.telemetry(target)
+        await fault.heal(servers, target)
+        assert await has(servers, target) is (name != "wiped_volume")
+        pid = servers.nodes[target].pid
+        await fault.heal(servers, target)
+        assert servers.nodes[target].pid == pid
 
 
 async def test_a_crash_loses_what_was_in_no_file_and_a_clean_restart_does_not(tmp_path: Path) -> None:
     options = {"appendonly": "no", "save": "900 1"}
-    async with running(tmp_path, "redis", redis_options=options) as bed:
-        await put(bed, "redis")
-        await ALL["restart"].inject(bed, "redis")
-        await ALL["restart"].heal(bed, "redis")
-        assert await has(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", redis_options=options) as servers:
+        await put(servers, "redis")
+        await ALL["restart"].inject(servers, "redis")
+        await ALL["restart"].heal(servers, "redis")
+        assert await has(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.set("newer", "yes")
-        await ALL["crash"].inject(bed, "redis")
-        await ALL["crash"].heal(bed, "redis")
-        assert await has(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+        await ALL["crash"].inject(servers, "redis")
+        await ALL["crash"].heal(servers, "redis")
+        assert await has(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             assert await client.exists("newer") == 0
 
 
 @pytest.mark.parametrize("target", ["redis", "postgres"])
 async def test_a_paused_server_answers_when_it_goes_on(tmp_path: Path, target: str) -> None:
-    async with running(tmp_path, target) as bed:
-        await put(bed, target)
-        await ALL["pause"].inject(bed, target)
-        asking = asyncio.create_task(has(bed, target))
+    async with running(tmp_path, target) as servers:
+        await put(servers, target)
+        await ALL["pause"].inject(servers, target)
+        asking = asyncio.create_task(has(servers, target))
         done, _ = await asyncio.wait([asking], timeout=0.3)
         assert not done
-        await ALL["pause"].heal(bed, target)
+        await ALL["pause"].heal(servers, target)
         assert await asking
 
 
@@ -84,41 +84,41 @@ async def test_a_paused_server_answers_when_it_goes_on(tmp_path: Path, target: s
 async def test_eviction_throws_acknowledged_keys_away_while_writes_go_on(tmp_path: Path, flavour: str) -> None:
     eviction = Eviction()
     options = {"maxmemory": "512mb", "maxmemory-policy": "volatile-ttl"}
-    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis", redis_version=flavour, redis_options=options) as servers:
+        server = servers.nodes["redis"]
         async with client_of(server.url) as client:
             for number in range(400):
                 await client.rpush(f"session-{number}", "x" * 10_000)
-            await eviction.inject(bed, "redis")
-            await eviction.inject(bed, "redis")
+            await eviction.inject(servers, "redis")
+            await eviction.inject(servers, "redis")
             for number in range(20):
                 assert await client.rpush(f"later-{number}", "x" * 10_000) == 1
             left = sum([await client.exists(f"session-{number}") for number in range(400)])
             assert 0 < left < 400
-            assert int((await bed.telemetry("redis"))["evicted_keys"]) >= 400 - left
-        await eviction.heal(bed, "redis")
+            assert int((await servers.telemetry("redis"))["evicted_keys"]) >= 400 - left
+        await eviction.heal(servers, "redis")
         found = await server.read_configuration()
         assert (found["maxmemory"], found["maxmemory-policy"]) == (str(512 * 2**20), "volatile-ttl")
-        await eviction.heal(bed, "redis")
+        await eviction.heal(servers, "redis")
 
 
 async def test_a_replica_shows_nothing_new_while_it_lags_and_everything_after(tmp_path: Path) -> None:
     lag = ALL["replica_lag"]
-    async with running(tmp_path, "postgres-replica") as bed:
-        primary, replica = bed.servers["postgres"].url, bed.servers["postgres-replica"].url
+    async with running(tmp_path, "postgres-replica") as servers:
+        primary, replica = servers.nodes["postgres"].url, servers.nodes["postgres-replica"].url
         await sql(primary, "create table told as select 1 as value")
         await until_rows(replica, 1)
-        await lag.inject(bed, "postgres-replica")
+        await lag.inject(servers, "postgres-replica")
         await sql(primary, "insert into told values (2)")
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while int((await bed.telemetry("postgres-replica"))["replication_lag_bytes"]) == 0:
+        while int((await servers.telemetry("postgres-replica"))["replication_lag_bytes"]) == 0:
             assert time.monotonic() < deadline, "the replica received nothing"
             await asyncio.sleep(0.02)
         assert await sql(replica, "select count(*) from told") == 1
-        await lag.heal(bed, "postgres-replica")
+        await lag.heal(servers, "postgres-replica")
         assert await sql(replica, "select count(*) from told") == 2
-        await lag.heal(bed, "postgres-replica")
-        assert ALL["wiped_volume"].unavailable(bed, "postgres") is not None
+        await lag.heal(servers, "postgres-replica")
+        assert ALL["wiped_volume"].unavailable(servers, "postgres") is not None
 
 
 async def until_rows(url: str, rows: int) -> None:

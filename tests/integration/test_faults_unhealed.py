@@ -16,11 +16,11 @@ import pytest
 from soak.errors import UsageError
 from soak.faults import ALL, heal_leftovers
 from soak.faults.eviction import Eviction
-from soak.faults.notes import FILE_NAME, Notes
+from soak.faults.healing import FILE_NAME, Notes
+from soak.proc.tree import is_same_process
 from soak.servers.local import PIDS_NAME
 from soak.servers.postgres import PostgresServer
 from soak.servers.power_cut import DiskTrouble, FsyncShim
-from soak.servers.process import is_same_process
 from tests.support.paths import ROOT
 from tests.support.servers import doomed_owner
 from tests.support.servers.breaking import client_of, running, sql, until
@@ -29,7 +29,7 @@ from tests.support.servers.doomed_owner import READY
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from soak.servers import LocalTestbed
+    from soak.servers.local import LocalServers
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -55,7 +55,7 @@ SHORT = [
     Doomed("crash", "redis"),
     Doomed("pause", "redis"),
     Doomed("eviction", "redis"),
-    Doomed("connection_storm", "redis"),
+    Doomed("connection_exhaustion", "redis"),
     Doomed("partition", "redis", PROXIED),
     Doomed("ttl_change", "redis"),
     Doomed("disk_full", "redis", SHIM),
@@ -69,11 +69,11 @@ SHORT = [
 ]
 LONG = [
     Doomed("upgrade", "postgres", OLDER),
-    Doomed("upgrade", "postgres", OLDER, stop_at="soak.servers.postgres_process._change_places"),
+    Doomed("upgrade", "postgres", OLDER, stop_at="soak.servers.postgres_process.exchange_folders"),
     Doomed("pause", "postgres"),
     Doomed("fsync_error", "postgres", SHIM),
     Doomed("failover", "postgres"),
-    Doomed("failover", "postgres", stop_at="soak.faults.failover._change_places"),
+    Doomed("failover", "postgres", stop_at="soak.faults.failover.exchange_folders"),
     Doomed("failover", "postgres", stop_at="soak.faults.failover._promote"),
     Doomed("early_failover", "postgres", stop_at="soak.faults.failover._promote"),
 ]
@@ -82,11 +82,11 @@ LONG = [
 async def prepare(folder: Path, doomed: Doomed) -> None:
     """Let the servers be there with something in them before they are broken."""
     kinds = PAIR if doomed.target.startswith("postgres") else ("redis",)
-    async with running(folder, *kinds, **doomed.options) as bed:
-        if "postgres" in bed.servers:
-            await sql(bed.servers["postgres"].url, "create table told as select 'kept' as value")
+    async with running(folder, *kinds, **doomed.options) as servers:
+        if "postgres" in servers.nodes:
+            await sql(servers.nodes["postgres"].url, "create table told as select 'kept' as value")
         else:
-            async with client_of(bed.servers["redis"].url) as client:
+            async with client_of(servers.nodes["redis"].url) as client:
                 await client.rpush("session", "kept")
 
 
@@ -113,24 +113,24 @@ def kill_in_the_middle(folder: Path, doomed: Doomed) -> None:
             owner.kill()
 
 
-async def works(bed: LocalTestbed, doomed: Doomed) -> None:
+async def works(servers: LocalServers, doomed: Doomed) -> None:
     """Check that the servers take writes and remember what they were told before, unless the fault is about that."""
-    if "postgres" in bed.servers:
-        url = bed.servers["postgres"].url
+    if "postgres" in servers.nodes:
+        url = servers.nodes["postgres"].url
         await sql(url, "insert into told values ('new')")
         assert await sql(url, "select array_agg(value order by value) from told") == ["kept", "new"]
         async with asyncio.timeout(READY_SECONDS_MAX):
-            while await sql(bed.servers["postgres-replica"].url, "select count(*) from told") != 2:
+            while await sql(servers.nodes["postgres-replica"].url, "select count(*) from told") != 2:
                 await asyncio.sleep(0.02)
     else:
-        async with client_of(bed.servers["redis"].url) as client:
+        async with client_of(servers.nodes["redis"].url) as client:
             await client.rpush("session", "new")
             kept = [] if doomed.name in {"downgrade", "eviction"} else ["kept"]
             assert await client.lrange("session", 0, -1) == [*kept, "new"]
             assert (await client.config_get("maxmemory"))["maxmemory"] == "0"
             assert int((await client.config_get("maxclients"))["maxclients"]) > 1_000
             assert (await client.config_get("appendonly"))["appendonly"] == "yes"
-    supply = bed.servers[doomed.target].power
+    supply = servers.nodes[doomed.target].power
     assert not isinstance(supply, FsyncShim) or supply.trouble == DiskTrouble()
 
 
@@ -143,14 +143,14 @@ async def test_the_next_start_heals_what_a_killed_owner_left(tmp_path: Path, doo
     await prepare(tmp_path, doomed)
     await asyncio.to_thread(kill_in_the_middle, tmp_path, doomed)
     kinds = PAIR if doomed.target.startswith("postgres") else ("redis",)
-    async with running(tmp_path, *kinds, **doomed.options) as bed:
-        assert [note.fault for note in await heal_leftovers(bed)] == [doomed.name]
-        assert await heal_leftovers(bed) == []
-        await works(bed, doomed)
+    async with running(tmp_path, *kinds, **doomed.options) as servers:
+        assert [note.fault for note in await heal_leftovers(servers)] == [doomed.name]
+        assert await heal_leftovers(servers) == []
+        await works(servers, doomed)
         if doomed.name.endswith("failover"):
-            primary = bed.servers["postgres"]
+            primary = servers.nodes["postgres"]
             assert isinstance(primary, PostgresServer)
-            assert not (primary.data / "standby.signal").exists()
+            assert not (primary.working_folder / "standby.signal").exists()
 
 
 @pytest.mark.parametrize("target", ["redis", "postgres"])
@@ -163,29 +163,32 @@ async def test_a_server_that_was_paused_ends_with_its_killed_owner_and_not_only_
     started = json.loads((tmp_path / "servers" / PIDS_NAME).read_text())["servers"]
     assert target in started
     await until(lambda: not any(is_same_process(one["pid"], one["created_seconds"]) for one in started.values()))
-    async with running(tmp_path, *(PAIR if target == "postgres" else (target,))) as bed:
-        await heal_leftovers(bed)
-        await works(bed, doomed)
+    async with running(tmp_path, *(PAIR if target == "postgres" else (target,))) as servers:
+        await heal_leftovers(servers)
+        await works(servers, doomed)
 
 
 async def test_settings_of_a_server_that_lived_on_are_put_back_from_the_notes(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", redis_options={"maxmemory": "512mb"}) as bed:
-        await Eviction().inject(bed, "redis")
-        await ALL["connection_storm"].inject(bed, "redis")
-        assert {note.fault for note in Notes(bed.servers["redis"]).all()} == {"eviction", "connection_storm"}
-        healed = await heal_leftovers(bed)
-        assert {(note.fault, note.target) for note in healed} == {("eviction", "redis"), ("connection_storm", "redis")}
-        async with client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", redis_options={"maxmemory": "512mb"}) as servers:
+        await Eviction().inject(servers, "redis")
+        await ALL["connection_exhaustion"].inject(servers, "redis")
+        assert {note.fault for note in Notes(servers.nodes["redis"]).all()} == {"eviction", "connection_exhaustion"}
+        healed = await heal_leftovers(servers)
+        assert {(note.fault, note.target) for note in healed} == {
+            ("eviction", "redis"),
+            ("connection_exhaustion", "redis"),
+        }
+        async with client_of(servers.nodes["redis"].url) as client:
             assert (await client.config_get("maxmemory"))["maxmemory"] == str(512 * 2**20)
             assert (await client.config_get("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
 
 
 async def test_notes_that_nobody_can_act_on_stop_the_start(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis") as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis") as servers:
+        server = servers.nodes["redis"]
         Notes(server).begin("a fault of tomorrow")
         with pytest.raises(UsageError, match="does not know"):
-            await heal_leftovers(bed)
+            await heal_leftovers(servers)
         (server.folder / FILE_NAME).write_text("torn")
         with pytest.raises(UsageError, match="cannot be read"):
-            await heal_leftovers(bed)
+            await heal_leftovers(servers)

@@ -14,13 +14,14 @@ from soak.faults import ALL, during
 from soak.servers import binaries, postgres_upgrade
 from soak.servers.postgres_process import PostgresProcess
 from soak.servers.redis_process import RedisProcess
-from soak.servers.versions import REDIS, VALKEY, Release, ServerVersion, redis_version
+from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion, redis_version
 from tests.support.servers.breaking import client_of, journalled, running, sql
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from soak.servers import LocalTestbed, Testbed
+    from soak.servers.local import LocalServers
+    from soak.servers.servers import Servers
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
 
@@ -32,7 +33,7 @@ UPGRADE = ALL["upgrade"]
 
 
 @pytest.fixture
-def redis_7() -> Release:
+def redis_7() -> ServerRelease:
     """Return Redis 7.0 where Debian's is installed."""
     found = next((one for one in binaries.redis_releases() if one.version == REDIS_7), None)
     if found is None:
@@ -43,38 +44,38 @@ def redis_7() -> Release:
     return found
 
 
-async def fill(bed: Testbed) -> None:
-    async with client_of(bed.servers["redis"].url) as client:
+async def fill(servers: Servers) -> None:
+    async with client_of(servers.nodes["redis"].url) as client:
         await client.rpush("session", *MESSAGES)
 
 
-async def remembered(bed: Testbed) -> list[str]:
-    async with client_of(bed.servers["redis"].url) as client:
+async def remembered(servers: Servers) -> list[str]:
+    async with client_of(servers.nodes["redis"].url) as client:
         found: list[str] = await client.lrange("session", 0, -1)
         return found
 
 
-async def happen(bed: Testbed, target: str = "redis") -> None:
-    assert UPGRADE.unavailable(bed, target) is None
-    await UPGRADE.inject(bed, target)
-    await UPGRADE.heal(bed, target)
-    pid = bed.servers[target].pid
-    await UPGRADE.heal(bed, target)
-    assert bed.servers[target].pid == pid, "what is healed is left alone"
+async def happen(servers: Servers, target: str = "redis") -> None:
+    assert UPGRADE.unavailable(servers, target) is None
+    await UPGRADE.inject(servers, target)
+    await UPGRADE.heal(servers, target)
+    pid = servers.nodes[target].pid
+    await UPGRADE.heal(servers, target)
+    assert servers.nodes[target].pid == pid, "what is healed is left alone"
 
 
-def version_of(bed: Testbed, kind: str = "redis") -> str:
-    configuration = bed.servers[kind].configuration
+def version_of(servers: Servers, kind: str = "redis") -> str:
+    configuration = servers.nodes[kind].configuration
     return configuration["version" if kind == "redis" else "server_version"]
 
 
-async def become(bed: LocalTestbed, release: Release) -> None:
+async def become(servers: LocalServers, release: ServerRelease) -> None:
     """Start another version on the data that the server has left."""
-    vessel = bed.servers["redis"].vessel
-    assert isinstance(vessel, RedisProcess)
-    await bed.servers["redis"].stop_cleanly()
-    vessel.become(release)
-    await bed.servers["redis"].start_again()
+    backend = servers.nodes["redis"].backend
+    assert isinstance(backend, RedisProcess)
+    await servers.nodes["redis"].stop_cleanly()
+    backend.become(release)
+    await servers.nodes["redis"].start_again()
 
 
 # -- Redis, upwards --
@@ -82,78 +83,78 @@ async def become(bed: LocalTestbed, release: Release) -> None:
 
 @pytest.mark.parametrize("options", [AOF, RDB], ids=["aof", "rdb"])
 async def test_each_upgrade_of_a_redis_goes_one_step_and_loses_nothing(
-    tmp_path: Path, redis_7: Release, options: dict[str, str]
+    tmp_path: Path, redis_7: ServerRelease, options: dict[str, str]
 ) -> None:
     del redis_7
-    async with running(tmp_path, "redis", redis_version="redis", redis_options=options) as bed:
-        await fill(bed)
+    async with running(tmp_path, "redis", redis_version="redis", redis_options=options) as servers:
+        await fill(servers)
         for step in ("7.0.", "9."):
-            await happen(bed)
-            assert version_of(bed).startswith(step)
-            assert await remembered(bed) == MESSAGES
-        assert "newest" in (UPGRADE.unavailable(bed, "redis") or "")
-    async with running(tmp_path, "redis", redis_version="redis", redis_options=options) as bed:
-        assert version_of(bed).startswith("9."), "every later start is of what it has become"
-        assert await remembered(bed) == MESSAGES
+            await happen(servers)
+            assert version_of(servers).startswith(step)
+            assert await remembered(servers) == MESSAGES
+        assert "newest" in (UPGRADE.unavailable(servers, "redis") or "")
+    async with running(tmp_path, "redis", redis_version="redis", redis_options=options) as servers:
+        assert version_of(servers).startswith("9."), "every later start is of what it has become"
+        assert await remembered(servers) == MESSAGES
 
 
 async def test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server(tmp_path: Path) -> None:
     wanted = redis_version("valkey-9")
-    async with running(tmp_path, "redis", redis_version="redis", redis_upgrade=wanted) as bed:
-        await fill(bed)
-        await happen(bed)
-        assert version_of(bed).startswith("9."), "the version that was named, and no step before it"
-        assert await remembered(bed) == MESSAGES
-        assert "is no upgrade of Valkey 9" in (UPGRADE.unavailable(bed, "redis") or "")
-    async with running(tmp_path, "redis", redis_version="redis") as bed:
-        assert version_of(bed).startswith("9.")
-        assert await remembered(bed) == MESSAGES
+    async with running(tmp_path, "redis", redis_version="redis", redis_upgrade=wanted) as servers:
+        await fill(servers)
+        await happen(servers)
+        assert version_of(servers).startswith("9."), "the version that was named, and no step before it"
+        assert await remembered(servers) == MESSAGES
+        assert "is no upgrade of Valkey 9" in (UPGRADE.unavailable(servers, "redis") or "")
+    async with running(tmp_path, "redis", redis_version="redis") as servers:
+        assert version_of(servers).startswith("9.")
+        assert await remembered(servers) == MESSAGES
 
 
 async def test_a_program_of_ones_own_is_what_a_redis_becomes_and_stays(tmp_path: Path) -> None:
     program = tmp_path / "my-valkey-server"
     program.symlink_to(binaries.valkey_server())
     folder = tmp_path / "run"
-    async with running(folder, "redis", redis_version="redis", redis_upgrade_binary=program) as bed:
-        await fill(bed)
-        await happen(bed)
-        assert version_of(bed).startswith("9.")
-    async with running(folder, "redis", redis_version="redis") as bed:
-        vessel = bed.servers["redis"].vessel
-        assert isinstance(vessel, RedisProcess)
-        assert vessel.pinned.program == str(program)
-        assert await remembered(bed) == MESSAGES
+    async with running(folder, "redis", redis_version="redis", redis_upgrade_binary=program) as servers:
+        await fill(servers)
+        await happen(servers)
+        assert version_of(servers).startswith("9.")
+    async with running(folder, "redis", redis_version="redis") as servers:
+        backend = servers.nodes["redis"].backend
+        assert isinstance(backend, RedisProcess)
+        assert backend.pinned.program == str(program)
+        assert await remembered(servers) == MESSAGES
     with pytest.raises(ServerUnreachableError, match="is no Redis or Valkey server"):
         binaries.redis_releases(Path("/bin/true"))
 
 
 async def test_a_redis_in_docker_becomes_another_image_on_the_same_volume(tmp_path: Path, images: Any) -> None:
-    from soak.servers.docker import DockerTestbed  # noqa: PLC0415  most tests need nothing of Docker
+    from soak.servers.docker.servers import DockerServers  # noqa: PLC0415  most tests need nothing of Docker
 
     options: dict[str, Any] = {"redis_version": REDIS, "redis_image": images["redis-6.2"]}
 
     @contextlib.asynccontextmanager
-    async def contained(**more: Any) -> AsyncIterator[DockerTestbed]:
-        bed = DockerTestbed(tmp_path, **options, **more)
-        await bed.start(["redis"])
+    async def contained(**more: Any) -> AsyncIterator[DockerServers]:
+        servers = DockerServers(tmp_path, **options, **more)
+        await servers.start(["redis"])
         try:
-            yield bed
+            yield servers
         finally:
-            await bed.stop()
+            await servers.stop()
 
     try:
-        async with contained(redis_upgrade_image=images["valkey-9"]) as bed:
-            await fill(bed)
-            await happen(bed)
-            assert version_of(bed).startswith("9.")
-            assert await remembered(bed) == MESSAGES
-            assert "is no upgrade" in (UPGRADE.unavailable(bed, "redis") or "")
-        async with contained() as bed:
-            assert version_of(bed).startswith("9."), "every later start is of what it has become"
-            assert await remembered(bed) == MESSAGES
-            assert "no image of a newer server" in (UPGRADE.unavailable(bed, "redis") or "")
+        async with contained(redis_upgrade_image=images["valkey-9"]) as servers:
+            await fill(servers)
+            await happen(servers)
+            assert version_of(servers).startswith("9.")
+            assert await remembered(servers) == MESSAGES
+            assert "is no upgrade" in (UPGRADE.unavailable(servers, "redis") or "")
+        async with contained() as servers:
+            assert version_of(servers).startswith("9."), "every later start is of what it has become"
+            assert await remembered(servers) == MESSAGES
+            assert "no image of a newer server" in (UPGRADE.unavailable(servers, "redis") or "")
     finally:
-        await bed.discard()
+        await servers.discard()
 
 
 # -- Redis, downwards --
@@ -166,20 +167,20 @@ async def test_after_a_downgrade_the_older_server_is_empty_without_an_error(
     downgrade = ALL["downgrade"]
     if newer == REDIS_7:
         request.getfixturevalue("redis_7")
-    async with running(tmp_path, "redis", redis_version=newer) as bed:
-        await fill(bed)
-        assert downgrade.unavailable(bed, "redis") is None
-        await downgrade.inject(bed, "redis")
-        await downgrade.heal(bed, "redis")
-        assert version_of(bed).startswith("6.2")
-        assert await remembered(bed) == []
-        assert (await bed.telemetry("redis"))["keys"] == "0"
-        assert "oldest" in (downgrade.unavailable(bed, "redis") or "")
-        await fill(bed)
-    async with running(tmp_path, "redis", redis_version=newer, redis_upgrade=VALKEY) as bed:
-        assert await remembered(bed) == MESSAGES
-        await happen(bed)
-        assert await remembered(bed) == MESSAGES, "what the newer one reads is what was there last"
+    async with running(tmp_path, "redis", redis_version=newer) as servers:
+        await fill(servers)
+        assert downgrade.unavailable(servers, "redis") is None
+        await downgrade.inject(servers, "redis")
+        await downgrade.heal(servers, "redis")
+        assert version_of(servers).startswith("6.2")
+        assert await remembered(servers) == []
+        assert (await servers.telemetry("redis"))["keys"] == "0"
+        assert "oldest" in (downgrade.unavailable(servers, "redis") or "")
+        await fill(servers)
+    async with running(tmp_path, "redis", redis_version=newer, redis_upgrade=VALKEY) as servers:
+        assert await remembered(servers) == MESSAGES
+        await happen(servers)
+        assert await remembered(servers) == MESSAGES, "what the newer one reads is what was there last"
 
 
 @pytest.mark.parametrize(
@@ -194,91 +195,91 @@ async def test_after_a_downgrade_the_older_server_is_empty_without_an_error(
 )
 async def test_any_other_downgrade_fails_loudly(
     tmp_path: Path,
-    redis_7: Release,
+    redis_7: ServerRelease,
     newer: ServerVersion,
     options: dict[str, str],
     older: ServerVersion,
     complaint: str,
 ) -> None:
-    async with running(tmp_path, "redis", redis_version=newer, redis_options=options) as bed:
-        await fill(bed)
-        async with client_of(bed.servers["redis"].url) as client:
+    async with running(tmp_path, "redis", redis_version=newer, redis_options=options) as servers:
+        await fill(servers)
+        async with client_of(servers.nodes["redis"].url) as client:
             if options is AOF:
                 await client.bgrewriteaof()  # until then the file holds commands alone, which every version reads
         with pytest.raises(ServerUnreachableError, match=complaint):
-            await become(bed, redis_7 if older == REDIS_7 else Release(older))
-        await become(bed, Release(newer, redis_7.program if newer == REDIS_7 else None))
-        assert await remembered(bed) == MESSAGES, "who is refused has lost nothing"
+            await become(servers, redis_7 if older == REDIS_7 else ServerRelease(older))
+        await become(servers, ServerRelease(newer, redis_7.program if newer == REDIS_7 else None))
+        assert await remembered(servers) == MESSAGES, "who is refused has lost nothing"
 
 
 async def test_versions_say_where_they_cannot_be_changed(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "postgres-replica", redis_options=RDB) as bed:
-        assert "refuses a snapshot" in (ALL["downgrade"].unavailable(bed, "redis") or "")
-        assert "checksum" in (ALL["file_corruption"].unavailable(bed, "redis") or "")
-        assert "appendonly" in (ALL["aof_truncation"].unavailable(bed, "redis") or "")
-        assert "newest" in (UPGRADE.unavailable(bed, "postgres") or "")
-        assert "not to postgres-replica" in (UPGRADE.unavailable(bed, "postgres-replica") or "")
-        assert "only in Docker" in (ALL["container_oom"].unavailable(bed, "redis") or "")
+    async with running(tmp_path, "redis", "postgres-replica", redis_options=RDB) as servers:
+        assert "refuses a snapshot" in (ALL["downgrade"].unavailable(servers, "redis") or "")
+        assert "checksum" in (ALL["file_corruption"].unavailable(servers, "redis") or "")
+        assert "appendonly" in (ALL["aof_truncation"].unavailable(servers, "redis") or "")
+        assert "newest" in (UPGRADE.unavailable(servers, "postgres") or "")
+        assert "not to postgres-replica" in (UPGRADE.unavailable(servers, "postgres-replica") or "")
+        assert "only in Docker" in (ALL["container_oom"].unavailable(servers, "redis") or "")
 
 
 # -- PostgreSQL --
 
 
-async def told(bed: LocalTestbed, kind: str = "postgres") -> object:
-    return await sql(bed.servers[kind].url, "select count(*) from told")
+async def told(servers: LocalServers, kind: str = "postgres") -> object:
+    return await sql(servers.nodes[kind].url, "select count(*) from told")
 
 
-def postgres_of(bed: LocalTestbed) -> PostgresProcess:
-    vessel = bed.servers["postgres"].vessel
-    assert isinstance(vessel, PostgresProcess)
-    return vessel
+def postgres_of(servers: LocalServers) -> PostgresProcess:
+    backend = servers.nodes["postgres"].backend
+    assert isinstance(backend, PostgresProcess)
+    return backend
 
 
 async def test_a_postgres_is_upgraded_on_its_data_and_address(tmp_path: Path) -> None:
-    async with running(tmp_path, "ledger", "postgres", postgres_version=16) as bed:
-        url = bed.servers["postgres"].url
+    async with running(tmp_path, "ledger", "postgres", postgres_version=16) as servers:
+        url = servers.nodes["postgres"].url
         await sql(url, "create table told as select n from generate_series(1, 500) n")
-        async with journalled(bed.servers["ledger"].url) as run:
-            injected = await during(UPGRADE, bed, "postgres", run.journal, 0.0)
+        async with journalled(servers.nodes["ledger"].url) as run:
+            injected = await during(UPGRADE, servers, "postgres", run.journal, 0.0)
             start, end = await run.phases()
         assert (start.kind, start.phase, end.phase, end.fault) == ("upgrade", "start", "end", injected.fault)
         assert start.telemetry["fsync"] == end.telemetry["fsync"] == "on"
-        assert bed.servers["postgres"].url == url
-        assert version_of(bed, "postgres").startswith("18")
-        assert await told(bed) == 500
+        assert servers.nodes["postgres"].url == url
+        assert version_of(servers, "postgres").startswith("18")
+        assert await told(servers) == 500
         await sql(url, "insert into told values (501)")
-        assert "newest" in (UPGRADE.unavailable(bed, "postgres") or "")
-        assert not postgres_of(bed).next_folder.exists(), "the old cluster is gone"
-    async with running(tmp_path, "postgres", postgres_version=16) as bed:
-        assert version_of(bed, "postgres").startswith("18"), "every later start is of what it has become"
-        assert await told(bed) == 501
+        assert "newest" in (UPGRADE.unavailable(servers, "postgres") or "")
+        assert not postgres_of(servers).next_folder.exists(), "the old cluster is gone"
+    async with running(tmp_path, "postgres", postgres_version=16) as servers:
+        assert version_of(servers, "postgres").startswith("18"), "every later start is of what it has become"
+        assert await told(servers) == 501
 
 
 async def test_a_replica_of_an_upgraded_postgres_is_copied_anew_and_follows(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres-replica", postgres_version=16) as bed:
-        await sql(bed.servers["postgres"].url, "create table told as select n from generate_series(1, 500) n")
-        await happen(bed, "postgres")
-        assert version_of(bed, "postgres-replica").startswith("18")
-        assert await told(bed, "postgres-replica") == 500
-    async with running(tmp_path, "postgres-replica", postgres_version=16) as bed:
-        assert version_of(bed, "postgres-replica").startswith("18")
-        assert await told(bed, "postgres-replica") == 500
+    async with running(tmp_path, "postgres-replica", postgres_version=16) as servers:
+        await sql(servers.nodes["postgres"].url, "create table told as select n from generate_series(1, 500) n")
+        await happen(servers, "postgres")
+        assert version_of(servers, "postgres-replica").startswith("18")
+        assert await told(servers, "postgres-replica") == 500
+    async with running(tmp_path, "postgres-replica", postgres_version=16) as servers:
+        assert version_of(servers, "postgres-replica").startswith("18")
+        assert await told(servers, "postgres-replica") == 500
 
 
 async def test_an_upgrade_that_fails_before_it_links_brings_the_old_postgres_back(tmp_path: Path) -> None:
-    async with running(tmp_path, "ledger", "postgres", postgres_version=16) as bed:
+    async with running(tmp_path, "ledger", "postgres", postgres_version=16) as servers:
         # A database that takes no connections cannot be dumped, and pg_upgrade says so.
-        await sql(bed.servers["postgres"].url, "create table told as select n from generate_series(1, 500) n")
-        await sql(bed.servers["postgres"].url, "create database closed with allow_connections = false")
-        async with journalled(bed.servers["ledger"].url) as run:
+        await sql(servers.nodes["postgres"].url, "create table told as select n from generate_series(1, 500) n")
+        await sql(servers.nodes["postgres"].url, "create database closed with allow_connections = false")
+        async with journalled(servers.nodes["ledger"].url) as run:
             with pytest.raises(ServerUnreachableError, match=r"pg_upgrade failed for postgres: .*\(log: "):
-                await during(UPGRADE, bed, "postgres", run.journal, 0.0)
+                await during(UPGRADE, servers, "postgres", run.journal, 0.0)
             assert [phase.phase for phase in await run.phases()] == ["start", "end"], "it happened, and is over"
-        assert version_of(bed, "postgres").startswith("16")
-        assert await told(bed) == 500
-        vessel = postgres_of(bed)
-        assert not vessel.next_folder.exists()
-        assert list((vessel.folder / postgres_upgrade.OUTPUT_NAME).rglob("*.txt")), "what it found is kept"
+        assert version_of(servers, "postgres").startswith("16")
+        assert await told(servers) == 500
+        backend = postgres_of(servers)
+        assert not backend.next_folder.exists()
+        assert list((backend.folder / postgres_upgrade.OUTPUT_NAME).rglob("*.txt")), "what it found is kept"
 
 
 async def test_an_upgrade_that_fails_after_it_linked_brings_the_old_postgres_back(
@@ -288,35 +289,35 @@ async def test_an_upgrade_that_fails_after_it_linked_brings_the_old_postgres_bac
         assert not (old / "global" / "pg_control").exists(), "it has been put out of use"
         raise ServerUnreachableError("the folders cannot change places")
 
-    async with running(tmp_path, "postgres", postgres_version=16) as bed:
-        await sql(bed.servers["postgres"].url, "create table told as select n from generate_series(1, 500) n")
-        monkeypatch.setattr("soak.servers.postgres_process._change_places", refuse)
+    async with running(tmp_path, "postgres", postgres_version=16) as servers:
+        await sql(servers.nodes["postgres"].url, "create table told as select n from generate_series(1, 500) n")
+        monkeypatch.setattr("soak.servers.postgres_process.exchange_folders", refuse)
         with pytest.raises(ServerUnreachableError, match="cannot change places"):
-            await UPGRADE.inject(bed, "postgres")
-        vessel = postgres_of(bed)
-        assert (vessel.working_folder / "global" / "pg_control").exists()
-        await UPGRADE.heal(bed, "postgres")
-        assert version_of(bed, "postgres").startswith("16")
-        await sql(bed.servers["postgres"].url, "insert into told values (501)")
-        assert await told(bed) == 501
+            await UPGRADE.inject(servers, "postgres")
+        backend = postgres_of(servers)
+        assert (backend.working_folder / "global" / "pg_control").exists()
+        await UPGRADE.heal(servers, "postgres")
+        assert version_of(servers, "postgres").startswith("16")
+        await sql(servers.nodes["postgres"].url, "insert into told values (501)")
+        assert await told(servers) == 501
         monkeypatch.undo()
-        await happen(bed, "postgres")
-        assert await told(bed) == 501
+        await happen(servers, "postgres")
+        assert await told(servers) == 501
 
 
 async def test_a_newer_postgres_refuses_the_data_of_an_older_one(tmp_path: Path) -> None:
-    async with running(tmp_path, "postgres", postgres_version=16) as bed:
-        await sql(bed.servers["postgres"].url, "create table told as select 1 as n")
-        await bed.servers["postgres"].stop_cleanly()
-        vessel = postgres_of(bed)
-        vessel.become(18)
+    async with running(tmp_path, "postgres", postgres_version=16) as servers:
+        await sql(servers.nodes["postgres"].url, "create table told as select 1 as n")
+        await servers.nodes["postgres"].stop_cleanly()
+        backend = postgres_of(servers)
+        backend.become(18)
         with pytest.raises(UsageError, match="holds data of PostgreSQL 16, which PostgreSQL 18 cannot read"):
-            await bed.servers["postgres"].start_again()
+            await servers.nodes["postgres"].start_again()
         # The server itself says so, too, if nobody looks before.
-        (vessel.working_folder / "PG_VERSION").write_text("18\n")
+        (backend.working_folder / "PG_VERSION").write_text("18\n")
         with pytest.raises(ServerUnreachableError, match="ended while starting"):
-            await bed.servers["postgres"].start_again()
-        (vessel.working_folder / "PG_VERSION").write_text("16\n")
-        vessel.become(16)
-        await bed.servers["postgres"].start_again()
-        assert await told(bed) == 1
+            await servers.nodes["postgres"].start_again()
+        (backend.working_folder / "PG_VERSION").write_text("16\n")
+        backend.become(16)
+        await servers.nodes["postgres"].start_again()
+        assert await told(servers) == 1

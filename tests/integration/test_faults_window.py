@@ -12,19 +12,19 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
 from soak.faults.pause import Pause
-from soak.servers import ServerState
+from soak.servers.server import ServerState
 from tests.support.servers.breaking import journalled, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.servers import Testbed
+    from soak.servers.servers import Servers
 
 
 async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+    async with running(tmp_path, "redis") as servers, journalled(ledger_url) as run:
         before = time.monotonic_ns() // 1000
-        injected = await during(Crash(), bed, "redis", run.journal, 0.1)
+        injected = await during(Crash(), servers, "redis", run.journal, 0.1)
         after = time.monotonic_ns() // 1000
         start, end = await run.phases()
     assert (start.phase, end.phase) == ("start", "end")
@@ -36,28 +36,28 @@ async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tm
 
 
 async def test_a_fault_that_is_not_possible_is_refused_before_anything_happens(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+    async with running(tmp_path, "redis") as servers, journalled(ledger_url) as run:
         for name, target, complaint in (
             ("replica_lag", "redis", "can happen to postgres-replica, not to redis"),
             ("crash", "postgres", "no postgres server was started here"),
             ("crash", "ledger", "can happen to redis or postgres or postgres-replica or chroma or http, not to ledger"),
-            ("outage", "redis", "start the testbed with its proxies"),
-            ("dropped_reply", "redis", "start the testbed with its proxies"),
+            ("connection_refused", "redis", "start the servers with proxies"),
+            ("dropped_reply", "redis", "start the servers with proxies"),
         ):
             with pytest.raises(UsageError, match=complaint) as caught:
-                await during(ALL[name], bed, target, run.journal, 0.0)
+                await during(ALL[name], servers, target, run.journal, 0.0)
             assert "\n" not in str(caught.value)
         assert await run.phases() == []
 
 
 async def test_a_cancelled_fault_is_healed_and_its_window_closed(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
-        task = asyncio.create_task(during(Pause(), bed, "redis", run.journal, 600.0))
-        await until(lambda: bed.servers["redis"].state is ServerState.PAUSED)
+    async with running(tmp_path, "redis") as servers, journalled(ledger_url) as run:
+        task = asyncio.create_task(during(Pause(), servers, "redis", run.journal, 600.0))
+        await until(lambda: servers.nodes["redis"].state is ServerState.PAUSED)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert bed.servers["redis"].state is ServerState.RUNNING
+        assert servers.nodes["redis"].state is ServerState.RUNNING
         assert [phase.phase for phase in await run.phases()] == ["start", "end"]
 
 
@@ -67,33 +67,33 @@ class Stubborn(Crash):
     def __init__(self, refusals: int) -> None:
         self.left = refusals
 
-    async def heal(self, bed: Testbed, target: str) -> None:
+    async def heal(self, servers: Servers, target: str) -> None:
         self.left -= 1
         if self.left >= 0:
             raise ServerUnreachableError("not yet")
-        await super().heal(bed, target)
+        await super().heal(servers, target)
 
 
 async def test_healing_is_tried_again(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
-        await during(Stubborn(1), bed, "redis", run.journal, 0.0)
-        assert bed.servers["redis"].state is ServerState.RUNNING
+    async with running(tmp_path, "redis") as servers, journalled(ledger_url) as run:
+        await during(Stubborn(1), servers, "redis", run.journal, 0.0)
+        assert servers.nodes["redis"].state is ServerState.RUNNING
 
 
 async def test_the_window_of_a_fault_that_cannot_be_healed_stays_open(tmp_path: Path, ledger_url: str) -> None:
-    async with running(tmp_path, "redis") as bed, journalled(ledger_url) as run:
+    async with running(tmp_path, "redis") as servers, journalled(ledger_url) as run:
         with pytest.raises(ServerUnreachableError, match="not yet"):
-            await during(Stubborn(1_000), bed, "redis", run.journal, 0.0)
+            await during(Stubborn(1_000), servers, "redis", run.journal, 0.0)
         assert [phase.phase for phase in await run.phases()] == ["start"]
 
 
 @pytest.mark.parametrize("proxied", [True, False])
 async def test_healing_what_never_happened_changes_nothing(tmp_path: Path, proxied: bool) -> None:
-    async with running(tmp_path, "redis", proxied=proxied) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis", proxied=proxied) as servers:
+        server = servers.nodes["redis"]
         pid, configuration = server.pid, server.configuration
         for fault in ALL.values():
             if "redis" in fault.targets:
-                await fault.heal(bed, "redis")
-                await fault.heal(bed, "redis")
+                await fault.heal(servers, "redis")
+                await fault.heal(servers, "redis")
         assert (server.pid, await server.read_configuration()) == (pid, configuration)

@@ -161,6 +161,6 @@ async def test_the_promise_is_the_servers_own_and_not_the_names(
 async def test_without_a_compiler_there_is_no_power_cut_and_no_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soak.servers.power_cut.compiling.COMPILERS", ())
+    monkeypatch.setattr("soak.servers.power_cut.fsync_shim.COMPILERS", ())
     with pytest.raises(FaultUnavailableError, match="no C compiler"):
         await measure(plan("none", "power_cut"), tmp_path)

@@ -56,8 +56,8 @@ async def test_every_acknowledgement_is_recorded_and_can_be_read_back(redis_url:
 
 async def test_what_nobody_waits_for_any_longer_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "LAST_REPLY_SECONDS_MAX", 0.1)
-    async with running(tmp_path, "redis") as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis") as servers:
+        server = servers.nodes["redis"]
         async with memory_at(server.url, "matrix") as memory:
             writers = Writers(memory, AUTHOR)
             writers.begin()
@@ -81,8 +81,8 @@ async def until_still(writers: Writers) -> None:
 
 
 async def test_who_finds_the_server_gone_records_it_and_stops(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis") as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, "redis") as servers:
+        server = servers.nodes["redis"]
         async with memory_at(server.url, "matrix") as memory:
             writers = Writers(memory, AUTHOR)
             writers.begin()

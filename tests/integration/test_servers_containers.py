@@ -12,10 +12,10 @@ from soak import configuration, faults
 from soak.daemon.bed import make_testbed
 from soak.daemon.plan import make_plan
 from soak.errors import ServerUnreachableError, UsageError
-from soak.faults.notes import Notes
-from soak.servers import ServerState
-from soak.servers.external import ExternalTestbed
+from soak.faults.healing import Notes
+from soak.servers.external.servers import ExternalServers
 from soak.servers.ports import HOST, free_port
+from soak.servers.server import ServerState
 from tests.support.servers.breaking import client_of, journalled, sql
 
 if TYPE_CHECKING:
@@ -90,27 +90,27 @@ def bystander(engine: Any, images: Images) -> Iterator[Operated]:
 @contextlib.asynccontextmanager
 async def taken(folder: Path, url: str, name: str, *, allow: tuple[str, ...] = POSSIBLE) -> AsyncIterator[Any]:
     kind = "postgres" if url.startswith("postgres") else "redis"
-    bed = ExternalTestbed(folder, {kind: url}, allow_faults=allow, containers={kind: name})
+    servers = ExternalServers(folder, {kind: url}, allow_faults=allow, containers={kind: name})
     try:
-        await bed.start([kind])
-        server = bed.servers[kind]
+        await servers.start([kind])
+        server = servers.nodes[kind]
         await server.start_again()  # the first answer takes it a moment
-        yield bed
+        yield servers
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def test_each_fault_happens_to_the_container_that_is_named_and_is_healed(
     tmp_path: Path, operated: Operated, bystander: Operated, ledger_url: str
 ) -> None:
     aside = bystander.starts
-    async with taken(tmp_path, operated.url, operated.name) as bed, journalled(ledger_url) as run:
+    async with taken(tmp_path, operated.url, operated.name) as servers, journalled(ledger_url) as run:
         async with client_of(operated.url) as client:
             await client.set("kept", "yes")
         for name in POSSIBLE:
             before = operated.starts
-            assert faults.ALL[name].unavailable(bed, "redis") is None, name
-            await faults.during(faults.ALL[name], bed, "redis", run.journal, hold_seconds=0.2)
+            assert faults.ALL[name].unavailable(servers, "redis") is None, name
+            await faults.during(faults.ALL[name], servers, "redis", run.journal, hold_seconds=0.2)
             assert (operated.starts == before) == (name == "pause"), name
             async with client_of(operated.url) as client:
                 assert await client.get("kept") == "yes", name
@@ -126,12 +126,12 @@ async def test_a_postgres_in_its_container_is_broken_likewise(
     operated = run_postgres(engine, images)
     try:
         async with (
-            taken(tmp_path, operated.url, operated.name, allow=ON_POSTGRES) as bed,
+            taken(tmp_path, operated.url, operated.name, allow=ON_POSTGRES) as servers,
             journalled(ledger_url) as run,
         ):
             await sql(operated.url, "create table kept as select 'yes' as value")
             for name in ON_POSTGRES:
-                await faults.during(faults.ALL[name], bed, "postgres", run.journal, hold_seconds=0.2)
+                await faults.during(faults.ALL[name], servers, "postgres", run.journal, hold_seconds=0.2)
                 assert await sql(operated.url, "select value from kept") == "yes"
     finally:
         operated.container.remove(force=True, v=True)
@@ -141,13 +141,13 @@ async def test_what_is_not_allowed_or_needs_more_than_a_container_does_not_happe
     tmp_path: Path, operated: Operated
 ) -> None:
     before = operated.starts
-    async with taken(tmp_path, operated.url, operated.name, allow=("pause", "wiped_volume", "power_cut")) as bed:
-        assert "testbed.allow_faults" in str(faults.ALL["crash"].unavailable(bed, "redis"))
+    async with taken(tmp_path, operated.url, operated.name, allow=("pause", "wiped_volume", "power_cut")) as servers:
+        assert "testbed.allow_faults" in str(faults.ALL["crash"].unavailable(servers, "redis"))
         for name in ("wiped_volume", "power_cut"):
-            assert "needs more than its container" in str(faults.ALL[name].unavailable(bed, "redis"))
-        assert faults.ALL["pause"].unavailable(bed, "redis") is None
+            assert "needs more than its container" in str(faults.ALL[name].unavailable(servers, "redis"))
+        assert faults.ALL["pause"].unavailable(servers, "redis") is None
         with pytest.raises(UsageError, match="cannot be wiped"):
-            await bed.servers["redis"].wipe()
+            await servers.nodes["redis"].wipe()
     assert operated.starts == before
 
 
@@ -156,13 +156,13 @@ async def test_a_server_that_docker_would_start_again_is_not_told_to_end_by_itse
 ) -> None:
     operated = run_redis(engine, images, restart_policy={"Name": "unless-stopped"})
     try:
-        async with taken(tmp_path, operated.url, operated.name) as bed:
-            assert 'restart: "no"' in str(faults.ALL["shutdown_nosave"].unavailable(bed, "redis"))
+        async with taken(tmp_path, operated.url, operated.name) as servers:
+            assert 'restart: "no"' in str(faults.ALL["shutdown_nosave"].unavailable(servers, "redis"))
             crash = faults.ALL["crash"]
-            assert crash.unavailable(bed, "redis") is None
-            await crash.inject(bed, "redis")
-            assert bed.servers["redis"].pid is None  # whoever kills through Docker is not countermanded by it
-            await crash.heal(bed, "redis")
+            assert crash.unavailable(servers, "redis") is None
+            await crash.inject(servers, "redis")
+            assert servers.nodes["redis"].pid is None  # whoever kills through Docker is not countermanded by it
+            await crash.heal(servers, "redis")
     finally:
         operated.container.remove(force=True, v=True)
 
@@ -171,35 +171,35 @@ async def test_a_server_that_docker_would_start_again_is_not_told_to_end_by_itse
 async def test_what_a_killed_daemon_left_broken_is_healed_by_the_next(
     tmp_path: Path, operated: Operated, fault: str, left: ServerState
 ) -> None:
-    async with taken(tmp_path, operated.url, operated.name) as bed:
-        Notes(bed.servers["redis"]).begin(fault)
-        await faults.ALL[fault].inject(bed, "redis")
-    bed = ExternalTestbed(tmp_path, {"redis": operated.url}, containers={"redis": operated.name})
-    await bed.start(["redis"])
+    async with taken(tmp_path, operated.url, operated.name) as servers:
+        Notes(servers.nodes["redis"]).begin(fault)
+        await faults.ALL[fault].inject(servers, "redis")
+    servers = ExternalServers(tmp_path, {"redis": operated.url}, containers={"redis": operated.name})
+    await servers.start(["redis"])
     try:
-        assert bed.servers["redis"].state is left
-        assert [note.fault for note in await faults.heal_leftovers(bed)] == [fault]
+        assert servers.nodes["redis"].state is left
+        assert [note.fault for note in await faults.heal_leftovers(servers)] == [fault]
         async with client_of(operated.url) as client:
             assert await client.ping()
-        assert bed.servers["redis"].configuration["appendonly"] == "yes"
+        assert servers.nodes["redis"].configuration["appendonly"] == "yes"
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def test_a_container_that_does_not_serve_the_address_is_refused_before_anything_is_broken(
     tmp_path: Path, operated: Operated, bystander: Operated
 ) -> None:
     for name, complaint in ((bystander.name, "is not where"), ("soak-test-nobody", "no such container")):
-        bed = ExternalTestbed(tmp_path, {"redis": operated.url}, containers={"redis": name})
+        servers = ExternalServers(tmp_path, {"redis": operated.url}, containers={"redis": name})
         with pytest.raises(UsageError, match=complaint):
-            await bed.start(["redis"])
-        await bed.stop()
+            await servers.start(["redis"])
+        await servers.stop()
 
 
 async def test_a_fault_that_hit_another_server_is_no_fault(tmp_path: Path, operated: Operated, redis_url: str) -> None:
-    async with taken(tmp_path, operated.url, operated.name) as bed:
-        server = bed.servers["redis"]
-        server._url = redis_url  # as if something else answered at this address
+    async with taken(tmp_path, operated.url, operated.name) as servers:
+        server = servers.nodes["redis"]
+        server.backend.url = redis_url  # as if something else answered at this address
         await server.kill()
         with pytest.raises(ServerUnreachableError, match="still the old one"):
             await server.start_again()

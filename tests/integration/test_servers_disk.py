@@ -17,8 +17,9 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.faults import ALL
-from soak.servers import LocalTestbed, ServerEvent
+from soak.servers.local import LocalServers
 from soak.servers.power_cut import LoopbackVolume, loopback_volume, loops
+from soak.servers.server import ServerEvent
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 from tests.support.servers.disks import append_zeros, left_of
 from tests.support.servers.power import broken_while_writing, lose_the_last_moments, until_synced
@@ -36,13 +37,13 @@ NEIGHBOUR_ROUNDS_MAX = 12
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 
 async def main():
-    bed = LocalTestbed(Path(sys.argv[1]), power_cuts=True, power_cut_by="filesystem", disk_size="256m")
-    print((await bed.start(["redis"]))["redis"], flush=True)
+    servers = LocalServers(Path(sys.argv[1]), power_cuts=True, power_cut_by="filesystem", disk_size="256m")
+    print((await servers.start(["redis"]))["redis"], flush=True)
     if sys.argv[2] == "paused":
-        await bed.servers["redis"].pause()
+        await servers.nodes["redis"].pause()
         print("paused", flush=True)
     await asyncio.sleep(600)
 
@@ -142,10 +143,10 @@ async def test_where_there_can_be_no_disk_servers_run_without_and_the_fault_says
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(name, value)
-        async with running(folder, "redis", **BY_FILE_SYSTEM) as bed:
-            assert complaint in str(POWER_CUT.unavailable(bed, "redis"))
+        async with running(folder, "redis", **BY_FILE_SYSTEM) as servers:
+            assert complaint in str(POWER_CUT.unavailable(servers, "redis"))
             with pytest.raises(UsageError, match="cannot be cut"):
-                await bed.servers["redis"].cut_power()
+                await servers.nodes["redis"].cut_power()
 
 
 # Servers on it ---------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ async def test_where_there_can_be_no_disk_servers_run_without_and_the_fault_says
 async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(folder: Path) -> None:
     async with running(folder, "redis", "ledger", **BY_FILE_SYSTEM) as bed:
         assert POWER_CUT.unavailable(bed, "redis") is None
-        assert bed.servers["ledger"].power is None
+        assert bed.nodes["ledger"].power is None
         assert "testbed.power_cut = shim" in str(ALL["disk_full"].unavailable(bed, "redis"))
         await lose_the_last_moments(bed)
 
@@ -163,18 +164,18 @@ async def test_a_file_synced_every_second_loses_the_last_moments_and_only_those(
     ("kind", "options"), [("redis", {"redis_options": {"appendfsync": "always"}}), ("postgres", {})]
 )
 async def test_what_syncs_before_it_answers_loses_nothing(folder: Path, kind: str, options: dict[str, Any]) -> None:
-    async with running(folder, kind, **BY_FILE_SYSTEM, **options) as bed:
-        broken = await broken_while_writing(bed, kind, "power_cut")
+    async with running(folder, kind, **BY_FILE_SYSTEM, **options) as servers:
+        broken = await broken_while_writing(servers, kind, "power_cut")
         assert broken.lost == []
 
 
 async def test_a_crash_alone_loses_nothing_and_a_wiped_volume_everything(folder: Path) -> None:
-    async with running(folder, "redis", **BY_FILE_SYSTEM) as bed:
-        broken = await broken_while_writing(bed, "redis", "crash")
+    async with running(folder, "redis", **BY_FILE_SYSTEM) as servers:
+        broken = await broken_while_writing(servers, "redis", "crash")
         assert broken.lost == []
-        await ALL["wiped_volume"].inject(bed, "redis")
-        await ALL["wiped_volume"].heal(bed, "redis")
-        async with client_of(bed.servers["redis"].url) as client:
+        await ALL["wiped_volume"].inject(servers, "redis")
+        await ALL["wiped_volume"].heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
             assert await client.keys() == []
 
 
@@ -183,14 +184,14 @@ async def test_a_neighbours_sync_before_the_cut_leaves_zeros_that_the_server_ref
 ) -> None:
     """Show what production knows: the journal has the new length of the file, and nothing has its new bytes."""
     events: list[ServerEvent] = []
-    bed = LocalTestbed(folder, on_event=events.append, **BY_FILE_SYSTEM)
+    servers = LocalServers(folder, on_event=events.append, **BY_FILE_SYSTEM)
     try:
-        url = (await bed.start(["redis"]))["redis"]
+        url = (await servers.start(["redis"]))["redis"]
         async with client_of(url) as client:
             await client.set("kept", "yes")
         await until_synced(url)
         for _ in range(NEIGHBOUR_ROUNDS_MAX):
-            await broken_while_writing(bed, "redis", "power_cut", first=lambda: sync_beside(bed))
+            await broken_while_writing(servers, "redis", "power_cut", first=lambda: sync_beside(servers))
             async with client_of(url) as client:
                 assert await client.get("kept") == "yes"
             if events:
@@ -198,12 +199,12 @@ async def test_a_neighbours_sync_before_the_cut_leaves_zeros_that_the_server_ref
         assert [event.what for event in events] == ["repaired"]
         assert "refused to start after the power cut" in events[0].detail
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
-async def sync_beside(bed: LocalTestbed) -> None:
+async def sync_beside(servers: LocalServers) -> None:
     """Let somebody else sync a file of theirs on the same disk, the server standing still."""
-    server = bed.servers["redis"]
+    server = servers.nodes["redis"]
     await server.pause()
     assert isinstance(server.power, LoopbackVolume)
     with (server.power.mount_point / "neighbour").open("ab") as file:
@@ -214,16 +215,16 @@ async def sync_beside(bed: LocalTestbed) -> None:
 
 async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_told(folder: Path) -> None:
     events: list[ServerEvent] = []
-    bed = LocalTestbed(folder, on_event=events.append, **BY_FILE_SYSTEM)
+    servers = LocalServers(folder, on_event=events.append, **BY_FILE_SYSTEM)
     try:
-        url = (await bed.start(["redis"]))["redis"]
-        server = bed.servers["redis"]
+        url = (await servers.start(["redis"]))["redis"]
+        server = servers.nodes["redis"]
         async with client_of(url) as client:
             await client.rpush("session", "kept")
         await until_synced(url)
-        await POWER_CUT.inject(bed, "redis")
+        await POWER_CUT.inject(servers, "redis")
         append_zeros(server.power)
-        await POWER_CUT.heal(bed, "redis")
+        await POWER_CUT.heal(servers, "redis")
         async with client_of(url) as client:
             assert await client.lrange("session", 0, -1) == ["kept"]
         assert [event.what for event in events] == ["repaired"]
@@ -236,19 +237,19 @@ async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_to
             await server.start_again()
         assert [event.what for event in events] == ["repaired"]
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def test_data_stays_where_it_was_begun(folder: Path) -> None:
     on_disk, elsewhere = folder / "disk", folder / "elsewhere"
     for place, options in ((on_disk, BY_FILE_SYSTEM), (elsewhere, {})):
-        async with running(place, "redis", **options) as bed, client_of(bed.servers["redis"].url) as client:
+        async with running(place, "redis", **options) as servers, client_of(servers.nodes["redis"].url) as client:
             await client.set("kept", "yes")
     for place, options in ((on_disk, {}), (elsewhere, BY_FILE_SYSTEM)):
-        async with running(place, "redis", **options) as bed:
-            async with client_of(bed.servers["redis"].url) as client:
+        async with running(place, "redis", **options) as servers:
+            async with client_of(servers.nodes["redis"].url) as client:
                 assert await client.get("kept") == "yes"
-            reason = POWER_CUT.unavailable(bed, "redis")
+            reason = POWER_CUT.unavailable(servers, "redis")
             assert (place == on_disk) == (reason is None)
     assert "was begun without a disk" in str(reason)
 
@@ -256,13 +257,13 @@ async def test_data_stays_where_it_was_begun(folder: Path) -> None:
 async def test_a_replica_on_a_disk_of_its_own_survives_a_cut_and_cannot_change_places_with_its_primary(
     folder: Path,
 ) -> None:
-    async with running(folder, "postgres-replica", **BY_FILE_SYSTEM) as bed:
-        assert "cannot change places" in str(ALL["failover"].unavailable(bed, "postgres"))
-        await sql(bed.servers["postgres"].url, "create table kept as select 7 as value")
-        await POWER_CUT.inject(bed, "postgres-replica")
-        await POWER_CUT.heal(bed, "postgres-replica")
+    async with running(folder, "postgres-replica", **BY_FILE_SYSTEM) as servers:
+        assert "cannot change places" in str(ALL["failover"].unavailable(servers, "postgres"))
+        await sql(servers.nodes["postgres"].url, "create table kept as select 7 as value")
+        await POWER_CUT.inject(servers, "postgres-replica")
+        await POWER_CUT.heal(servers, "postgres-replica")
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await sql(bed.servers["postgres-replica"].url, "select to_regclass('kept') is null"):
+            while await sql(servers.nodes["postgres-replica"].url, "select to_regclass('kept') is null"):
                 await asyncio.sleep(0.05)
 
 
@@ -270,8 +271,8 @@ async def test_postgres_has_its_disk_also_where_its_user_may_not_enter_the_data_
     closed = folder / "closed"
     closed.mkdir(mode=0o700)
     for _ in range(2):
-        async with running(closed, "postgres", **BY_FILE_SYSTEM) as bed:
-            server = bed.servers["postgres"]
+        async with running(closed, "postgres", **BY_FILE_SYSTEM) as servers:
+            server = servers.nodes["postgres"]
             await sql(server.url, "create table if not exists kept as select 7 as value")
             await server.cut_power()
             await server.start_again()
@@ -282,9 +283,9 @@ async def test_postgres_has_its_disk_also_where_its_user_may_not_enter_the_data_
 
 
 async def test_nothing_is_left_when_a_start_fails(folder: Path) -> None:
-    bed = LocalTestbed(folder, redis_options={"nonsense": "yes"}, **BY_FILE_SYSTEM)
+    servers = LocalServers(folder, redis_options={"nonsense": "yes"}, **BY_FILE_SYSTEM)
     with pytest.raises(ServerUnreachableError, match="ended while starting"):
-        await bed.start(["redis"])
+        await servers.start(["redis"])
     assert left_of(folder) == []
 
 
@@ -305,17 +306,17 @@ def killed_owner(folder: Path, how: str = "") -> Iterator[str]:
 
 async def test_what_a_killed_owner_left_is_found_by_the_next_start_in_its_folder(folder: Path) -> None:
     with killed_owner(folder) as url:
-        async with running(folder, "redis", **BY_FILE_SYSTEM) as bed:
-            assert bed.servers["redis"].url == url
-            assert POWER_CUT.unavailable(bed, "redis") is None
+        async with running(folder, "redis", **BY_FILE_SYSTEM) as servers:
+            assert servers.nodes["redis"].url == url
+            assert POWER_CUT.unavailable(servers, "redis") is None
 
 
 async def test_or_released_by_a_start_in_any_other_folder_and_its_paused_server_ended(folder: Path) -> None:
     with killed_owner(folder / "mine", "paused"):
         async with running(folder / "other", "redis"):
             assert left_of(folder) == []
-    async with running(folder / "mine", "redis", **BY_FILE_SYSTEM) as bed:
-        assert POWER_CUT.unavailable(bed, "redis") is None
+    async with running(folder / "mine", "redis", **BY_FILE_SYSTEM) as servers:
+        assert POWER_CUT.unavailable(servers, "redis") is None
 
 
 async def test_or_by_the_command_for_it_also_where_the_folder_is_gone(

@@ -16,9 +16,9 @@ import pytest
 
 from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers import ServerEvent, ServerState
-from soak.servers.docker import DockerTestbed, ownership
-from soak.servers.docker.servers import ContainedServer
+from soak.servers.docker import ownership
+from soak.servers.docker.servers import DockerServers
+from soak.servers.server import ServerEvent, ServerState
 from soak.servers.versions import redis_version
 from tests.support.docker.servers import NOTHING, found, running
 from tests.support.servers.breaking import client_of, has, put, until
@@ -26,7 +26,7 @@ from tests.support.servers.breaking import client_of, has, put, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.servers import Server
+    from soak.servers.server import Server
     from tests.support.docker.images import Images
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
@@ -34,11 +34,11 @@ pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its
 OWNER = """
 import asyncio, json, sys
 from pathlib import Path
-from soak.servers.docker import DockerTestbed
+from soak.servers.docker.servers import DockerServers
 
 async def main():
-    bed = DockerTestbed(Path(sys.argv[1]), redis_image=sys.argv[2])
-    print(json.dumps(await bed.start(["redis"])), flush=True)
+    servers = DockerServers(Path(sys.argv[1]), redis_image=sys.argv[2])
+    print(json.dumps(await servers.start(["redis"])), flush=True)
     await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -50,22 +50,22 @@ async def test_all_kinds_keep_data_and_addresses_and_leave_nothing_behind(
 ) -> None:
     kinds = ("redis", "postgres", "postgres-replica")
     options: dict[str, Any] = {"redis_image": images["valkey-9"], "postgres_image": images["postgres-18"]}
-    first = DockerTestbed(tmp_path, **options)
-    second = DockerTestbed(tmp_path, **options)
+    first = DockerServers(tmp_path, **options)
+    second = DockerServers(tmp_path, **options)
     try:
         urls = await first.start(kinds)
-        assert {server.state for server in first.servers.values()} == {ServerState.RUNNING}
+        assert {server.state for server in first.nodes.values()} == {ServerState.RUNNING}
         assert len(found(engine, tmp_path)["containers"]) == 3
-        await put(first.servers["redis"])
-        await put(first.servers["postgres"])
+        await put(first.nodes["redis"])
+        await put(first.nodes["postgres"])
         assert (await first.telemetry("postgres-replica"))["pg_is_in_recovery"] == "true"
         await first.stop()
         left = found(engine, tmp_path)
         assert (left["containers"], left["networks"], len(left["volumes"])) == ([], [], 3)
         assert await second.start(kinds) == urls
         for kind in kinds[:2]:
-            assert await has(second.servers[kind])
-        await until_there(second.servers["postgres-replica"])
+            assert await has(second.nodes[kind])
+        await until_there(second.nodes["postgres-replica"])
     finally:
         await second.stop()
         await first.stop()
@@ -84,8 +84,8 @@ async def until_there(server: Server) -> None:
 async def test_a_container_has_limits_labels_a_health_check_and_a_port_of_the_loopback_address(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
-    async with running(tmp_path, images, "redis", memory="64m", cpus=0.5) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, images, "redis", memory="64m", cpus=0.5) as servers:
+        server = servers.nodes["redis"]
         (name,) = found(engine, tmp_path)["containers"]
         container = engine.containers.get(name)
         host = container.attrs["HostConfig"]
@@ -114,8 +114,8 @@ async def test_a_server_is_broken_on_purpose_and_comes_back_under_its_address(
     if kind == "redis":
         options["redis_version"] = redis_version(version)
     events: list[ServerEvent] = []
-    async with running(tmp_path, images, kind, on_event=events.append, **options) as bed:
-        server = bed.servers[kind]
+    async with running(tmp_path, images, kind, on_event=events.append, **options) as servers:
+        server = servers.nodes[kind]
         url = server.url
         await put(server)
         for verb in (server.kill, server.stop_cleanly):
@@ -146,8 +146,8 @@ async def test_a_container_that_dies_by_itself_is_started_again_with_its_data(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
     events: list[ServerEvent] = []
-    async with running(tmp_path, images, "redis", on_event=events.append) as bed:
-        server = bed.servers["redis"]
+    async with running(tmp_path, images, "redis", on_event=events.append) as servers:
+        server = servers.nodes["redis"]
         await put(server)
         engine.containers.get(found(engine, tmp_path)["containers"][0]).kill()
         await until(lambda: server.restarts == 1)
@@ -157,22 +157,22 @@ async def test_a_container_that_dies_by_itself_is_started_again_with_its_data(
 
 
 async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Path, images: Images) -> None:
-    async with running(tmp_path, images, "redis", "postgres-replica", proxied=True) as bed:
+    async with running(tmp_path, images, "redis", "postgres-replica", proxied=True) as servers:
         targets = {"replica_lag": "postgres-replica"}
-        for name in ("restart", "crash", "pause", "outage", "dropped_reply", "eviction", "replica_lag"):
+        for name in ("restart", "crash", "pause", "connection_refused", "dropped_reply", "eviction", "replica_lag"):
             fault, target = faults.ALL[name], targets.get(name, "redis")
-            assert fault.unavailable(bed, target) is None
-            await put(bed.servers["redis"])
-            await fault.inject(bed, target)
-            await fault.heal(bed, target)
-            assert bed.servers[target].state is ServerState.RUNNING
-            assert await bed.telemetry(target)
-        await faults.ALL["wiped_volume"].inject(bed, "redis")
-        await faults.ALL["wiped_volume"].heal(bed, "redis")
-        assert await has(bed.servers["redis"]) is False
-        assert faults.ALL["power_cut"].unavailable(bed, "redis") == "the testbed was started without power cuts"
+            assert fault.unavailable(servers, target) is None
+            await put(servers.nodes["redis"])
+            await fault.inject(servers, target)
+            await fault.heal(servers, target)
+            assert servers.nodes[target].state is ServerState.RUNNING
+            assert await servers.telemetry(target)
+        await faults.ALL["wiped_volume"].inject(servers, "redis")
+        await faults.ALL["wiped_volume"].heal(servers, "redis")
+        assert await has(servers.nodes["redis"]) is False
+        assert faults.ALL["power_cut"].unavailable(servers, "redis") == "the servers were started without power cuts"
         with pytest.raises(UsageError, match="cannot be cut"):
-            await bed.servers["redis"].cut_power()
+            await servers.nodes["redis"].cut_power()
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
@@ -180,9 +180,9 @@ async def test_a_server_whose_memory_is_used_up_is_killed_and_comes_back_with_it
     tmp_path: Path, images: Images, kind: str
 ) -> None:
     events: list[ServerEvent] = []
-    async with running(tmp_path, images, kind, memory="96m", on_event=events.append) as bed:
-        server = bed.servers[kind]
-        assert isinstance(server, ContainedServer)
+    async with running(tmp_path, images, kind, memory="96m", on_event=events.append) as servers:
+        server = servers.nodes[kind]
+        assert server.backend.memory_bytes is not None
         await put(server)
         await server.exhaust_memory()
         assert (server.pid, server.state) == (None, ServerState.STOPPED)
@@ -214,16 +214,16 @@ async def test_what_a_killed_owner_left_is_ended_by_anybody_and_resumed_by_its_o
         async with running(other, images, "redis"):
             assert len(found(engine, mine)["containers"]) == 1, "its owner lives"
         with pytest.raises(UsageError, match=f"process {process.pid} runs the servers"):
-            await DockerTestbed(mine, redis_image=images["valkey-9"]).start(["redis"])
+            await DockerServers(mine, redis_image=images["valkey-9"]).start(["redis"])
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert len(found(engine, mine)["containers"]) == 1, "nobody is there to remove it"
     async with running(other, images, "redis"):
         left = found(engine, mine)
         assert (left["containers"], left["networks"], len(left["volumes"])) == ([], [], 1)
-    async with running(mine, images, "redis") as bed:
-        assert bed.servers["redis"].url == urls["redis"]
-        assert await has(bed.servers["redis"])
+    async with running(mine, images, "redis") as servers:
+        assert servers.nodes["redis"].url == urls["redis"]
+        assert await has(servers.nodes["redis"])
     assert found(engine, mine) == NOTHING
 
 
@@ -231,10 +231,10 @@ async def test_volumes_whose_data_folder_is_gone_are_removed_by_the_next_start(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
     gone, kept, other = tmp_path / "gone", tmp_path / "kept", tmp_path / "other"
-    beds = [DockerTestbed(folder, redis_image=images["valkey-9"]) for folder in (gone, kept)]
-    for bed in beds:
-        await bed.start(["redis"])
-        await bed.stop()
+    beds = [DockerServers(folder, redis_image=images["valkey-9"]) for folder in (gone, kept)]
+    for servers in beds:
+        await servers.start(["redis"])
+        await servers.stop()
     shutil.rmtree(gone)
     # As a soak that is over puts aside what it leaves.
     (kept / "runs" / "r1").mkdir(parents=True)
@@ -250,19 +250,19 @@ async def test_what_cannot_be_started_is_one_clear_line(
     tmp_path: Path, engine: Any, images: Images, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ServerUnreachableError, match="docker pull soak-test-none:1") as caught:
-        await DockerTestbed(tmp_path, redis_image="soak-test-none:1").start(["redis"])
+        await DockerServers(tmp_path, redis_image="soak-test-none:1").start(["redis"])
     assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match="the ledger is never in Docker"):
-        await DockerTestbed(tmp_path).start(["ledger"])
-    async with running(tmp_path, images, "redis") as bed:
-        await bed.stop()
+        await DockerServers(tmp_path).start(["ledger"])
+    async with running(tmp_path, images, "redis") as servers:
+        await servers.stop()
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            other.bind(("127.0.0.1", bed._state.servers["redis"].port))
+            other.bind(("127.0.0.1", servers._state.servers["redis"].port))
             other.listen()
             with pytest.raises(ServerUnreachableError, match="the port is taken by another"):
-                await bed.start(["redis"])
+                await servers.start(["redis"])
     assert found(engine, tmp_path) == NOTHING
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     with pytest.raises(ServerUnreachableError, match="no Docker engine answers"):
-        await DockerTestbed(tmp_path).start(["redis"])
+        await DockerServers(tmp_path).start(["redis"])

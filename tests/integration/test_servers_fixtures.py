@@ -38,14 +38,14 @@ def test_the_effective_configuration_is_read_back(
     testbed: TestbedThread, redis_url: str, ledger_url: str, postgres_url: str, postgres_replica_url: str
 ) -> None:
     for kind in ("redis", "ledger"):
-        found = testbed.servers[kind].configuration
+        found = testbed.nodes[kind].configuration
         assert found["appendonly"] == "yes"
         assert found["appendfsync"] == "everysec"
         assert found["save"] == ""
         assert found["maxmemory-policy"] == "noeviction"
         assert found["version"].startswith("9.")
     for kind in ("postgres", "postgres-replica"):
-        found = testbed.servers[kind].configuration
+        found = testbed.nodes[kind].configuration
         assert found["fsync"] == "on"
         assert found["synchronous_commit"] == "on"
         assert found["wal_level"] == "replica"
@@ -53,11 +53,11 @@ def test_the_effective_configuration_is_read_back(
 
 
 def test_older_versions_are_configured_alike(testbed62: TestbedThread, redis62_url: str, postgres16_url: str) -> None:
-    assert testbed62.servers["redis"].configuration["version"].startswith("6.2")
-    assert testbed62.servers["redis"].configuration["appendonly"] == "yes"
-    assert testbed62.servers["redis"].configuration["save"] == ""
-    assert testbed62.servers["postgres"].configuration["server_version"].startswith("16")
-    assert testbed62.servers["postgres"].configuration["synchronous_commit"] == "on"
+    assert testbed62.nodes["redis"].configuration["version"].startswith("6.2")
+    assert testbed62.nodes["redis"].configuration["appendonly"] == "yes"
+    assert testbed62.nodes["redis"].configuration["save"] == ""
+    assert testbed62.nodes["postgres"].configuration["server_version"].startswith("16")
+    assert testbed62.nodes["postgres"].configuration["synchronous_commit"] == "on"
 
 
 @pytest.mark.parametrize("older", [False, True])

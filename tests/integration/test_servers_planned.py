@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from soak.errors import UsageError
-from soak.servers import LocalTestbed, ServerEvent, ServerState
+from soak.servers.local import LocalServers
+from soak.servers.server import ServerEvent, ServerState
 from tests.support.servers.breaking import has, put, started, until
 
 pytestmark = pytest.mark.long
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.long
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from soak.servers import Server
+    from soak.servers.server import Server
 
 LONGER_THAN_A_SUPERVISOR_WAITS_SECONDS = 0.6
 
@@ -43,7 +44,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
 ) -> None:
     events: list[ServerEvent] = []
     async with started(tmp_path, kind, on_event=events.append) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         url = server.url
         await put(server)
         processes = tree(server)
@@ -66,7 +67,7 @@ async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
 
 async def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
     async with started(tmp_path, "redis") as testbed:
-        server = testbed.servers["redis"]
+        server = testbed.nodes["redis"]
         pid = server.pid
         await server.start_again()
         assert server.pid == pid
@@ -81,7 +82,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
 ) -> None:
     events: list[ServerEvent] = []
     async with started(tmp_path, "redis", on_event=events.append) as testbed:
-        server = testbed.servers["redis"]
+        server = testbed.nodes["redis"]
         assert server.pid
         os.kill(server.pid, signal.SIGKILL)
         await until(lambda: bool(events))
@@ -94,7 +95,7 @@ async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_on
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path, kind: str) -> None:
     async with started(tmp_path, kind) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         await put(server)
         await server.pause()
         # A child that had just ended is nobody who could answer.
@@ -111,18 +112,18 @@ async def test_a_paused_server_answers_nobody_until_it_is_resumed(tmp_path: Path
 
 async def test_a_paused_server_can_be_killed_and_stopped(tmp_path: Path) -> None:
     async with started(tmp_path, "redis", "postgres") as testbed:
-        for server in testbed.servers.values():
+        for server in testbed.nodes.values():
             await server.pause()
-        await testbed.servers["redis"].kill()
-        assert testbed.servers["redis"].pid is None
-        await testbed.servers["redis"].start_again()
-        assert await has(testbed.servers["redis"]) is False
+        await testbed.nodes["redis"].kill()
+        assert testbed.nodes["redis"].pid is None
+        await testbed.nodes["redis"].start_again()
+        assert await has(testbed.nodes["redis"]) is False
 
 
 @pytest.mark.parametrize("kind", ["redis", "postgres"])
 async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: Path, kind: str) -> None:
     async with started(tmp_path, kind) as testbed:
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         await put(server)
         with pytest.raises(UsageError, match="only while it is stopped"):
             await server.wipe()
@@ -137,20 +138,20 @@ async def test_a_wiped_server_comes_back_empty_under_the_same_address(tmp_path: 
 async def test_redis_options_replace_our_settings_but_not_those_of_the_ledger(tmp_path: Path, flavour: str) -> None:
     options = {"appendonly": "no", "save": "900 1 300 10", "maxmemory": "100mb", "hz": "20"}
     async with started(tmp_path, "redis", "ledger", redis_version=flavour, redis_options=options) as testbed:
-        found = testbed.servers["redis"].configuration
+        found = testbed.nodes["redis"].configuration
         assert found["appendonly"] == "no"
         assert found["save"] == "900 1 300 10"
         assert found["maxmemory"] == str(100 * 2**20)
         assert found["hz"] == "20"
         assert found["appendfsync"] == "everysec"
-        assert testbed.servers["ledger"].configuration["appendonly"] == "yes"
-        assert testbed.servers["ledger"].configuration["save"] == ""
+        assert testbed.nodes["ledger"].configuration["appendonly"] == "yes"
+        assert testbed.nodes["ledger"].configuration["save"] == ""
 
 
 async def test_postgres_options_replace_our_settings(tmp_path: Path) -> None:
     options = {"synchronous_commit": "off", "application_name": "it's"}
     async with started(tmp_path, "postgres", postgres_options=options) as testbed:
-        found = testbed.servers["postgres"].configuration
+        found = testbed.nodes["postgres"].configuration
         assert found["synchronous_commit"] == "off"
         assert found["application_name"] == "it's"
         assert found["fsync"] == "on"
@@ -159,10 +160,10 @@ async def test_postgres_options_replace_our_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"redis_options": {"port": "1"}}, "chosen by the testbed"),
+        ({"redis_options": {"port": "1"}}, "chosen by soak"),
         ({"redis_options": {"save": "900"}}, "no list of save points"),
         ({"redis_options": {"appendonly": "no\nport 1"}}, "holds a line break"),
-        ({"postgres_options": {"listen_addresses": "*"}}, "chosen by the testbed"),
+        ({"postgres_options": {"listen_addresses": "*"}}, "chosen by soak"),
         ({"postgres_options": {"fsync = off\nport": "1"}}, "is no name of a PostgreSQL setting"),
     ],
 )
@@ -170,4 +171,4 @@ def test_an_option_that_cannot_be_is_one_clear_line(
     tmp_path: Path, options: dict[str, dict[str, str]], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        LocalTestbed(tmp_path, **options)  # type: ignore[arg-type]
+        LocalServers(tmp_path, **options)  # type: ignore[arg-type]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers import LocalTestbed, power_cut
-from soak.servers.power_cut.fsync_shim import BLOCK_BYTES, CutPower, FsyncShim
+from soak.servers import power_cut
+from soak.servers.local import LocalServers
+from soak.servers.power_cut import CutPower
+from soak.servers.power_cut.fsync_shim import BLOCK_BYTES, FsyncShim
 from tests.support.servers.breaking import client_of, running, sql
 
 if TYPE_CHECKING:
@@ -170,12 +172,14 @@ def test_a_file_whose_old_content_could_not_be_kept_is_not_put_back_wrongly(mach
 async def test_servers_start_without_power_cuts_where_there_is_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soak.servers.power_cut.compiling.COMPILERS", ())
-    async with running(tmp_path, "redis", power_cuts=True) as bed:
-        assert bed.no_power_cuts == ("no power cuts: no C compiler; install one (gcc or clang) or choose other faults")
+    monkeypatch.setattr("soak.servers.power_cut.fsync_shim.COMPILERS", ())
+    async with running(tmp_path, "redis", power_cuts=True) as servers:
+        assert servers.no_power_cuts == (
+            "no power cuts: no C compiler; install one (gcc or clang) or choose other faults"
+        )
         with pytest.raises(UsageError, match="start it with power cuts"):
-            await bed.servers["redis"].cut_power()
-        async with client_of(bed.servers["redis"].url) as client:
+            await servers.nodes["redis"].cut_power()
+        async with client_of(servers.nodes["redis"].url) as client:
             assert await client.ping()
 
 
@@ -183,7 +187,7 @@ def test_a_compiler_that_fails_is_one_clear_line(tmp_path: Path, monkeypatch: py
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\necho 'shim.c:1: error: the moon is full' >&2\nexit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("soak.servers.power_cut.compiling.COMPILERS", (str(broken),))
+    monkeypatch.setattr("soak.servers.power_cut.fsync_shim.COMPILERS", (str(broken),))
     with pytest.raises(UsageError, match="error: the moon is full") as caught:
         power_cut.build(tmp_path)
     assert "\n" not in str(caught.value)
@@ -195,20 +199,20 @@ async def test_a_shim_that_is_not_loaded_is_found_out(tmp_path: Path, monkeypatc
     bogus.write_text("no library")
     monkeypatch.setattr(power_cut, "build", lambda _folder: bogus)
     with pytest.raises(ServerUnreachableError, match="the shim was not loaded"):
-        await LocalTestbed(tmp_path / "bed", power_cuts=True).start(["redis"])
+        await LocalServers(tmp_path / "servers", power_cuts=True).start(["redis"])
 
 
 async def test_the_ledger_is_never_under_the_shim(tmp_path: Path) -> None:
-    async with running(tmp_path, "redis", "ledger", power_cuts=True) as bed:
-        assert bed.servers["redis"].power is not None
-        assert bed.servers["ledger"].power is None
+    async with running(tmp_path, "redis", "ledger", power_cuts=True) as servers:
+        assert servers.nodes["redis"].power is not None
+        assert servers.nodes["ledger"].power is None
 
 
 async def test_postgres_data_closed_to_its_user_survive_a_cut_elsewhere(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    async with running(closed, "postgres", power_cuts=True) as bed:
-        server = bed.servers["postgres"]
+    async with running(closed, "postgres", power_cuts=True) as servers:
+        server = servers.nodes["postgres"]
         await sql(server.url, "create table kept as select 7 as value")
         await server.cut_power()
         await server.start_again()

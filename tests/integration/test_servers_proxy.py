@@ -15,7 +15,7 @@ import uvloop
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.servers.ports import free_port, is_free
 from soak.servers.proxy import Direction, Proxy
 
@@ -28,10 +28,10 @@ A_WHILE_SECONDS = 0.3
 
 
 @contextlib.asynccontextmanager
-async def proxied(folder: Path, kind: str) -> AsyncIterator[tuple[LocalTestbed, Proxy]]:
-    testbed = LocalTestbed(folder, proxied=True)
+async def proxied(folder: Path, kind: str) -> AsyncIterator[tuple[LocalServers, Proxy]]:
+    testbed = LocalServers(folder, proxied=True)
     await testbed.start([kind])
-    proxy = testbed.servers[kind].proxy
+    proxy = testbed.nodes[kind].proxy
     assert proxy
     try:
         yield testbed, proxy
@@ -62,23 +62,23 @@ async def still_waits(task: asyncio.Task[object]) -> bool:
 
 
 async def test_clients_are_given_the_proxys_address_and_keep_it(tmp_path: Path) -> None:
-    testbed = LocalTestbed(tmp_path, proxied=True)
+    testbed = LocalServers(tmp_path, proxied=True)
     urls = await testbed.start(["redis", "postgres", "ledger"])
     for kind in ("redis", "postgres"):
-        server = testbed.servers[kind]
+        server = testbed.nodes[kind]
         assert urls[kind] == server.url
         assert f":{server.public_port}/" in server.url
         assert server.public_port != server.port
-    assert testbed.servers["ledger"].proxy is None
-    assert str(testbed.servers["ledger"].port) in urls["ledger"]
+    assert testbed.nodes["ledger"].proxy is None
+    assert str(testbed.nodes["ledger"].port) in urls["ledger"]
     await testbed.stop()
-    testbed = LocalTestbed(tmp_path, proxied=True)
+    testbed = LocalServers(tmp_path, proxied=True)
     assert await testbed.start(["redis", "postgres", "ledger"]) == urls
     await testbed.stop()
 
 
 async def test_long_messages_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, _), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, _), client_of(testbed.nodes["redis"].url) as client:
         texts = [chr(65 + number % 26) * 700_001 for number in range(8)]
         await asyncio.gather(*(client.rpush(f"long-{number}", text) for number, text in enumerate(texts)))
         read = await asyncio.gather(*(client.lrange(f"long-{number}", 0, -1) for number in range(8)))
@@ -86,18 +86,18 @@ async def test_long_messages_pass_unchanged_in_both_directions(tmp_path: Path) -
 
 
 async def test_a_restarted_server_is_found_behind_the_same_address(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.set("kept", "yes")
-        await testbed.servers["redis"].kill()
+        await testbed.nodes["redis"].kill()
         await until(lambda: proxy.connections == 0)
         with pytest.raises(redis.ConnectionError):
             await client.get("kept")
-        await testbed.servers["redis"].start_again()
+        await testbed.nodes["redis"].start_again()
         assert await client.get("kept") == "yes"
 
 
 async def test_refused_clients_cannot_connect_while_open_connections_go_on(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.set("kept", "yes")
         await proxy.refuse()
         await proxy.refuse()
@@ -106,7 +106,7 @@ async def test_refused_clients_cannot_connect_while_open_connections_go_on(tmp_p
         assert await client.get("kept") == "yes"
         await proxy.heal()
         await proxy.accept()
-        async with client_of(testbed.servers["redis"].url) as another:
+        async with client_of(testbed.nodes["redis"].url) as another:
             assert await another.get("kept") == "yes"
 
 
@@ -122,7 +122,7 @@ async def test_reset_connections_end_with_a_reset_and_not_with_a_goodbye(tmp_pat
 
 
 async def test_a_request_that_is_held_arrives_after_the_release_even_if_its_client_is_gone(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.ping()
         proxy.hold(Direction.TO_SERVER)
         writing = asyncio.create_task(client.set("late", "yes"))
@@ -139,7 +139,7 @@ async def test_a_request_that_is_held_arrives_after_the_release_even_if_its_clie
 
 
 async def test_a_reply_that_is_held_belongs_to_a_write_that_was_applied(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.ping()
         proxy.hold(Direction.TO_CLIENT)
         writing = asyncio.create_task(client.set("held", "yes"))
@@ -151,7 +151,7 @@ async def test_a_reply_that_is_held_belongs_to_a_write_that_was_applied(tmp_path
 
 
 async def test_a_held_flood_is_kept_by_its_sender_and_not_by_us(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.ping()
         proxy.hold(Direction.TO_SERVER)
         flood = b"x" * 64 * 2**20
@@ -166,7 +166,7 @@ async def test_a_held_flood_is_kept_by_its_sender_and_not_by_us(tmp_path: Path) 
 
 
 async def test_a_delay_holds_every_byte_back_in_order_and_bounded(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.ping()
         proxy.delay(0.15)
         started = time.monotonic()
@@ -181,7 +181,7 @@ async def test_a_delay_holds_every_byte_back_in_order_and_bounded(tmp_path: Path
 async def test_what_is_late_is_not_overtaken_by_what_comes_after_the_delay(tmp_path: Path) -> None:
     async with proxied(tmp_path, "redis") as (testbed, proxy):
         reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-        writer.write(f"AUTH {testbed.servers['redis'].pinned.password}\r\n".encode())
+        writer.write(f"AUTH {testbed.nodes['redis'].pinned.password}\r\n".encode())
         assert await reader.readline() == b"+OK\r\n"
         proxy.delay(0.3)
         writer.write(b"RPUSH order first\r\n")
@@ -195,7 +195,7 @@ async def test_what_is_late_is_not_overtaken_by_what_comes_after_the_delay(tmp_p
 
 
 async def test_a_lost_reply_belongs_to_a_write_that_was_applied_once(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         proxy.drop_replies(2)
         outcomes = []
         for number in range(6):
@@ -214,7 +214,7 @@ async def test_a_lost_reply_belongs_to_a_write_that_was_applied_once(tmp_path: P
 
 async def test_a_client_that_retries_after_a_lost_reply_stores_twice(tmp_path: Path) -> None:
     async with proxied(tmp_path, "redis") as (testbed, proxy):
-        url = testbed.servers["redis"].url
+        url = testbed.nodes["redis"].url
         async with redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 3)) as retrying:
             proxy.drop_replies(3)
             for number in range(6):
@@ -224,7 +224,7 @@ async def test_a_client_that_retries_after_a_lost_reply_stores_twice(tmp_path: P
 
 
 async def test_a_transaction_whose_reply_is_lost_was_applied_as_a_whole(tmp_path: Path) -> None:
-    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+    async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
         await client.ping()
         proxy.drop_replies(1)
         with pytest.raises(redis.ConnectionError):
@@ -236,7 +236,7 @@ async def test_a_transaction_whose_reply_is_lost_was_applied_as_a_whole(tmp_path
 
 async def test_a_lost_reply_of_postgres_belongs_to_a_row_that_was_committed(tmp_path: Path) -> None:
     async with proxied(tmp_path, "postgres") as (testbed, proxy):
-        url = testbed.servers["postgres"].url
+        url = testbed.nodes["postgres"].url
         connection = await asyncpg.connect(url)
         await connection.execute("create table told (value text)")
         proxy.drop_replies(1)
@@ -272,14 +272,14 @@ async def test_a_port_taken_by_another_is_one_clear_line(tmp_path: Path) -> None
         port = proxy.port
     listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port)
     with pytest.raises(Exception, match=f"cannot listen on 127.0.0.1:{port}") as caught:
-        await LocalTestbed(tmp_path, proxied=True).start(["redis"])
+        await LocalServers(tmp_path, proxied=True).start(["redis"])
     listener.close()
     assert "\n" not in str(caught.value)
 
 
 def test_it_works_on_another_event_loop(tmp_path: Path) -> None:
     async def main() -> None:
-        async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.servers["redis"].url) as client:
+        async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
             assert await client.set("kept", "yes")
             # Some loops read before they can be asked not to: nothing of a first request may be lost.
             for _ in range(50):
@@ -303,11 +303,11 @@ def test_it_works_on_another_event_loop(tmp_path: Path) -> None:
 
 async def test_closing_it_cuts_what_is_connected_and_what_is_connecting(tmp_path: Path) -> None:
     async with proxied(tmp_path, "redis") as (testbed, _):
-        proxy = Proxy(free_port(), testbed.servers["redis"].port, NoExchange)
+        proxy = Proxy(free_port(), testbed.nodes["redis"].port, NoExchange)
         await proxy.start()
         connected = await asyncio.open_connection("127.0.0.1", proxy.port)
         await until(lambda: proxy.connections == 1 and not proxy._connecting)
-        await testbed.servers["redis"].pause()
+        await testbed.nodes["redis"].pause()
         connecting = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(5)]
         await proxy.close()
         assert proxy.connections == 0
@@ -334,6 +334,6 @@ class NoExchange:
         return not isinstance(data, bytes)
 
 
-def direct(testbed: LocalTestbed) -> str:
-    server = testbed.servers["redis"]
+def direct(testbed: LocalServers) -> str:
+    server = testbed.nodes["redis"]
     return server.url.replace(f":{server.public_port}/", f":{server.port}/")

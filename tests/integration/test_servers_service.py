@@ -11,23 +11,24 @@ from aiohttp import web
 from soak.daemon.folder import DataFolder
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
-from soak.servers.external import ExternalTestbed, OperatorCommand
+from soak.servers.external.command import OperatorCommand
+from soak.servers.external.servers import ExternalServers
 from tests.support.http_services import Service, serving
 
 RESTARTED = OperatorCommand("true {server}")
 
 
-def _bed(folder: Path, url: str, *faults: str) -> ExternalTestbed:
-    return ExternalTestbed(folder, {"http": url}, allow_faults=faults, restart_command=RESTARTED)
+def _servers(folder: Path, url: str, *faults: str) -> ExternalServers:
+    return ExternalServers(folder, {"http": url}, allow_faults=faults, restart_command=RESTARTED)
 
 
 async def test_one_that_does_not_say_when_it_was_started_is_not_restarted(tmp_path: Path) -> None:
     async with serving(Service()) as url:
-        bed = _bed(tmp_path, url, "restart")
-        await bed.start(["http"])
+        servers = _servers(tmp_path, url, "restart")
+        await servers.start(["http"])
         with pytest.raises(ServerUnreachableError, match="nobody can tell whether it was restarted"):
-            await ALL["restart"].inject(bed, "http")
-        await bed.stop()
+            await ALL["restart"].inject(servers, "http")
+        await servers.stop()
 
 
 async def test_a_restart_is_over_when_a_new_one_answers_and_not_before(tmp_path: Path) -> None:
@@ -41,22 +42,22 @@ async def test_a_restart_is_over_when_a_new_one_answers_and_not_before(tmp_path:
 
     service.health = health
     async with serving(service) as url:
-        bed = _bed(tmp_path, url, "restart")
-        await bed.start(["http"])
-        await ALL["restart"].inject(bed, "http")
-        await ALL["restart"].heal(bed, "http")
-        await bed.stop()
+        servers = _servers(tmp_path, url, "restart")
+        await servers.start(["http"])
+        await ALL["restart"].inject(servers, "http")
+        await ALL["restart"].heal(servers, "http")
+        await servers.stop()
     assert "second" in seen
 
 
 async def test_faults_of_the_network_are_refused_with_the_reason(tmp_path: Path) -> None:
     async with serving(Service()) as url:
-        bed = _bed(tmp_path, url, "partition", "connection_storm")
-        addresses = await bed.start(["http"])
+        servers = _servers(tmp_path, url, "partition", "connection_exhaustion")
+        addresses = await servers.start(["http"])
         assert addresses["http"] == url
-        reason: Any = bed.refuses("partition", "http")
+        reason: Any = servers.refuses("partition", "http")
         assert "not done yet" in reason
-        await bed.stop()
+        await servers.stop()
 
 
 def test_what_is_to_be_healed_on_a_given_server_is_not_put_aside_with_the_run(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from soak.checker.message import Message, checksum
 from soak.checker.telemetry import FOLDER_MARK
 from soak.errors import UsageError
 from soak.faults import ALL
-from soak.servers import LocalTestbed
-from soak.servers.process_backend import ProcessVessel
+from soak.servers.local import LocalServers
+from soak.servers.process_backend import ProcessBackend
 from soak.servers.server import ServerEvent, ServerState
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -36,11 +36,11 @@ CONNECTIONS = 32
 
 
 @asynccontextmanager
-async def started(bed: LocalTestbed, *kinds: str) -> AsyncIterator[dict[str, str]]:
+async def started(servers: LocalServers, *kinds: str) -> AsyncIterator[dict[str, str]]:
     try:
-        yield await bed.start(["http", *kinds])
+        yield await servers.start(["http", *kinds])
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 @asynccontextmanager
@@ -71,16 +71,16 @@ async def say(url: str, *numbers: int) -> None:
 async def test_it_comes_after_the_servers_it_rests_on_and_keeps_its_port_and_data_over_every_fault(
     tmp_path: Path,
 ) -> None:
-    bed = bed_of("remembering", tmp_path)
-    async with started(bed, "redis") as urls:
+    servers = bed_of("remembering", tmp_path)
+    async with started(servers, "redis") as urls:
         await say(urls["http"], 1)
         for name in ("restart", "crash", "pause"):
             fault = ALL[name]
-            assert fault.unavailable(bed, "http") is None
-            await fault.inject(bed, "http")
-            await fault.heal(bed, "http")
+            assert fault.unavailable(servers, "http") is None
+            await fault.inject(servers, "http")
+            await fault.heal(servers, "http")
             assert await seqs(urls["http"]) == [1]
-        assert bed.servers["http"].url == urls["http"]
+        assert servers.nodes["http"].url == urls["http"]
     again = bed_of("remembering", tmp_path)
     async with started(again, "redis") as later:
         assert later["http"] == urls["http"]
@@ -89,17 +89,17 @@ async def test_it_comes_after_the_servers_it_rests_on_and_keeps_its_port_and_dat
 
 async def test_it_is_brought_back_when_it_dies_and_its_telemetry_tells_that_it_is_another_life(tmp_path: Path) -> None:
     events: list[ServerEvent] = []
-    bed = bed_of("filing", tmp_path, on_event=events.append)
-    async with started(bed) as urls:
+    servers = bed_of("filing", tmp_path, on_event=events.append)
+    async with started(servers) as urls:
         await say(urls["http"], 1)
-        before = await bed.telemetry("http")
-        pid = bed.servers["http"].pid
+        before = await servers.telemetry("http")
+        pid = servers.nodes["http"].pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         async with asyncio.timeout(SECONDS_MAX):
             while not any(event.what == "restarted" for event in events):
                 await asyncio.sleep(0.02)
-        after = await bed.telemetry("http")
+        after = await servers.telemetry("http")
         assert [event.what for event in events] == ["died", "restarted"]
         assert before["started"] != after["started"]
         assert before[FOLDER_MARK] == after[FOLDER_MARK]
@@ -109,35 +109,35 @@ async def test_it_is_brought_back_when_it_dies_and_its_telemetry_tells_that_it_i
 async def test_a_wiped_volume_takes_what_it_kept_and_its_telemetry_tells_that_the_folder_is_another(
     tmp_path: Path,
 ) -> None:
-    bed = bed_of("filing", tmp_path)
-    async with started(bed) as urls:
+    servers = bed_of("filing", tmp_path)
+    async with started(servers) as urls:
         await say(urls["http"], 1)
-        before = await bed.telemetry("http")
-        await ALL["wiped_volume"].inject(bed, "http")
-        await ALL["wiped_volume"].heal(bed, "http")
+        before = await servers.telemetry("http")
+        await ALL["wiped_volume"].inject(servers, "http")
+        await ALL["wiped_volume"].heal(servers, "http")
         assert await seqs(urls["http"]) == []
-        assert (await bed.telemetry("http"))[FOLDER_MARK] != before[FOLDER_MARK]
+        assert (await servers.telemetry("http"))[FOLDER_MARK] != before[FOLDER_MARK]
 
 
 async def test_a_clean_stop_lets_it_write_what_it_has_acknowledged_and_a_crash_does_not(tmp_path: Path) -> None:
-    bed = bed_of("writing_behind", tmp_path)
-    async with started(bed, "redis") as urls:
+    servers = bed_of("writing_behind", tmp_path)
+    async with started(servers, "redis") as urls:
         await say(urls["http"], *range(1, 20))
-        await ALL["restart"].inject(bed, "http")
-        await ALL["restart"].heal(bed, "http")
+        await ALL["restart"].inject(servers, "http")
+        await ALL["restart"].heal(servers, "http")
         assert await seqs(urls["http"]) == list(range(1, 20))
         await say(urls["http"], *range(20, 40))
-        await ALL["crash"].inject(bed, "http")
-        await ALL["crash"].heal(bed, "http")
+        await ALL["crash"].inject(servers, "http")
+        await ALL["crash"].heal(servers, "http")
         left = await seqs(urls["http"])
         assert left == list(range(1, len(left) + 1))
         assert len(left) < 39
 
 
 async def test_several_processes_share_its_port_and_end_together(tmp_path: Path) -> None:
-    bed = bed_of("filing", tmp_path)
-    async with started(bed) as urls:
-        pid = bed.servers["http"].pid
+    servers = bed_of("filing", tmp_path)
+    async with started(servers) as urls:
+        pid = servers.nodes["http"].pid
         assert pid is not None
         family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
         assert len(family) == 2
@@ -160,9 +160,9 @@ async def test_several_processes_share_its_port_and_end_together(tmp_path: Path)
 
 
 async def test_faults_of_the_network_happen_before_it_and_a_dropped_reply_is_of_a_write(tmp_path: Path) -> None:
-    bed = bed_of("remembering", tmp_path, proxied=True)
-    async with started(bed, "redis") as urls:
-        proxy = bed.servers["http"].proxy
+    servers = bed_of("remembering", tmp_path, proxied=True)
+    async with started(servers, "redis") as urls:
+        proxy = servers.nodes["http"].proxy
         assert proxy is not None
         assert str(proxy.port) in urls["http"]
         async with opened(urls["http"]) as store:
@@ -176,13 +176,13 @@ async def test_faults_of_the_network_happen_before_it_and_a_dropped_reply_is_of_
 
 
 async def test_what_it_is_told_is_in_no_argument_and_only_of_servers_it_needs(tmp_path: Path) -> None:
-    bed = bed_of("remembering", tmp_path)
-    async with started(bed, "redis", "ledger"):
-        vessel = bed.servers["http"].vessel
-        assert isinstance(vessel, ProcessVessel)
-        assert vessel.pid is not None
-        process = psutil.Process(vessel.pid)
-        password = bed.servers["redis"].pinned.password
+    servers = bed_of("remembering", tmp_path)
+    async with started(servers, "redis", "ledger"):
+        backend = servers.nodes["http"].backend
+        assert isinstance(backend, ProcessBackend)
+        assert backend.pid is not None
+        process = psutil.Process(backend.pid)
+        password = servers.nodes["redis"].pinned.password
         assert password not in " ".join(process.cmdline())
         told = json.loads(process.environ()["SOAK_SUBJECT"])
         assert list(told["servers"]) == ["redis"]
@@ -195,30 +195,30 @@ async def test_a_script_that_does_not_come_up_says_why(tmp_path: Path) -> None:
         "# /// script\n# dependencies = []\n# [tool.soak]\n# library = 'x'\n# title = 'x'\n# ///\nimport not_there\n"
     )
     (subject,) = read_script(script)
-    bed = LocalTestbed(tmp_path, service=program_of(subject, lambda _text: None))
+    servers = LocalServers(tmp_path, service=program_of(subject, lambda _text: None))
     with pytest.raises(Exception, match=r"broken-subject for http ended while starting.*not_there"):
-        await bed.start(["http"])
-    assert not bed.servers
+        await servers.start(["http"])
+    assert not servers.nodes
 
 
 async def test_without_a_program_there_is_nothing_to_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--subject"):
-        await LocalTestbed(tmp_path).start(["http"])
+        await LocalServers(tmp_path).start(["http"])
 
 
 @pytest.mark.parametrize(("name", "is_kept"), [("filing", True), ("unsynced", False)])
 async def test_a_power_cut_takes_of_its_files_what_it_had_not_synced(
     tmp_path: Path, name: str, *, is_kept: bool
 ) -> None:
-    bed = bed_of(name, tmp_path, power_cuts=True)
-    async with started(bed) as urls:
-        if bed.no_power_cuts is not None:
+    servers = bed_of(name, tmp_path, power_cuts=True)
+    async with started(servers) as urls:
+        if servers.no_power_cuts is not None:
             if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-                pytest.fail(bed.no_power_cuts)
-            pytest.skip(bed.no_power_cuts)
+                pytest.fail(servers.no_power_cuts)
+            pytest.skip(servers.no_power_cuts)
         await say(urls["http"], 1, 2, 3)
-        await ALL["power_cut"].inject(bed, "http")
-        await ALL["power_cut"].heal(bed, "http")
+        await ALL["power_cut"].inject(servers, "http")
+        await ALL["power_cut"].heal(servers, "http")
         assert (await seqs(urls["http"]) == [1, 2, 3]) is is_kept
 
 
@@ -228,10 +228,10 @@ def _owner(folder: Path) -> Iterator[subprocess.Popen[str]]:
         "import asyncio, sys; from pathlib import Path\n"
         "from tests.support.servers.started_service import bed_of\n"
         "async def main():\n"
-        "    bed = bed_of('filing', Path(sys.argv[1]))\n"
-        "    await bed.start(['http'])\n"
-        "    if sys.argv[2]: await bed.servers['http'].pause()\n"
-        "    print(bed.servers['http'].pid, flush=True)\n"
+        "    servers = bed_of('filing', Path(sys.argv[1]))\n"
+        "    await servers.start(['http'])\n"
+        "    if sys.argv[2]: await servers.nodes['http'].pause()\n"
+        "    print(servers.nodes['http'].pid, flush=True)\n"
         "    await asyncio.sleep(600)\n"
         "asyncio.run(main())\n"
     )
@@ -264,8 +264,8 @@ async def test_nothing_of_it_is_left_when_its_owner_is_killed(tmp_path: Path, ho
             while any(member.is_running() and member.status() != psutil.STATUS_ZOMBIE for member in family):
                 await asyncio.sleep(0.05)
     # The next owner takes up where the killed one was cut off.
-    bed = bed_of("filing", folder)
-    async with started(bed) as urls:
-        assert bed.servers["http"].state is ServerState.RUNNING
+    servers = bed_of("filing", folder)
+    async with started(servers) as urls:
+        assert servers.nodes["http"].state is ServerState.RUNNING
         await say(urls["http"], 1)
         assert await seqs(urls["http"]) == [1]

@@ -17,13 +17,13 @@ from soak.servers.temporary import TemporaryFolder
 
 PAUSED = """
 import asyncio, sys
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.servers.temporary import TemporaryFolder
 
 async def main():
-    bed = LocalTestbed(TemporaryFolder("soak-t-").path)
-    await bed.start(["redis"])
-    server = bed.servers["redis"]
+    servers = LocalServers(TemporaryFolder("soak-t-").path)
+    await servers.start(["redis"])
+    server = servers.nodes["redis"]
     await server.pause()
     print(server.pid, flush=True)
     sys.stdin.read()

@@ -19,8 +19,9 @@ from soak.checker.text import MessageGenerator
 from soak.cli import main
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL
-from soak.servers import LocalTestbed
-from soak.servers.external import ExternalTestbed, OperatorCommand
+from soak.servers.external.command import OperatorCommand
+from soak.servers.external.servers import ExternalServers
+from soak.servers.local import LocalServers
 from soak.servers.ports import free_port
 from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
@@ -42,14 +43,14 @@ async def opened(url: str, namespace: str, timeout_seconds: float = SECONDS_MAX)
 
 
 @asynccontextmanager
-async def bed_of(folder: Path, **options: bool) -> AsyncIterator[LocalTestbed]:
+async def bed_of(folder: Path, **options: bool) -> AsyncIterator[LocalServers]:
     """Start a Chroma of our own; what a machine cannot have was said by the fixture that is asked for first."""
-    bed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
+    servers = LocalServers(folder, **options)  # type: ignore[arg-type]
     try:
-        await bed.start(["chroma"])
-        yield bed
+        await servers.start(["chroma"])
+        yield servers
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 async def say(store: ChromaStore, session: str, *seqs: int) -> list[Message]:
@@ -152,8 +153,8 @@ async def test_a_lost_reply_leaves_it_open_and_the_message_stands_once(
     chroma_url: str, namespace: str, tmp_path: Path
 ) -> None:
     del chroma_url
-    async with bed_of(tmp_path, proxied=True) as bed, opened(bed.servers["chroma"].url, namespace) as store:
-        proxy = bed.servers["chroma"].proxy
+    async with bed_of(tmp_path, proxied=True) as servers, opened(servers.nodes["chroma"].url, namespace) as store:
+        proxy = servers.nodes["chroma"].proxy
         assert proxy is not None
         proxy.drop_replies(1)
         with pytest.raises(aiohttp.ClientError) as raised:
@@ -167,17 +168,17 @@ async def test_what_was_acknowledged_survives_every_death_and_a_wiped_volume_tak
     chroma_url: str, namespace: str, tmp_path: Path
 ) -> None:
     del chroma_url
-    async with bed_of(tmp_path) as bed, opened(bed.servers["chroma"].url, namespace) as store:
+    async with bed_of(tmp_path) as servers, opened(servers.nodes["chroma"].url, namespace) as store:
         said = await say(store, "talk", *range(1, 9))
-        before = await bed.telemetry("chroma")
+        before = await servers.telemetry("chroma")
         for name in ("restart", "crash", "pause"):
-            await ALL[name].inject(bed, "chroma")
-            await ALL[name].heal(bed, "chroma")
+            await ALL[name].inject(servers, "chroma")
+            await ALL[name].heal(servers, "chroma")
             assert Counter(await store.history("talk")) == Counter(said)
-        assert (await bed.telemetry("chroma"))[FOLDER_MARK] == before[FOLDER_MARK]
-        await ALL["wiped_volume"].inject(bed, "chroma")
-        await ALL["wiped_volume"].heal(bed, "chroma")
-        assert (await bed.telemetry("chroma"))[FOLDER_MARK] != before[FOLDER_MARK]
+        assert (await servers.telemetry("chroma"))[FOLDER_MARK] == before[FOLDER_MARK]
+        await ALL["wiped_volume"].inject(servers, "chroma")
+        await ALL["wiped_volume"].heal(servers, "chroma")
+        assert (await servers.telemetry("chroma"))[FOLDER_MARK] != before[FOLDER_MARK]
         assert await store.history("talk") == [], "an answer, and no error: what is missing is lost"
         await say(store, "talk", 9)
         assert len(await store.history("talk")) == 1
@@ -189,13 +190,13 @@ async def test_after_a_power_cut_its_documents_are_on_the_disk_and_cannot_be_rea
 ) -> None:
     """As measured on 1.5.9, which never syncs the files of its index. Should this fail, it has learned to."""
     del chroma_url
-    async with bed_of(tmp_path, power_cuts=True) as bed:
-        if bed.no_power_cuts is not None:
-            pytest.skip(bed.no_power_cuts)
-        async with opened(bed.servers["chroma"].url, namespace) as store:
+    async with bed_of(tmp_path, power_cuts=True) as servers:
+        if servers.no_power_cuts is not None:
+            pytest.skip(servers.no_power_cuts)
+        async with opened(servers.nodes["chroma"].url, namespace) as store:
             await asyncio.gather(*(say(store, f"talk {number}", *range(1, 40)) for number in range(4)))
-            await ALL["power_cut"].inject(bed, "chroma")
-            await ALL["power_cut"].heal(bed, "chroma")
+            await ALL["power_cut"].inject(servers, "chroma")
+            await ALL["power_cut"].heal(servers, "chroma")
             with pytest.raises(HttpAnswerError, match="status 500"):
                 await store.history("talk 0")
 
@@ -203,18 +204,18 @@ async def test_after_a_power_cut_its_documents_are_on_the_disk_and_cannot_be_rea
 async def test_one_that_was_given_is_taken_as_it_is_and_no_restart_of_it_could_be_seen(
     chroma_url: str, tmp_path: Path
 ) -> None:
-    bed = ExternalTestbed(
+    servers = ExternalServers(
         tmp_path, {"chroma": chroma_url}, allow_faults=["restart"], restart_command=OperatorCommand("true")
     )
-    assert await bed.start(["chroma"]) == {"chroma": chroma_url}
+    assert await servers.start(["chroma"]) == {"chroma": chroma_url}
     try:
-        assert await bed.servers["chroma"].answers()
-        assert await bed.telemetry("chroma") == {}
-        assert bed.refuses("crash", "chroma") is not None
-        with pytest.raises(ServerUnreachableError, match="no restart could be seen"):
-            await ALL["restart"].inject(bed, "chroma")
+        assert await servers.nodes["chroma"].answers()
+        assert FOLDER_MARK not in await servers.telemetry("chroma")
+        assert servers.refuses("crash", "chroma") is not None
+        with pytest.raises(ServerUnreachableError, match="nobody can tell whether it was restarted"):
+            await ALL["restart"].inject(servers, "chroma")
     finally:
-        await bed.stop()
+        await servers.stop()
 
 
 def test_what_a_run_left_on_one_that_was_given_is_cleaned_by_name(chroma_url: str, namespace: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from soak.checker.text import MessageGenerator
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
-from soak.servers.external import ExternalTestbed
+from soak.servers.external.servers import ExternalServers
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import CommandTimedOutError
 from soak.stores.registry import open_store
@@ -109,30 +109,30 @@ async def test_a_proxy_before_a_given_server_leaves_tls_to_client_and_server(
     redis_url: str, tls_port: int, certificate: Path, namespace: str, tmp_path: Path
 ) -> None:
     login = f"rediss://:{urlsplit(redis_url).password}@127.0.0.1:{tls_port}/0?ssl_ca_certs={certificate}"
-    bed = ExternalTestbed(
+    servers = ExternalServers(
         tmp_path, {"redis": f"{login}&ssl_check_hostname=false"}, allow_faults=["partition", "dropped_reply"]
     )
-    servers = await bed.start(["redis"])
+    urls = await servers.start(["redis"])
     try:
-        assert urlsplit(servers["redis"]).port != tls_port
-        context = StoreContext(servers=servers, namespace=namespace, timeout_seconds=2.0)
+        assert urlsplit(urls["redis"]).port != tls_port
+        context = StoreContext(servers=urls, namespace=namespace, timeout_seconds=2.0)
         store: Any = await open_store("redis-list", context)
         message = MessageGenerator("run-1", 7).write("s-hard", 0, 1)
         await store.append("s-hard", message)
-        assert "may encrypt" in str(ALL["dropped_reply"].unavailable(bed, "redis"))
-        await ALL["partition"].inject(bed, "redis")
+        assert "may encrypt" in str(ALL["dropped_reply"].unavailable(servers, "redis"))
+        await ALL["partition"].inject(servers, "redis")
         with pytest.raises(CommandTimedOutError):
             await store.history("s-hard")
-        await ALL["partition"].heal(bed, "redis")
+        await ALL["partition"].heal(servers, "redis")
         await store.close()
         store = await open_store("redis-list", context)
         assert list(await store.history("s-hard")) == [message]
         await store.clean_up()
         await store.close()
     finally:
-        await bed.stop()
+        await servers.stop()
     # One whose name is compared would be refused by every client, so no proxy stands before it.
-    strict = ExternalTestbed(tmp_path, {"redis": login}, allow_faults=["partition"])
+    strict = ExternalServers(tmp_path, {"redis": login}, allow_faults=["partition"])
     assert await strict.start(["redis"]) == {"redis": login}
     assert "ssl_check_hostname=false" in str(ALL["partition"].unavailable(strict, "redis"))
     await strict.stop()

@@ -15,7 +15,7 @@ from soak.checker.message import Message, checksum
 from soak.checker.outcome import NotApplied
 from soak.conformance.examination import examine
 from soak.errors import ServerUnreachableError
-from soak.servers.service_process import Told
+from soak.servers.web_process import ServiceContext
 from soak.stores.http import HttpStore
 from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext
@@ -35,7 +35,7 @@ def message(content: str) -> Message:
 @asynccontextmanager
 async def running(name: str, folder: Path) -> AsyncIterator[SubjectProcess]:
     (subject,) = read_script(SUBJECTS / f"{name}.py")
-    told = Told(servers={}, folder=str(folder))
+    told = ServiceContext(servers={}, folder=str(folder))
     process = SubjectProcess(subject, Path(sys.executable), told, folder / "log")
     await process.start()
     try:

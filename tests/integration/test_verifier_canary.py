@@ -383,7 +383,7 @@ async def test_a_paused_server_delays_a_canary_and_does_not_fail_it(
     async with scripting(redis_url, ledger_url) as script:
         await script.open(TALK)
         await script.say(TALK, 6)
-        pid = testbed.servers["redis"].pid
+        pid = testbed.nodes["redis"].pid
         assert pid is not None
         async with verifying(script, tmp_path, canary=0.1, canary_deadline=1.0) as verifier:
             await canaries(verifier, "detected", 1)

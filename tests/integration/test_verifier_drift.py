@@ -16,7 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from soak.checker.contract import Contract
-from soak.contracts.given import WATCHED_SETTINGS
+from soak.contracts.guarantees import WATCHED_SETTINGS
 from soak.verifier import drift
 from tests.support.servers.reconfigured import reconfigurable
 from tests.support.verifying import Verifying, found_kinds, scripting, verifying
@@ -186,7 +186,7 @@ async def test_asynchronous_commit_of_postgres_is_found(
 async def test_a_server_that_hangs_is_not_heard_and_nothing_else_stops(
     redis_url: str, ledger_url: str, tmp_path: Path, testbed: TestbedThread, often: None
 ) -> None:
-    pid = testbed.servers["redis"].pid
+    pid = testbed.nodes["redis"].pid
     assert pid is not None
     async with scripting(redis_url, ledger_url, contract=EVERYSEC) as script:
         await script.open(TALK)

@@ -19,7 +19,8 @@ from soak.checker.telemetry import Identity, identity_of
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FaultPhase
-from soak.servers.docker import DockerTestbed, ownership
+from soak.servers.docker import ownership
+from soak.servers.docker.servers import DockerServers
 from soak.servers.inspect import inspect
 from soak.verifier import checkpoint
 from tests.support.verifying import found_kinds, now_us, scripting, verifying
@@ -50,18 +51,18 @@ async def windows_of(script: Script) -> list[FaultPhase]:
 
 async def kill(testbed: TestbedThread, kind: str) -> None:
     """Kill the first process of a server and wait until the testbed, which is nobody's here, has started it again."""
-    before = testbed.servers[kind].pid
+    before = testbed.nodes[kind].pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while testbed.servers[kind].pid in (None, before) or not await answers(testbed, kind):
+    while testbed.nodes[kind].pid in (None, before) or not await answers(testbed, kind):
         assert time.monotonic() < deadline, "it did not come back"
         await asyncio.sleep(0.02)
 
 
 async def answers(testbed: TestbedThread, kind: str) -> bool:
     try:
-        await inspect(kind, testbed.servers[kind].url, timeout_seconds=2.0)
+        await inspect(kind, testbed.nodes[kind].url, timeout_seconds=2.0)
     except ServerUnreachableError:
         return False
     return True
@@ -194,15 +195,15 @@ async def test_a_container_that_was_recreated_is_another_server_by_its_own_word(
     kinds = ("redis", "postgres")
     seen: list[dict[str, tuple[Identity, str]]] = []
     for _ in range(2):
-        bed = DockerTestbed(tmp_path, redis_image=images["valkey-9"], postgres_image=images["postgres-18"])
+        servers = DockerServers(tmp_path, redis_image=images["valkey-9"], postgres_image=images["postgres-18"])
         try:
-            urls = await bed.start(kinds)
+            urls = await servers.start(kinds)
             found = engine.containers.list(filters={"label": f"{ownership.FOLDER_LABEL}={tmp_path.resolve()}"})
             ids = {one.labels[ownership.SERVER_LABEL]: one.id for one in found}
             seen.append({kind: (await who_is(kind, urls[kind]), ids[kind]) for kind in kinds})
         finally:
-            await bed.stop()
-    await bed.discard()
+            await servers.stop()
+    await servers.discard()
     before, after = seen
     for kind in kinds:
         assert after[kind][1] != before[kind][1], "the same container"

@@ -65,7 +65,7 @@ def servers_telling(found: Told, server: str) -> set[str]:
 async def test_a_server_that_hangs_tells_nothing_of_itself_until_it_answers_again(
     redis_url: str, ledger_url: str, tmp_path: Path, testbed: TestbedThread
 ) -> None:
-    pid = testbed.servers["redis"].pid
+    pid = testbed.nodes["redis"].pid
     assert pid is not None
     async with scripting(redis_url, ledger_url) as script:
         await script.open(TALK)

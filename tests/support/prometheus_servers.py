@@ -27,8 +27,9 @@ from typing import Any
 import pytest
 import yaml
 
+from soak.proc.spawn import STDOUT, start
+from soak.proc.tree import last_words
 from soak.servers.ports import HOST, free_port
-from soak.servers.process import last_words, spawn
 
 READY_SECONDS_MAX = 60.0
 ANSWER_SECONDS_MAX = 60.0
@@ -204,7 +205,10 @@ def _start(folder: Path, command: Callable[[Path, int], list[str]]) -> tuple[sub
     log = folder / "log.txt"
     for _ in range(STARTS_MAX):
         port = free_port()
-        process = spawn(command(folder, port), log=log, cwd=folder, home=folder, death_signal=signal.SIGKILL)
+        with log.open("ab") as output:
+            process = start(
+                command(folder, port), stdout=output, stderr=STDOUT, cwd=folder, death_signal=signal.SIGKILL
+            )
         if _is_ready(process, f"http://{HOST}:{port}/-/ready"):
             return process, f"{HOST}:{port}"
         _end(process)

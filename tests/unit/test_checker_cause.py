@@ -290,8 +290,8 @@ def test_where_nothing_counts_what_expires_a_session_gone_up_to_a_moment_has_exp
 @pytest.mark.parametrize(
     "facts",
     [
-        {"faults": [window("outage", 9.5, 10.2)]},
-        {"faults": [window("outage", 10.005, 10.2)]},
+        {"faults": [window("connection_refused", 9.5, 10.2)]},
+        {"faults": [window("connection_refused", 10.005, 10.2)]},
         {"troubles": [9 * SECOND + 500_000, 10 * SECOND + 400_000]},
         {"troubles": [10 * SECOND + 5_000]},
         {"samples": [sample(7.0), sample(13.0)]},
@@ -310,8 +310,8 @@ def test_another_writer_that_overlapped_outranks_operations_that_failed_at_the_t
 @pytest.mark.parametrize(
     "facts",
     [
-        {"faults": [window("outage", 5.0, 6.0)]},
-        {"faults": [window("outage", 7.0, 7.8)]},
+        {"faults": [window("connection_refused", 5.0, 6.0)]},
+        {"faults": [window("connection_refused", 7.0, 7.8)]},
         {"faults": [window("eviction", 9.5, 10.2)]},
         {"troubles": [5 * SECOND, 15 * SECOND]},
         {"troubles": [9 * SECOND + 500_000, 9 * SECOND + 900_000]},

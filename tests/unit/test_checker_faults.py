@@ -105,7 +105,15 @@ CRASHES = ["container_oom", "shutdown_nosave"]
 POWER_CUTS = ["fsync_error"]
 SPOILERS = ["restart_from_aof", "restart_from_rdb", "failover", "upgrade", "downgrade", "clock_step"]
 SPOILERS += ["file_corruption", "aof_truncation"]
-HARMLESS = ["partition", "outage", "connection_reset", "slow_link", "dropped_reply", "connection_storm", "replica_lag"]
+HARMLESS = [
+    "partition",
+    "connection_refused",
+    "connection_reset",
+    "slow_link",
+    "dropped_reply",
+    "connection_exhaustion",
+    "replica_lag",
+]
 HARMLESS += ["eviction", "ttl_change", "disk_full", "slow_fsync"]
 
 

@@ -91,7 +91,7 @@ def test_the_first_fault_that_may_have_taken_it_is_blamed() -> None:
     assert blamed_window(acknowledged(250 * SECOND), windows, last_seen=0, missed=late) is None
 
 
-@pytest.mark.parametrize("kind", ["pause", "outage", "dropped_reply", "replica_lag", "eviction"])
+@pytest.mark.parametrize("kind", ["pause", "connection_refused", "dropped_reply", "replica_lag", "eviction"])
 def test_a_fault_that_takes_nothing_is_never_blamed(kind: str) -> None:
     assert blamed_window(acknowledged(START - 1), [window(kind)], last_seen=0, missed=END) is None
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from soak.checker.contract import Contract
 from soak.checker.telemetry import ServerSample
 from soak.contracts.drift import ServerRecord, differences, take_in, unsupported
-from soak.contracts.given import WATCHED_SETTINGS
+from soak.contracts.guarantees import WATCHED_SETTINGS
 
 BASE = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory": "0", "role": "primary"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.contracts.floor import refusal_below_floor
-from soak.contracts.given import Given, what_postgres_gives, what_redis_gives
+from soak.contracts.guarantees import Guarantees, postgres_guarantees, redis_guarantees
 from soak.contracts.mismatch import find_mismatches
 from soak.contracts.presets import PRESETS
 from soak.daemon.contracts import Settled, check_declared, mismatches, settle_contracts
@@ -64,7 +64,7 @@ def spec_of(factory: type) -> StoreSpec:
     return StoreSpec(name="mine:Store", factory=factory, needs=factory.needs, description="")  # type: ignore[attr-defined]
 
 
-def settle(spec: StoreSpec, clauses: dict[str, object], given: Given | None) -> Settled:
+def settle(spec: StoreSpec, clauses: dict[str, object], given: Guarantees | None) -> Settled:
     known = {} if given is None else {given.server: given}
     (settled,) = settle_contracts([spec], CONTEXT, ContractSettings(**{spec.name: clauses}), known)
     return settled
@@ -79,27 +79,27 @@ def losses(settled: Settled) -> tuple[float | None, float | None]:
 
 
 def test_a_store_of_ours_is_held_to_what_its_server_gives() -> None:
-    settled = settle(registry.find("redis-list"), {}, what_redis_gives(EVERYSEC))
+    settled = settle(registry.find("redis-list"), {}, redis_guarantees(EVERYSEC))
     assert (losses(settled), settled.origin, settled.raised) == ((2.0, 2.0), "derived from redis", {})
-    settled = settle(registry.find("postgres"), {}, what_postgres_gives({"synchronous_commit": "off", "fsync": "on"}))
+    settled = settle(registry.find("postgres"), {}, postgres_guarantees({"synchronous_commit": "off", "fsync": "on"}))
     assert (losses(settled), settled.origin) == ((1.0, 1.0), "derived from postgres")
 
 
 def test_a_stronger_server_is_held_to_more_than_the_store_alone() -> None:
-    assert losses(settle(registry.find("redis-list"), {}, what_redis_gives(ALWAYS))) == (0.0, 0.0)
+    assert losses(settle(registry.find("redis-list"), {}, redis_guarantees(ALWAYS))) == (0.0, 0.0)
 
 
 def test_what_the_server_does_not_tell_stays_the_stores_own() -> None:
-    settled = settle(registry.find("redis-list"), {}, what_redis_gives({}))
+    settled = settle(registry.find("redis-list"), {}, redis_guarantees({}))
     assert (losses(settled), settled.origin, settled.is_unchecked) == ((2.0, 2.0), "the store's own", True)
     settled = settle(registry.find("redis-list"), {}, None)
     assert (losses(settled), settled.origin, settled.is_unchecked) == ((2.0, 2.0), "the store's own", True)
-    half = settle(registry.find("redis-list"), {}, what_redis_gives({"appendonly": "yes"}))
+    half = settle(registry.find("redis-list"), {}, redis_guarantees({"appendonly": "yes"}))
     assert (losses(half), half.is_unchecked) == ((2.0, 2.0), True)
 
 
 def test_declared_clauses_stand_and_the_others_are_derived() -> None:
-    settled = settle(registry.find("redis-list"), {"crash_loss_seconds": "5s"}, what_redis_gives(RDB))
+    settled = settle(registry.find("redis-list"), {"crash_loss_seconds": "5s"}, redis_guarantees(RDB))
     assert losses(settled) == (5.0, 2.0)
     assert settled.origin == "declared: crash_loss_seconds, derived from redis, raised to contract.floor"
     settled = settle(registry.find("redis-list"), {"crash_loss_seconds": 1, "power_loss_seconds": 1}, None)
@@ -108,25 +108,25 @@ def test_declared_clauses_stand_and_the_others_are_derived() -> None:
 
 def test_a_preset_stands_for_all_of_durability_and_single_clauses_override_it() -> None:
     spec = registry.find("redis-list")
-    settled = settle(spec, {"preset": "redis-everysec"}, what_redis_gives(RDB))
+    settled = settle(spec, {"preset": "redis-everysec"}, redis_guarantees(RDB))
     assert (losses(settled), settled.origin) == ((2.0, 2.0), "preset redis-everysec")
-    settled = settle(spec, {"power_loss_seconds": "none", "preset": "redis-everysec"}, what_redis_gives(RDB))
+    settled = settle(spec, {"power_loss_seconds": "none", "preset": "redis-everysec"}, redis_guarantees(RDB))
     assert (losses(settled), settled.origin) == ((2.0, None), "preset redis-everysec, declared: power_loss_seconds")
-    cache = settle(spec, {"preset": "cache"}, what_redis_gives(EVICTING)).contract
+    cache = settle(spec, {"preset": "cache"}, redis_guarantees(EVICTING)).contract
     assert (cache.crash_loss_seconds, cache.eviction_allowed, cache.order) == (None, True, Order.REALTIME)
 
 
 def test_a_class_that_declares_a_contract_is_taken_at_its_word() -> None:
-    settled = settle(spec_of(Declared), {}, what_redis_gives(EVERYSEC))
+    settled = settle(spec_of(Declared), {}, redis_guarantees(EVERYSEC))
     assert (losses(settled), settled.origin) == ((0.0, 0.0), "the store's own")
-    assert [one.clause for one in mismatches([settled], {"redis": what_redis_gives(EVERYSEC)})] == [
+    assert [one.clause for one in mismatches([settled], {"redis": redis_guarantees(EVERYSEC)})] == [
         "crash",
         "power_cut",
     ]
 
 
 def test_what_a_class_leaves_out_of_its_contract_is_derived_as_usual() -> None:
-    everysec = what_redis_gives(EVERYSEC)
+    everysec = redis_guarantees(EVERYSEC)
     settled = settle(spec_of(DeclaredInPart), {}, everysec)
     assert (losses(settled), settled.contract.order) == ((0.0, 2.0), Order.NONE)
     assert settled.origin == "derived from redis"
@@ -167,14 +167,14 @@ def test_a_wrong_clause_in_a_class_is_one_line(
 
 
 def test_a_class_that_declares_none_is_held_to_what_its_only_server_gives() -> None:
-    settled = settle(spec_of(Undeclared), {}, what_redis_gives(EVERYSEC))
+    settled = settle(spec_of(Undeclared), {}, redis_guarantees(EVERYSEC))
     assert (losses(settled), settled.origin) == ((2.0, 2.0), "derived from redis")
 
 
 def test_with_two_servers_nobody_knows_which_one_keeps_the_data() -> None:
-    settled = settle(spec_of(Both), {}, what_redis_gives(EVERYSEC))
+    settled = settle(spec_of(Both), {}, redis_guarantees(EVERYSEC))
     assert (losses(settled), settled.server) == ((0.0, 0.0), None)
-    assert mismatches([settled], {"redis": what_redis_gives(EVERYSEC)}) == []
+    assert mismatches([settled], {"redis": redis_guarantees(EVERYSEC)}) == []
 
 
 @pytest.mark.parametrize("name", sorted(PRESETS))
@@ -205,7 +205,7 @@ def test_every_preset_is_a_contract_of_its_own(name: str) -> None:
     ],
 )
 def test_a_preset_fits_the_server_it_is_made_for(preset: str, configuration: dict[str, str], broken: list[str]) -> None:
-    given = what_redis_gives(configuration)
+    given = redis_guarantees(configuration)
     settled = settle(registry.find("redis-list"), {"preset": preset}, given)
     assert [one.clause for one in mismatches([settled], {"redis": given})] == broken
 
@@ -221,22 +221,22 @@ def test_a_preset_fits_the_server_it_is_made_for(preset: str, configuration: dic
     ],
 )
 def test_so_does_one_for_postgres(preset: str, configuration: dict[str, str], broken: list[str]) -> None:
-    given = what_postgres_gives(configuration)
+    given = postgres_guarantees(configuration)
     settled = settle(registry.find("postgres"), {"preset": preset}, given)
     assert [one.clause for one in mismatches([settled], {"postgres": given})] == broken
 
 
 def test_what_is_derived_always_fits_except_eviction_which_nobody_asked_for() -> None:
     for configuration in (EVERYSEC, ALWAYS):
-        given = what_redis_gives(configuration)
+        given = redis_guarantees(configuration)
         assert mismatches([settle(registry.find("redis-list"), {}, given)], {"redis": given}) == []
-    given = what_redis_gives(EVICTING)
+    given = redis_guarantees(EVICTING)
     (found,) = mismatches([settle(registry.find("redis-list"), {}, given)], {"redis": given})
     assert found.clause == "eviction"
 
 
 def test_a_volatile_policy_breaks_only_the_promise_of_a_store_with_a_time_to_live() -> None:
-    given = what_redis_gives(EVICTING_EXPIRING)
+    given = redis_guarantees(EVICTING_EXPIRING)
     settled = settle_contracts(
         [registry.find("redis-list"), registry.find("redis-hash")], CONTEXT, ContractSettings(), {}
     )
@@ -244,7 +244,7 @@ def test_a_volatile_policy_breaks_only_the_promise_of_a_store_with_a_time_to_liv
 
 
 def test_a_mismatch_says_what_is_promised_what_is_given_and_what_to_do() -> None:
-    (crash, power) = find_mismatches("redis-list", Contract(), what_redis_gives(EVERYSEC))
+    (crash, power) = find_mismatches("redis-list", Contract(), redis_guarantees(EVERYSEC))
     assert crash.line == (
         "redis-list promises nothing lost after a crash, "
         "but redis as configured gives: at most 2s lost (AOF everysec); "
@@ -252,12 +252,12 @@ def test_a_mismatch_says_what_is_promised_what_is_given_and_what_to_do() -> None
         "or go on all the same with --allow-weaker-server"
     )
     assert 'contract.redis-list.power_loss_seconds = "2s"' in power.line
-    weak = what_postgres_gives({"synchronous_commit": "on", "fsync": "off"})
+    weak = postgres_guarantees({"synchronous_commit": "on", "fsync": "off"})
     (power,) = find_mismatches("my.memory:Store", Contract(), weak)
     assert "set fsync on" in power.line
     assert 'contract."my.memory:Store".power_loss_seconds = "none"' in power.line
     (crash, _) = find_mismatches(
-        "redis-list", Contract(crash_loss_seconds=3, power_loss_seconds=3), what_redis_gives(RDB)
+        "redis-list", Contract(crash_loss_seconds=3, power_loss_seconds=3), redis_guarantees(RDB)
     )
     assert "set appendonly yes and appendfsync everysec" in crash.line
 
@@ -277,7 +277,7 @@ def service_spec(contract: Contract, *clauses: str) -> StoreSpec:
 
 
 def test_a_service_that_is_started_is_held_to_what_it_declares_and_else_to_what_its_server_gives() -> None:
-    everysec = what_redis_gives(EVERYSEC)
+    everysec = redis_guarantees(EVERYSEC)
     silent = settle(service_spec(Contract(order=Order.NONE), "order"), {}, everysec)
     assert losses(silent) == (2.0, 2.0)
     assert silent.contract.order is Order.NONE
@@ -306,27 +306,27 @@ UNSYNCED = {**EVERYSEC, "appendfsync": "no"}
 def test_a_derived_promise_goes_no_lower_than_the_floor(
     configuration: dict[str, str], below: dict[str, float | None]
 ) -> None:
-    settled = settle(registry.find("redis-list"), {}, what_redis_gives(configuration))
+    settled = settle(registry.find("redis-list"), {}, redis_guarantees(configuration))
     assert raised(settled) == below
     assert all(seconds is not None and seconds <= 2.0 for seconds in losses(settled))
     assert settled.contract.failover_loss_seconds == settled.contract.crash_loss_seconds
 
 
 def test_the_floor_is_a_setting_and_holds_for_postgres_too() -> None:
-    slow = what_postgres_gives({"synchronous_commit": "off", "fsync": "on", "wal_writer_delay": "10s"})
+    slow = postgres_guarantees({"synchronous_commit": "off", "fsync": "on", "wal_writer_delay": "10s"})
     (settled,) = settle_contracts([registry.find("postgres")], CONTEXT, ContractSettings(), {"postgres": slow})
     assert (losses(settled), raised(settled)["crash_loss_seconds"]) == ((2.0, 2.0), 30.4)
     (settled,) = settle_contracts([registry.find("postgres")], CONTEXT, ContractSettings(floor=60), {"postgres": slow})
     assert (losses(settled), settled.raised) == ((30.4, 30.4), {})
     (settled,) = settle_contracts(
-        [registry.find("redis-list")], CONTEXT, ContractSettings(floor=0), {"redis": what_redis_gives(EVERYSEC)}
+        [registry.find("redis-list")], CONTEXT, ContractSettings(floor=0), {"redis": redis_guarantees(EVERYSEC)}
     )
     assert losses(settled) == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("preset", ["cache", "redis-rdb"])
 def test_what_is_declared_may_be_weaker_than_the_floor(preset: str) -> None:
-    settled = settle(registry.find("redis-list"), {"preset": preset}, what_redis_gives(RDB))
+    settled = settle(registry.find("redis-list"), {"preset": preset}, redis_guarantees(RDB))
     assert (settled.raised, settled.contract.crash_loss_seconds) == ({}, PRESETS[preset].crash_loss_seconds)
 
 
@@ -353,7 +353,7 @@ def test_what_is_declared_may_be_weaker_than_the_floor(preset: str) -> None:
 def test_a_server_below_the_floor_is_refused_with_three_ways_on(
     configuration: dict[str, str], lost: str, declare: str
 ) -> None:
-    given = what_redis_gives(configuration)
+    given = redis_guarantees(configuration)
     settled = settle(registry.find("redis-list"), {}, given)
     told = refusal_below_floor("redis-list", settled.raised, given, 2.0).splitlines()
     assert told == [
@@ -365,7 +365,7 @@ def test_a_server_below_the_floor_is_refused_with_three_ways_on(
 
 
 def test_a_store_with_a_long_name_can_be_copied_from_the_refusal_into_a_shell() -> None:
-    weak = what_postgres_gives({"synchronous_commit": "on", "fsync": "off"})
+    weak = postgres_guarantees({"synchronous_commit": "on", "fsync": "off"})
     told = refusal_below_floor("my.memory:Store", {"power_loss_seconds": weak.power}, weak, 2.0)
     assert "fix postgres: set fsync on" in told
     assert """--set 'contract."my.memory:Store".power_loss_seconds=none'""" in told

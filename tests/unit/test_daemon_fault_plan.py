@@ -41,11 +41,20 @@ def test_a_rule_that_no_server_can_follow_is_refused_before_any_is_started(
 
 
 def test_a_rule_that_names_what_is_not_possible_is_refused_and_a_preset_leaves_it_out() -> None:
-    with pytest.raises(UsageError, match=r"faults\.rules\.0: outage cannot be injected: there is no proxy"):
-        plan_faults(rules("outage"), POSSIBLE)
+    with pytest.raises(UsageError, match=r"faults\.rules\.0: connection_refused cannot be injected: there is no proxy"):
+        plan_faults(rules("connection_refused"), POSSIBLE)
     plan = plan_faults(FaultSettings(preset="chaos"), POSSIBLE)
     assert [name for rule in plan.rules for name, _ in rule.faults] == ["crash", "pause"]
-    assert plan.lines == ("the preset chaos leaves out outage of redis: there is no proxy",)
+    assert plan.lines == ("the preset chaos leaves out connection_refused of redis: there is no proxy",)
+
+
+def test_an_old_name_of_a_fault_means_the_new_one() -> None:
+    with pytest.raises(UsageError, match=r"faults\.rules\.0: connection_refused cannot be injected: there is no proxy"):
+        plan_faults(rules("outage"), POSSIBLE)
+    assert needs_proxies(rules("outage"))
+    given = RunPlan(specs=(), given={"redis": "redis://cache"}, embedded=("ledger",))
+    check_named(rules("connection_storm"), given, ["connection_storm"])
+    check_named(rules("connection_exhaustion"), given, ["connection_storm"])
 
 
 def test_a_preset_of_which_nothing_is_possible_is_refused() -> None:
@@ -59,7 +68,7 @@ def test_proxies_and_the_shim_are_there_only_where_something_can_need_them() -> 
 
     assert needs(FaultSettings()) == (False, False)
     assert needs(FaultSettings(preset="recovery")) == (False, False)
-    assert needs(rules("outage")) == (True, False)
+    assert needs(rules("connection_refused")) == (True, False)
     assert needs(rules("power_cut")) == (False, True)
     assert needs(rules("slow_fsync")) == (False, True)
     assert needs(FaultSettings(preset="chaos")) == (True, True)

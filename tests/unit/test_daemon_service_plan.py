@@ -11,9 +11,9 @@ from soak.checker.contract import Order
 from soak.daemon.bed import make_testbed
 from soak.daemon.plan import RunPlan, make_plan
 from soak.errors import UsageError
-from soak.servers import LocalTestbed
-from soak.servers.combined import CombinedTestbed
-from soak.servers.docker import DockerTestbed
+from soak.servers.docker.servers import DockerServers
+from soak.servers.local import LocalServers
+from soak.servers.servers import CombinedServers
 from tests.support.paths import SUBJECTS
 
 
@@ -47,19 +47,19 @@ def test_with_docker_the_service_stays_a_process_and_comes_after_the_containers_
     settings = configuration.read(
         assignments=("stores.names=http", "testbed.subject=agno-redis", "testbed.kind=docker"), environ={}
     ).settings
-    bed = make_testbed(
+    servers = make_testbed(
         settings,
         make_plan(settings, settings.stores.names),
         tmp_path,
         on_event=lambda _event: None,
         say=lambda _text: None,
     )
-    assert isinstance(bed, CombinedTestbed)
-    assert [type(part) for part in bed._beds] == [DockerTestbed, LocalTestbed]
-    assert {kind: type(part) for kind, part in bed._parts.items()} == {
-        "redis": DockerTestbed,
-        "ledger": LocalTestbed,
-        "http": LocalTestbed,
+    assert isinstance(servers, CombinedServers)
+    assert [type(part) for part in servers._all] == [DockerServers, LocalServers]
+    assert {kind: type(part) for kind, part in servers._parts.items()} == {
+        "redis": DockerServers,
+        "ledger": LocalServers,
+        "http": LocalServers,
     }
 
 

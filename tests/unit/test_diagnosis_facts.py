@@ -140,9 +140,9 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         evidence(samples=[sample(11, expired_keys="0")]),
     ),
     (
-        f.FaultDuring(fault=FaultRef("redis", "outage", 5), ended=11, during="append"),
-        evidence(faults=[window("outage", 5, 11)]),
-        evidence(faults=[window("outage", 5, 9)]),
+        f.FaultDuring(fault=FaultRef("redis", "connection_refused", 5), ended=11, during="append"),
+        evidence(faults=[window("connection_refused", 5, 11)]),
+        evidence(faults=[window("connection_refused", 5, 9)]),
     ),
     (
         f.OperationsFailed(count=2, since=9, until=11, during="append"),

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from soak import cron, quiet_hours
 from soak.faults.presets import Preset, rules_of
-from soak.faults.schedule import Limits, Planned, Rule, Schedule, family_of
+from soak.faults.schedule import Limits, Planned, Rule, Schedule
+from soak.servers.kinds import group_name
 
 BEGAN = dt.datetime(2026, 11, 16, 20, 0, tzinfo=dt.UTC).timestamp()
 LOOKED_AT = 60
@@ -87,7 +88,7 @@ def test_never_more_at_once_than_allowed_and_never_two_on_servers_that_belong_to
         start = action.offset_seconds
         active = [one for one in actions[:number] if one.offset_seconds + one.hold_seconds > start]
         assert len(active) < limits.concurrent_max
-        assert family_of(action.target) not in {family_of(one.target) for one in active}
+        assert group_name(action.target) not in {group_name(one.target) for one in active}
         assert not number or start >= actions[number - 1].offset_seconds
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from soak.errors import UsageError
 from soak.faults import ALL
-from soak.faults.networked import NetworkFault
-from soak.servers.external.detour import detour_to
-from soak.servers.external.server import IN_THE_WAY, OVER_THE_WIRE
+from soak.faults.fault import NetworkFault
+from soak.servers.detour import detour_to
+from soak.servers.external.backend import IN_THE_WAY, OVER_THE_WIRE
+from soak.servers.kinds import KINDS
 
 SECRET = "p%40ss:w0rd"  # noqa: S105  of nobody
 
@@ -36,7 +37,7 @@ SECRET = "p%40ss:w0rd"  # noqa: S105  of nobody
     ],
 )
 def test_an_address_keeps_all_but_its_place(kind: str, url: str, place: tuple[str, int], told: str) -> None:
-    detour = detour_to(kind, url)
+    detour = detour_to(KINDS[kind], url)
     assert (detour.host, detour.port) == place
     assert detour.through("127.0.0.1", 7) == told
 
@@ -54,7 +55,7 @@ def test_an_address_keeps_all_but_its_place(kind: str, url: str, place: tuple[st
 )
 def test_what_may_be_encrypted_is_opaque(kind: str, url: str, is_opaque: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PGSSLMODE", raising=False)
-    assert detour_to(kind, url).is_opaque is is_opaque
+    assert detour_to(KINDS[kind], url).is_opaque is is_opaque
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_what_may_be_encrypted_is_opaque(kind: str, url: str, is_opaque: bool, m
 )
 def test_where_there_is_no_way_the_reason_is_one_line_without_the_password(kind: str, url: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint) as caught:
-        detour_to(kind, url)
+        detour_to(KINDS[kind], url)
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -79,8 +80,8 @@ def test_where_there_is_no_way_the_reason_is_one_line_without_the_password(kind:
 def test_a_mode_from_the_environment_counts_as_one_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSSLMODE", "verify-full")
     with pytest.raises(UsageError, match="verify-ca"):
-        detour_to("postgres", "postgresql://db/x")
-    assert not detour_to("postgres", "postgresql://db/x?sslmode=disable").is_opaque
+        detour_to(KINDS["postgres"], "postgresql://db/x")
+    assert not detour_to(KINDS["postgres"], "postgresql://db/x?sslmode=disable").is_opaque
 
 
 def test_all_faults_of_the_network_can_be_had_on_the_way_and_nothing_else_is_taken_for_one() -> None:

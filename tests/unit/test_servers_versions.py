@@ -11,7 +11,7 @@ import pytest
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers import binaries
-from soak.servers.versions import Release, ServerVersion, next_release, postgres_version, redis_version
+from soak.servers.versions import ServerRelease, ServerVersion, next_release, postgres_version, redis_version
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_a_server_that_is_installed_here_is_found_by_its_version(
         binaries.installed_version.cache_clear()
 
 
-def releases(*names: str) -> list[Release]:
-    return [Release(redis_version(name)) for name in names]
+def releases(*names: str) -> list[ServerRelease]:
+    return [ServerRelease(redis_version(name)) for name in names]
 
 
 @pytest.mark.parametrize(

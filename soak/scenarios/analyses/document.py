@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from soak.errors import UsageError
+from soak.proc.files import write_whole
 from soak.scenarios.analyses.scenario import TrialResult
 from soak.scenarios.analyses.table import markdown_lines
-from soak.sealed_file import write_whole
 
 BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
 

@@ -16,13 +16,13 @@ from soak.checker.faults import FaultHistory
 from soak.checker.outcome import Outcome
 from soak.checker.read import Rules
 from soak.contract_suite.conversation import STORE, CheckedConversation, PlainTexts
-from soak.contracts.given import what_is_given
+from soak.contracts.guarantees import guarantees_of
 from soak.faults.clock_step import ClockStep
 from soak.scenarios.servers import ScenarioServers, ServerSetup, as_given
-from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
 from soak.servers.proxy import Proxy
 from soak.servers.server import Server, ServerEvent
+from soak.servers.servers import Servers
 from soak.stores.http import HttpStore
 from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
@@ -53,7 +53,7 @@ class Stage(enum.Enum):
     @property
     def faults(self) -> list[str]:
         """What must be possible to do to the servers."""
-        return {Stage.PLAIN: ["outage"], Stage.POWER: ["power_cut"]}.get(self, [])
+        return {Stage.PLAIN: ["connection_refused"], Stage.POWER: ["power_cut"]}.get(self, [])
 
 
 OPERATION_SECONDS_MAX = 10.0
@@ -78,7 +78,7 @@ class LibraryRig:
         self,
         subject: Subject,
         deployment: Deployment,
-        bed: Testbed | None,
+        bed: Servers | None,
         contract: Contract,
         seed: int,
         *,
@@ -101,7 +101,7 @@ class LibraryRig:
     def server(self) -> Server:
         if self._bed is None or self.subject.server is None:
             raise CannotBeTriedError("the library keeps its data in files of its own, and no server")
-        return self._bed.servers[self.subject.server]
+        return self._bed.nodes[self.subject.server]
 
     @property
     def proxy(self) -> Proxy:
@@ -191,17 +191,15 @@ async def staged(
         yield LibraryRig(subject, deployment, bed, contract, seed, deaths=() if started is None else started.deaths)
 
 
-async def _contract(subject: Subject, stage: Stage, bed: Testbed | None) -> Contract:
+async def _contract(subject: Subject, stage: Stage, bed: Servers | None) -> Contract:
     """Return what is promised: the library's own clauses, and of durability what the running server says it gives."""
     contract = subject.contract
     if stage is Stage.EXPIRING and contract.ttl_seconds is None:
         contract = msgspec.structs.replace(contract, ttl_seconds=float(TTL_SECONDS), expiry=Expiry.SLIDING)
     if bed is None or subject.server is None:
         return contract
-    server = bed.servers[subject.server]
-    given = what_is_given(
-        await inspect(subject.server, server.address(server.port), timeout_seconds=OPERATION_SECONDS_MAX)
-    )
+    server = bed.nodes[subject.server]
+    given = guarantees_of(await inspect(subject.server, server.own_url, timeout_seconds=OPERATION_SECONDS_MAX))
     return as_given(contract, given)
 
 

@@ -16,7 +16,7 @@ from soak.checker.second_look import Lost
 from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
-from soak.contracts.given import Loss, what_is_given
+from soak.contracts.guarantees import Loss, guarantees_of
 from soak.contracts.presets import PRESETS
 from soak.errors import SoakError
 from soak.scenarios.servers import as_given
@@ -34,7 +34,7 @@ def promise_of(sample: ServerSample, own: Contract, preset: str | None) -> Deriv
 
     Clauses that no configuration decides stay the store's own.
     """
-    given = what_is_given(sample)
+    given = guarantees_of(sample)
     if preset is not None:
         declared = msgspec.structs.replace(own, **PRESETS[preset].clauses())
         return DerivedContract(contract=declared, origin=f"held to {preset}, and configured to {given.words}")

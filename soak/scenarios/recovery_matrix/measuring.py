@@ -32,8 +32,8 @@ from soak.scenarios.recovery_matrix.writers import SESSIONS, Writers, first_succ
 from soak.scenarios.runner import ScenarioKind, run_all
 from soak.scenarios.servers import ScenarioServers
 from soak.scenarios.terminal import ScenarioProgress
-from soak.servers.bed import Testbed
 from soak.servers.inspect import inspect
+from soak.servers.servers import Servers
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.registry import open_store
@@ -101,7 +101,7 @@ async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryCell:
 
 
 async def _write_and_break(
-    bed: Testbed,
+    bed: Servers,
     configuration: ServerConfiguration,
     fault: Fault,
     context: StoreContext,
@@ -148,7 +148,7 @@ async def _load(writers: Writers, seconds: float) -> None:
             acknowledged = sum(1 for attempt in writers.attempts if attempt.outcome == Outcome.OK)
 
 
-async def _recover(bed: Testbed, fault: Fault, server: str, probe: MemoryStore, author: MessageGenerator) -> int:
+async def _recover(bed: Servers, fault: Fault, server: str, probe: MemoryStore, author: MessageGenerator) -> int:
     try:
         async with asyncio.timeout(RECOVERY_SECONDS_MAX):
             probing = asyncio.create_task(first_success(probe, author))

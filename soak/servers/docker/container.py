@@ -16,24 +16,23 @@ import tarfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import docker.errors
 import docker.utils
 from docker.types import Healthcheck, Mount
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers import process
+from soak.proc import tree
 from soak.servers.backend import PortTakenError
-from soak.servers.docker.engine import FAILURES, one_line
-from soak.servers.docker.engine_backend import ASK_SECONDS, KILL_SECONDS_MAX, POLL_SECONDS, EngineVessel
+from soak.servers.docker.engine import ASK_SECONDS, FAILURES, KILL_SECONDS_MAX, POLL_SECONDS, EngineBackend, one_line
 from soak.servers.docker.ownership import SERVER_LABEL
 from soak.servers.docker.recipes import Recipe
 from soak.servers.ports import HOST
 from soak.servers.power_cut import CutPower, LoopbackVolume
 from soak.servers.power_cut.loopback_volume import FILE_SYSTEM, MOUNT_OPTIONS
 from soak.servers.state import Pinned
-from soak.servers.versions import STEPS, Release, next_release
+from soak.servers.versions import STEPS, ServerRelease, next_release
 
 LOG_LINES_KEPT_MAX = 2_000
 LOG_BYTES_MAX = 8 * 2**20
@@ -43,11 +42,10 @@ _HEALTH_INTERVAL_NS = 5 * 10**9
 _HEALTH_TIMEOUT_NS = 3 * 10**9
 _HEALTH_RETRIES = 3
 _PORT_TAKEN = ("port is already allocated", "address already in use")
-T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """Where the containers of one testbed are."""
+    """Where the containers of one data folder are."""
 
     client: Any
     prefix: str
@@ -66,7 +64,7 @@ class Place(NamedTuple):
         return f"{self.prefix}-{kind}"
 
 
-class ContainerVessel(EngineVessel):
+class ContainerBackend(EngineBackend):
     """Runs one container."""
 
     def __init__(
@@ -78,7 +76,7 @@ class ContainerVessel(EngineVessel):
         place: Place,
         options: Mapping[str, str],
         *,
-        upgrade: Release | None = None,
+        upgrade: ServerRelease | None = None,
         on_change: Callable[[], None],
     ) -> None:
         """Run by this recipe; when upgraded, become the given release, or else the next whose image is here."""
@@ -90,7 +88,13 @@ class ContainerVessel(EngineVessel):
         self._container: Any = None
         self._upgrade = upgrade
         self._on_change = on_change
-        self._releases_here: list[Release] = []
+        self._releases_here: list[ServerRelease] = []
+        self.memory_bytes = int(docker.utils.parse_bytes(place.memory))
+
+    @property
+    def _disk(self) -> LoopbackVolume | None:
+        """The disk of its own, which the engine mounts as its volume."""
+        return self.power if isinstance(self.power, LoopbackVolume) else None
 
     @property
     def working_folder(self) -> Path:
@@ -98,7 +102,7 @@ class ContainerVessel(EngineVessel):
 
     @property
     def no_power_cut(self) -> str | None:
-        if isinstance(self.power, LoopbackVolume):
+        if self._disk is not None:
             return None
         return "its volume is on the disk of the Docker engine, which goes on; start it with power cuts"
 
@@ -125,8 +129,8 @@ class ContainerVessel(EngineVessel):
         return await super().how_it_ended()
 
     def what_is_wrong(self) -> str | None:
-        disk = self.power
-        if isinstance(disk, LoopbackVolume) and self._pid is not None and not disk.holds(self._data_from_outside()):
+        disk = self._disk
+        if disk is not None and self._pid is not None and not disk.holds(self._data_from_outside()):
             return f"does not run on its disk {disk.image}: the Docker engine does not see what is mounted here"
         return None
 
@@ -138,17 +142,12 @@ class ContainerVessel(EngineVessel):
         if self._pid is not None:
             # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
             # the engine's own way to pause fails now and then where a container is at its limit.
-            await process.freeze_tree(self._pid)
+            await tree.freeze(self._pid)
         await self._do("cut off from its power", self._cut_power)
         return None
 
-    @property
-    def memory_bytes(self) -> int:
-        """Its limit."""
-        return int(docker.utils.parse_bytes(self._place.memory))
-
-    def next_release(self) -> Release:
-        self._recipe.of(Release(self._recipe.version))
+    def next_release(self) -> ServerRelease:
+        self._recipe.of(ServerRelease(self._recipe.version))
         now, wanted = self._recipe.version, self._upgrade
         if wanted is not None:
             if not wanted.version.is_upgrade_of(now):
@@ -183,18 +182,18 @@ class ContainerVessel(EngineVessel):
                 container.put_archive("/", _archive(self._recipe.files(self.options)))
                 container.start()
                 self._look()
-                self._releases_here = [Release(step) for step in STEPS if self._is_here(step.image)]
+                self._releases_here = [ServerRelease(step) for step in STEPS if self._is_here(step.image)]
             except BaseException:
                 self._remove(container)
                 raise
         finally:
-            if isinstance(self.power, LoopbackVolume):
-                self.power.let_go()
+            if self._disk is not None:
+                self._disk.let_go()
 
     def _volume_options(self) -> dict[str, str]:
-        if not isinstance(self.power, LoopbackVolume):
+        if self._disk is None:
             return {}
-        return {"type": FILE_SYSTEM, "device": str(self.power.attach()), "o": ",".join(MOUNT_OPTIONS)}
+        return {"type": FILE_SYSTEM, "device": str(self._disk.attach()), "o": ",".join(MOUNT_OPTIONS)}
 
     def _is_here(self, image: str) -> bool:
         try:
@@ -281,8 +280,8 @@ class ContainerVessel(EngineVessel):
             self._remove(self._container)
 
     def _cut_power(self) -> None:
-        disk = self.power
-        if not isinstance(disk, LoopbackVolume):
+        disk = self._disk
+        if disk is None:
             raise TypeError("asked although it has no disk of its own")
         try:
             if self._pid is not None:
@@ -298,7 +297,7 @@ class ContainerVessel(EngineVessel):
         self._keep_log()
         container.remove(force=True, v=True)
         self._container, self._pid = None, None
-        if isinstance(self.power, LoopbackVolume):
+        if self._disk is not None:
             self._remove_volume()
 
     def _remove_old(self) -> None:
@@ -307,12 +306,12 @@ class ContainerVessel(EngineVessel):
         # One that an interrupted start left.
         with contextlib.suppress(docker.errors.NotFound):
             self._place.client.containers.get(self._name).remove(force=True, v=True)
-        if isinstance(self.power, LoopbackVolume):
+        if self._disk is not None:
             self._remove_volume()
 
     def _wipe(self) -> None:
-        if isinstance(self.power, LoopbackVolume):
-            self.power.empty()
+        if self._disk is not None:
+            self._disk.empty()
         else:
             self._remove_volume()
 

@@ -89,7 +89,7 @@ def told_of(container: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-class Gate:
+class DockerGate:
     """Listens on a socket of its own, and asks the engine on its socket."""
 
     def __init__(self, names: Collection[str], listen: Path, engine: Path = ENGINE_SOCKET) -> None:

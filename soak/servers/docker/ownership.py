@@ -14,9 +14,10 @@ from typing import Any
 import psutil
 
 from soak.errors import UsageError
-from soak.servers import process, state
-from soak.servers.bed import FOLDER_NAME
+from soak.proc.tree import is_same_process
+from soak.servers import state
 from soak.servers.docker.engine import FAILURES
+from soak.servers.servers import FOLDER_NAME
 
 OWNER_LABEL = "soak.owner"
 """The process: its number, when it was created, and since when its machine runs."""
@@ -26,12 +27,12 @@ FOLDER_LABEL = "soak.folder"
 SERVER_LABEL = "soak.server"
 STOP_SECONDS_MAX = 10
 DOCKER_FOLDER = "docker"
-"""Below the folder of servers: what a testbed in Docker keeps there."""
+"""Below the folder of servers: what servers in Docker keep there."""
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def labels(identity: str, folder: Path) -> dict[str, str]:
-    """Return the labels of what this process makes for the testbed of this data folder."""
+    """Return the labels of what this process makes for the servers of this data folder."""
     own = psutil.Process()
     return {
         OWNER_LABEL: f"{own.pid}:{own.create_time():.0f}:{_boot()}",
@@ -47,7 +48,7 @@ def is_owned_by_another(found: dict[str, str]) -> bool:
 
 
 def of(identity: str) -> dict[str, str]:
-    """Return the filter for everything of one testbed."""
+    """Return the filter for everything of one data folder."""
     return {"label": f"{IDENTITY_LABEL}={identity}"}
 
 
@@ -91,13 +92,13 @@ def remove(thing: Any) -> None:
 def _is_alive(owner: str) -> bool:
     try:
         pid, created, boot = owner.split(":")
-        return boot == _boot() and process.is_same_process(int(pid), float(created))
+        return boot == _boot() and is_same_process(int(pid), float(created))
     except ValueError:
         return False
 
 
 def _is_wanted(found: dict[str, str]) -> bool:
-    """Tell whether the data folder still knows this testbed, also when its run has been put aside there."""
+    """Tell whether the data folder still knows these servers, also when its run has been put aside there."""
     folder = Path(found.get(FOLDER_LABEL, "/nowhere"))
     places = [folder / FOLDER_NAME, *folder.glob(f"runs/*/{FOLDER_NAME}*")]
     return any(_names(place / DOCKER_FOLDER, found.get(IDENTITY_LABEL, "")) for place in places)

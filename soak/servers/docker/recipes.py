@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Self
 
 from soak.errors import UsageError
-from soak.servers.postgres_settings import DATABASE, USER, postgres_settings
-from soak.servers.redis_settings import redis_settings
-from soak.servers.versions import Release, ServerVersion
+from soak.servers.postgres import DATABASE, USER, postgres_settings
+from soak.servers.redis import redis_settings
+from soak.servers.versions import ServerRelease, ServerVersion
 
 _ANYWHERE = "0.0.0.0"  # inside the container; the port is published on the loopback address only
 _SETTINGS_FOLDER = "/etc/soak"
@@ -37,7 +37,7 @@ class Recipe(abc.ABC):
         self.image = image
         self.password = password
 
-    def of(self, release: Release) -> Self:
+    def of(self, release: ServerRelease) -> Self:
         """Return the same for another version; raises `UsageError` that says why its data cannot be taken along."""
         del release
         raise UsageError(
@@ -72,7 +72,7 @@ class RedisRecipe(Recipe):
     mount = "/data"
     stop_signal = "SIGTERM"
 
-    def of(self, release: Release) -> Self:
+    def of(self, release: ServerRelease) -> Self:
         return type(self)(release.version, release.program or release.version.image, self.password)
 
     def command(self, usual: list[str]) -> list[str]:
@@ -130,7 +130,7 @@ class PostgresRecipe(Recipe):
 
 
 class ReplicaRecipe(PostgresRecipe):
-    """A replica: the same image copies the primary over the network of the testbed, then starts on the copy."""
+    """A replica: the same image copies the primary over the containers' network, then starts on the copy."""
 
     def __init__(self, version: ServerVersion, image: str, password: str, *, name: str, primary: str) -> None:
         super().__init__(version, image, password)

@@ -1,85 +1,192 @@
-"""Servers in containers: what can be done to them beyond what can be done to all, for they have a memory limit."""
+"""The servers under test of one data folder, as containers that the next start finds again."""
 
 from __future__ import annotations
 
-import abc
+import asyncio
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-import asyncpg
-import redis.exceptions
-from redis.exceptions import RedisError
+import docker.errors
 
-from soak.errors import ServerUnreachableError
-from soak.servers.docker.container import ContainerVessel
-from soak.servers.postgres import PostgresReplica, PostgresServer
-from soak.servers.redis import RedisServer
-from soak.servers.server import Server
+from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.docker import ownership
+from soak.servers.docker.container import ContainerBackend, Place
+from soak.servers.docker.engine import FAILURES, connect, no_disks_in, one_line
+from soak.servers.docker.recipes import Recipe
+from soak.servers.kinds import BackendKind, ServerKind
+from soak.servers.managed import ManagedServers
+from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks, release_abandoned
+from soak.servers.server import EventListener, Server
+from soak.servers.servers import FOLDER_NAME
+from soak.servers.state import Pinned
+from soak.servers.versions import POSTGRES, VALKEY, ServerRelease, ServerVersion
 
-EXHAUST_SECONDS_MAX = 60.0
-_PIECE_BYTES = 2**20
-# Held in the memory of the script, not in any key.
-_SCRIPT = "local piece = string.rep('x', ARGV[1]) return #string.rep(piece, ARGV[2])"
-# Held in the memory of one session, which is told to keep it there.
-_QUERY = (
-    "with held as materialized (select repeat('x', {bytes}) || number as part from generate_series(1, {count}) number) "
-    "select max(length(part))::text as longest from held"
-)
+MEMORY_DEFAULT = "1g"
+CPUS_DEFAULT = 1.0
+_IDENTITY_BYTES = 6
 
 
-class ContainedServer(Server):
-    """A server whose memory can be used up."""
+class DockerServers(ManagedServers):
+    """Servers as containers, on a network of their own. The ledger is never one of them."""
 
-    async def exhaust_memory(self) -> None:
-        """Use memory up until the kernel kills the server; it stays down until `start_again`."""
-        vessel = self.vessel
-        if not isinstance(vessel, ContainerVessel):
-            raise TypeError(vessel)
-        async with self._planned:
-            await self._unwatch()
-            was_killed = not await self.survives_taking(2 * vessel.memory_bytes)
-            await self._crash()
-        if not was_killed:
-            raise ServerUnreachableError(
-                f"{self.title} was made to use its memory up and was not killed for it; "
-                "see that the kernel of the Docker engine enforces memory limits"
+    backend = BackendKind.DOCKER
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        redis_version: ServerVersion = VALKEY,
+        postgres_version: ServerVersion = POSTGRES,
+        redis_image: str | None = None,
+        postgres_image: str | None = None,
+        redis_upgrade: ServerVersion | None = None,
+        redis_upgrade_image: str | None = None,
+        memory: str = MEMORY_DEFAULT,
+        cpus: float = CPUS_DEFAULT,
+        redis_options: Mapping[str, str] | None = None,
+        postgres_options: Mapping[str, str] | None = None,
+        proxied: bool = False,
+        power_cuts: bool = False,
+        power_cut_by: PowerCutWay = "auto",
+        disk_size: str = SIZE_DEFAULT,
+        on_event: EventListener | None = None,
+    ) -> None:
+        """Choose the servers; an image of one's own takes the place of the official one of that version.
+
+        For power cuts each has a disk of its own here, which the engine mounts for it; where there can be none,
+        `no_power_cuts` says why. A Redis is upgraded to the given version or image, or else to the next one whose
+        official image is here.
+        """
+        self._data_dir = data_dir.resolve()
+        super().__init__(
+            self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER,
+            redis_options=redis_options,
+            postgres_options=postgres_options,
+            proxied=proxied,
+            power_cuts=power_cuts,
+            disk_size=disk_size,
+            on_event=on_event,
+        )
+        if power_cuts and power_cut_by == "shim":
+            self.no_power_cuts = (
+                "the shim is for servers from packages, not for what runs in a container; "
+                "set testbed.power_cut = filesystem, or testbed.kind = local"
             )
+        self.redis_version = redis_version
+        self.postgres_version = postgres_version
+        self.redis_image = redis_image or redis_version.image
+        self.postgres_image = postgres_image or postgres_version.image
+        self._redis_upgrade: ServerRelease | None = None
+        if redis_upgrade is not None or redis_upgrade_image is not None:
+            self._redis_upgrade = ServerRelease(redis_upgrade or VALKEY, redis_upgrade_image)
+        self._memory = memory
+        self._cpus = cpus
+        self._place: Place | None = None
 
-    @abc.abstractmethod
-    async def survives_taking(self, size_bytes: int) -> bool:
-        """Make the server use so much memory, and tell whether it lived to answer."""
+    async def discard(self) -> None:
+        if (identity := self._state.identity) is not None:
+            await asyncio.to_thread(_remove_volumes, identity)
+        await self._disks.close()
+        await super().discard()
 
-
-class ContainedRedis(ContainedServer, RedisServer):
-    """A Redis or Valkey in a container."""
-
-    async def survives_taking(self, size_bytes: int) -> bool:
+    async def _enter(self) -> None:
+        if self._state.identity is None:
+            self._state.identity = secrets.token_hex(_IDENTITY_BYTES)
+            self._save()  # before anything is made that is known by it
         try:
-            async with self.client(EXHAUST_SECONDS_MAX) as client:
-                await client.eval(_SCRIPT, 0, str(_PIECE_BYTES), str(size_bytes // _PIECE_BYTES))
-        except redis.exceptions.ConnectionError:
-            return False
-        except RedisError:
-            return True  # it refused, or is still at it
-        return True
+            self._place = await asyncio.to_thread(self._take_possession, self._state.identity)
+        except FAILURES as error:
+            raise ServerUnreachableError(f"the Docker engine refuses ({one_line(error)}); see what it says") from error
 
-
-class ContainedPostgres(ContainedServer, PostgresServer):
-    """A PostgreSQL in a container. The kernel kills the session that is largest, and with it all others."""
-
-    async def survives_taking(self, size_bytes: int) -> bool:
-        query = _QUERY.format(bytes=_PIECE_BYTES, count=size_bytes // _PIECE_BYTES)
+    def _take_possession(self, identity: str) -> Place:
+        client = connect()
         try:
-            connection = await asyncpg.connect(self.address(self.port), timeout=EXHAUST_SECONDS_MAX)
-            try:
-                await connection.execute(f"set work_mem = '{size_bytes // 1024}kB'")
-                await connection.execute(query, timeout=EXHAUST_SECONDS_MAX)
-            finally:
-                connection.terminate()
-        except (asyncpg.PostgresConnectionError, ConnectionError):
-            return False
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
-            return True  # it refused, or is still at it
-        return True
+            self._check_no_other_owner(client, identity)
+            ownership.remove_leftovers(client)
+            release_abandoned()  # what no engine has mounted any more
+            if self._power_cuts and self.no_power_cuts is None:
+                self.no_power_cuts = no_disks() or no_disks_in(client)
+            place = Place(
+                client=client,
+                prefix=f"soak-{identity}",
+                labels=ownership.labels(identity, self._data_dir),
+                memory=self._memory,
+                cpus=self._cpus,
+            )
+            client.networks.create(place.network, driver="bridge", labels=place.labels)
+        except BaseException:
+            client.close()
+            raise
+        return place
+
+    def _check_no_other_owner(self, client: Any, identity: str) -> None:
+        for container in client.containers.list(all=True, filters=ownership.of(identity), ignore_removed=True):
+            if ownership.is_owned_by_another(container.labels):
+                raise UsageError(
+                    f"process {container.labels[ownership.OWNER_LABEL].partition(':')[0]} runs the servers of "
+                    f"{self._data_dir}; stop it first or choose another folder with --data-dir"
+                )
+
+    def _wants_disks(self) -> bool:
+        return self._power_cuts and self.no_power_cuts is None
+
+    async def _no_disk_for(self, kind: ServerKind) -> str | None:
+        if await asyncio.to_thread(_has_volume, self.place, kind.name):
+            return f"the data of {kind.name} was begun in a volume of the Docker engine; choose another data folder"
+        return None
+
+    async def _leave(self) -> None:
+        await self._disks.close()
+        place, self._place = self._place, None
+        if place is not None:
+            await asyncio.to_thread(_give_up, place)
+
+    def _make(self, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        return kind.support.container(self, kind, pinned, fresh=fresh)
+
+    def container(self, kind: ServerKind, pinned: Pinned, recipe: Recipe) -> ContainerBackend:
+        """Return a container of this kind of server, made by this recipe."""
+        return ContainerBackend(
+            kind.name,
+            self._folder / kind.name,
+            pinned,
+            recipe,
+            self.place,
+            self.options_of(kind),
+            upgrade=self._redis_upgrade,
+            on_change=self._save,
+        )
+
+    @property
+    def place(self) -> Place:
+        """Where the containers are."""
+        if self._place is None:
+            raise TypeError("asked before the servers were opened")
+        return self._place
 
 
-class ContainedReplica(ContainedPostgres, PostgresReplica):
-    """A replica in a container."""
+def _has_volume(place: Place, name: str) -> bool:
+    try:
+        place.client.volumes.get(place.name(name))
+    except docker.errors.NotFound:
+        return False
+    return True
+
+
+def _give_up(place: Place) -> None:
+    try:
+        for network in place.client.networks.list(names=[place.network]):
+            ownership.remove(network)
+    finally:
+        place.client.close()
+
+
+def _remove_volumes(identity: str) -> None:
+    client: Any = connect()
+    try:
+        for volume in client.volumes.list(filters=ownership.of(identity)):
+            ownership.remove(volume)
+    finally:
+        client.close()

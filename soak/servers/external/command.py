@@ -8,7 +8,8 @@ from io import BufferedWriter
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers import process
+from soak.proc.spawn import AsyncProcess, start_async
+from soak.proc.tree import kill_group, last_words
 
 SECONDS_MAX = 300.0
 LOG_BYTES_MAX = 2**20
@@ -37,9 +38,7 @@ class OperatorCommand:
             output.flush()
             start = output.tell()
             try:
-                running = await asyncio.create_subprocess_exec(
-                    *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-                )
+                running = await start_async(words, stdout=output, stderr=output)
             except OSError as error:
                 raise ServerUnreachableError(
                     f"{shown} cannot be run ({error.strerror}); mend testbed.restart_command"
@@ -47,10 +46,10 @@ class OperatorCommand:
         code = await self._ended(running)
         if code != 0:
             how = f"exit status {code}" if code is not None else f"it took longer than {self._seconds_max:.0f} s"
-            words_last = process.last_words(log, start) or "it said nothing"
+            words_last = last_words(log, start) or "it said nothing"
             raise ServerUnreachableError(f"{shown} failed ({how}): {words_last} (log: {log})")
 
-    async def _ended(self, running: asyncio.subprocess.Process) -> int | None:
+    async def _ended(self, running: AsyncProcess) -> int | None:
         try:
             async with asyncio.timeout(self._seconds_max):
                 return await running.wait()
@@ -58,7 +57,7 @@ class OperatorCommand:
             return None
         finally:
             if running.returncode is None:
-                process.kill_group(running.pid)
+                kill_group(running.pid)
                 await running.wait()
 
 

@@ -12,34 +12,23 @@ import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.docker.engine import FAILURES, connect, one_line
-from soak.servers.docker.engine_backend import KILL_SECONDS_MAX, POLL_SECONDS, EngineVessel
-from soak.servers.external.server import (
-    IN_THE_WAY,
-    OTHERS,
-    OVER_THE_WIRE,
-    Allowance,
-    GivenPostgres,
-    GivenRedis,
-    GivenServer,
-    NotOurs,
-)
-from soak.servers.power_cut import CutPower
+from soak.servers.docker.engine import FAILURES, KILL_SECONDS_MAX, POLL_SECONDS, EngineBackend, connect, one_line
+from soak.servers.external.backend import IN_THE_WAY, OTHERS, OVER_THE_WIRE, Allowance, ExternalBackend
+from soak.servers.kinds import ServerKind
+from soak.servers.power_cut.source import CutPower
 from soak.servers.server import ServerState
-from soak.servers.state import Pinned
 
 IN_ITS_CONTAINER = frozenset({"restart", "crash", "pause", "restart_from_aof", "shutdown_nosave"})
 """Faults that need nothing but the container."""
 ENDS_BY_ITSELF = frozenset({"restart_from_aof", "shutdown_nosave"})
 """Faults after which Docker sees a server that ended with success, and nobody who ended it."""
 RESTARTS_AFTER_SUCCESS = frozenset({"always", "unless-stopped"})
-T = TypeVar("T")
 
 
 class ContainerAllowance(Allowance):
@@ -64,20 +53,24 @@ class ContainerAllowance(Allowance):
         return None
 
 
-class NamedContainer(EngineVessel, NotOurs):
+class NamedContainer(EngineBackend, ExternalBackend):
     """A container of the operator's, by its name."""
 
-    def __init__(self, kind: str, name: str, folder: Path, allowance: ContainerAllowance) -> None:
-        title = f"the given {kind} server in container {name}"
-        super().__init__(title, folder, {}, name, log_name=f"{kind}.log")
+    def __init__(self, kind: ServerKind, url: str, name: str, folder: Path, faults: frozenset[str]) -> None:
+        title = f"the given {kind.name} server in container {name}"
+        super().__init__(title, folder, {}, name, log_name=f"{kind.name}.log")
+        self.url: str = url
         self.status = ""
         """As Docker last called it: `running`, `paused`, `exited` …"""
-        self._kind = kind
-        self._allowance = allowance
+        self.allowance: ContainerAllowance = ContainerAllowance(faults)
+        self._kind = kind.name
         self._client: Any = None
 
-    async def open(self, url: str) -> None:
-        """Find the container and see that it is the one that serves this address; raises `SoakError` if not."""
+    async def open(self) -> ServerState:
+        """Find the container and see that it is the one that serves the address; raises `SoakError` if not.
+
+        It may be as a daemon left it that was killed in the middle of a fault.
+        """
         self._client = await asyncio.to_thread(connect)
         try:
             found = await self._call(self._look)
@@ -91,9 +84,10 @@ class NamedContainer(EngineVessel, NotOurs):
                 f"container {self._name} cannot be looked at ({one_line(error)}); "
                 "see whether the Docker engine, or the gate before it, lets this one through"
             ) from error
-        await asyncio.to_thread(self._check_serves, urlsplit(url), found)
+        await asyncio.to_thread(self._check_serves, urlsplit(self.url), found)
         policy = str(found["HostConfig"].get("RestartPolicy", {}).get("Name", ""))
-        self._allowance.restarted_by_docker = policy if policy in RESTARTS_AFTER_SUCCESS else None
+        self.allowance.restarted_by_docker = policy if policy in RESTARTS_AFTER_SUCCESS else None
+        return _STATES.get(self.status, ServerState.STOPPED)
 
     async def close(self) -> None:
         client, self._client = self._client, None
@@ -101,20 +95,13 @@ class NamedContainer(EngineVessel, NotOurs):
             await asyncio.to_thread(client.close)
 
     def refuses(self, what: str) -> str | None:
-        if what == "wiped":
-            return f"{OTHERS}, and its disk is not ours"
-        return None
-
-    async def look(self) -> str:
-        """Ask how the container is."""
-        await self._do("looked at", self._look)
-        return self.status
+        return f"{OTHERS}, and its disk is not ours" if what == "wiped" else super().refuses(what)
 
     async def launch(self) -> None:
         await self._do("started", self._start)
 
     async def wipe(self) -> None:
-        raise UsageError(f"{self.title} cannot be wiped: {self.refuses('wiped')}")
+        self.check("wiped")
 
     async def cut_power(self) -> CutPower:
         raise UsageError(f"the power of {self.title} cannot be cut: {OTHERS}")
@@ -197,77 +184,6 @@ def _leads_to(address: SplitResult, own: set[str]) -> bool:
     except OSError:
         return False
     return bool(found & own)
-
-
-class ContainedGiven(GivenServer):
-    """What is the same for given servers in containers that are named."""
-
-    def __init__(self, kind: str, pinned: Pinned, url: str, container: NamedContainer, allowance: Allowance) -> None:
-        super().__init__(kind, pinned, url, container.folder, allowance)
-        self.vessel: NamedContainer = container
-
-    async def take(self) -> None:
-        """Look at the server as it is, which may be as a daemon left it that was killed in the middle of a fault."""
-        await self.vessel.open(self._url)
-        self.state = _STATES.get(self.vessel.status, ServerState.STOPPED)
-        if self.state is ServerState.RUNNING:
-            await self._learn()
-
-    async def stop_cleanly(self) -> None:
-        await self._remember_start()
-        await super(GivenServer, self).stop_cleanly()
-
-    async def kill(self) -> None:
-        await self._remember_start()
-        await super().kill()
-
-    async def start_again(self) -> None:
-        """Bring it back, and see that it is one that was away; nothing if it serves."""
-        async with self._planned:
-            if self.vessel.status != "running" or await self.vessel.look() != "running":
-                self.state = ServerState.STARTING
-                await self.vessel.launch()
-            await self._until_ready()
-            self.state = ServerState.RUNNING
-        await self._learn()
-
-    async def resume(self) -> None:
-        await super().resume()
-        await self._learn()
-
-    async def answers(self) -> bool:
-        # Not as its base, which waits for a restart by somebody else's hands.
-        return await super(GivenServer, self).answers()  # type: ignore[safe-super]
-
-    async def _until_ready(self) -> None:
-        await super()._until_ready()
-        before, self._before = self._before, None
-        if before is not None and await self._mark() == before:
-            raise ServerUnreachableError(
-                f"{self.title} was ended and started again, and the server that answers is still the old one; "
-                "see that testbed.containers names the right container"
-            )
-
-    async def _remember_start(self) -> None:
-        if self._before is None:
-            self._before = await self._mark()
-
-    async def _learn(self) -> None:
-        """Read back what it is configured to, for faults that depend on it."""
-        with contextlib.suppress(ServerUnreachableError):
-            self.configuration = await self.read_configuration()
-
-
-class ContainedGivenRedis(ContainedGiven, GivenRedis):
-    """A Redis or Valkey of the operator's, in a container that is named."""
-
-    async def shut_down(self, *, save: bool) -> None:
-        await self._remember_start()
-        await super().shut_down(save=save)
-
-
-class ContainedGivenPostgres(ContainedGiven, GivenPostgres):
-    """A PostgreSQL of the operator's, in a container that is named."""
 
 
 _STATES = {"running": ServerState.RUNNING, "paused": ServerState.PAUSED}

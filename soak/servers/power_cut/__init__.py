@@ -1,10 +1,9 @@
 """Cutting the power of a server, so that what was not synced is gone: by a shim under it, or with its file system."""
 
-from soak.servers.power_cut.compiling import PowerCutUnavailableError, build
-from soak.servers.power_cut.disks import Disks, PowerCutWay
-from soak.servers.power_cut.fsync_shim import CutPower, DiskTrouble, FsyncShim
-from soak.servers.power_cut.loopback_volume import SIZE_DEFAULT, LoopbackVolume, no_disks, size_bytes
+from soak.servers.power_cut.fsync_shim import DiskTrouble, FsyncShim, PowerCutUnavailableError, build
+from soak.servers.power_cut.loopback_volume import SIZE_DEFAULT, Disks, LoopbackVolume, no_disks, size_bytes
 from soak.servers.power_cut.loops import abandoned, mounts_of, release_abandoned
+from soak.servers.power_cut.source import CutPower, PowerCutWay, PowerSource
 
 __all__ = [
     "SIZE_DEFAULT",
@@ -15,6 +14,7 @@ __all__ = [
     "LoopbackVolume",
     "PowerCutUnavailableError",
     "PowerCutWay",
+    "PowerSource",
     "abandoned",
     "build",
     "mounts_of",

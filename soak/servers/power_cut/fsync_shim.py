@@ -1,6 +1,7 @@
-"""The power of one server: what its disk holds is known at every moment, and put there when the power is cut.
+"""Power cuts by a shim: what the disk holds is known at every moment, and put there when the power is cut.
 
-The shim, preloaded into the server, records what was synced (see shim.c, which knows the same format). When the
+The shim is shipped as source and compiled where it runs, when it is first needed. Preloaded into the server it records
+what was synced (see shim.c, which knows the same format). When the
 server is dead, each file is put back to that: the model is a machine that loses everything its kernel had not been
 asked to sync. Real machines lose at most that.
 
@@ -9,16 +10,25 @@ Everything that lies there when a server starts counts as synced: the time it wa
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import importlib.resources
 import os
+import platform
 import shutil
 import stat
 import struct
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.errors import ServerUnreachableError
-from soak.servers.account import Account
+from soak.errors import ServerUnreachableError, UsageError
+from soak.proc.files import write_whole
+from soak.proc.spawn import run
+from soak.servers.power_cut.source import CutPower, PowerSource, Step
+from soak.servers.unprivileged import Account
 
 BLOCK_BYTES = 8192
 _HEAD = struct.Struct("=QQ")
@@ -33,17 +43,9 @@ _SWITCHES_NAME = "switches"
 _SWITCHES = struct.Struct("=III")
 _SWITCHES_BYTES = 4096
 _CUTTING_NAME = "cutting"
-
-
-class CutPower(NamedTuple):
-    """What a power cut took."""
-
-    files: int
-    """How many files had anything unsynced."""
-    bytes_cut: int
-    """Written beyond what was synced."""
-    blocks_restored: int
-    """Overwritten, and not synced."""
+COMPILERS = ("cc", "gcc", "clang")
+_OPTIONS = ("-shared", "-fPIC", "-O2", "-std=gnu11", "-x", "c")
+_BUILD_SECONDS_MAX = 60.0
 
 
 class DiskTrouble(NamedTuple):
@@ -63,8 +65,10 @@ class _State(NamedTuple):
     blocks: dict[int, bytes]
 
 
-class FsyncShim:
+class FsyncShim(PowerSource):
     """Follows what one server syncs, from one start to the next."""
+
+    allows_preload = False
 
     def __init__(self, folder: Path, disk: Path, library: Path, account: Account | None = None) -> None:
         """Keep states in `folder` about the files below `disk`; both are the server's own."""
@@ -98,13 +102,22 @@ class FsyncShim:
             "SOAK_POWER_ROOT": str(self._disk),
         }
 
+    def problem(self, folder: Path) -> str | None:
+        del folder
+        return None if self.is_on else "runs without its power supply, for the shim was not loaded"
+
+    async def cut_under(self, freeze: Step, kill: Step) -> CutPower:
+        del freeze
+        await kill()
+        return await asyncio.to_thread(self.cut)
+
     @property
     def is_on(self) -> bool:
         """Whether the shim has reported from inside the server: a loader that cannot load it goes on without."""
         return (self._folder / _ACTIVE_NAME).exists()
 
     def inject_io_errors(self, trouble: DiskTrouble) -> None:
-        """Let the disk inject_io_errors from now on, for a server that runs and for one that is started later."""
+        """Let the disk misbehave from now on, for a server that runs and for one that is started later."""
         self.trouble = trouble
         if self.is_on:
             self._write_switches()
@@ -202,3 +215,42 @@ def _put_back(path: Path, state: _State) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# The library -------------------------------------------------------------------------------------------------
+
+
+class PowerCutUnavailableError(UsageError):
+    """Power cuts are not possible on this machine."""
+
+
+def build(folder: Path) -> Path:
+    """Return the shim as a library in this folder; raises `PowerCutUnavailableError` where there can be none."""
+    if sys.platform != "linux" or sys.maxsize < 2**32 or platform.libc_ver()[0] != "glibc":
+        raise PowerCutUnavailableError("no power cuts: they need a 64-bit Linux with glibc; choose other faults")
+    source = importlib.resources.files(__package__).joinpath("shim.c").read_bytes()
+    # By its content, so that a newer soak on an old data folder brings its own.
+    library = folder / f"power_cut-{hashlib.sha256(source).hexdigest()[:16]}.so"
+    if not library.exists():
+        _compile(source, library)
+    return library
+
+
+def _compile(source: bytes, library: Path) -> None:
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    if compiler is None:
+        raise PowerCutUnavailableError(
+            "no power cuts: no C compiler; install one (gcc or clang) or choose other faults"
+        )
+    with tempfile.TemporaryDirectory(prefix="soak-shim-") as folder:
+        made = Path(folder, _LIBRARY_NAME)
+        try:
+            done = run([compiler, *_OPTIONS, "-o", made, "-"], text=source, seconds_max=_BUILD_SECONDS_MAX)
+        except OSError as error:  # which a timeout is, too
+            complaint = str(error.strerror or error)
+        else:
+            lines = (line.strip() for line in done.errors.split("\n") if "error" in line)
+            complaint = next(lines, f"exit status {done.code}") if done.code else ""
+        if complaint:
+            raise PowerCutUnavailableError(f"no power cuts: {compiler} failed ({complaint}); choose other faults")
+        write_whole(library, made.read_bytes(), mode=0o755)

@@ -7,6 +7,7 @@ allocation and its commits every five seconds; only the disk below never loses w
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -18,8 +19,9 @@ import time
 from pathlib import Path
 
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.account import Account
 from soak.servers.power_cut import loops
+from soak.servers.power_cut.source import PowerSource, Step
+from soak.servers.unprivileged import Account
 
 SIZE_DEFAULT = "4g"
 """Of an image, which is sparse: it takes no more than what is written there."""
@@ -51,8 +53,11 @@ def no_disks() -> str | None:
     return None
 
 
-class LoopbackVolume:
+class LoopbackVolume(PowerSource):
     """The disk of one server. All that is done to it is done one after the other, in whatever thread."""
+
+    no_io_errors = "power is cut by file system here; set testbed.power_cut = shim"
+    allows_exchange = False
 
     def __init__(self, folder: Path, size: int, owner: Account | None = None) -> None:
         """Keep the image in this folder; the file system belongs to `owner`."""
@@ -65,13 +70,28 @@ class LoopbackVolume:
         self._lock = threading.RLock()
 
     @property
-    def was_cut(self) -> bool:
+    def was_cut(self) -> bool:  # type: ignore[override]
         """Whether its power was cut, and no server has come back on it since."""
         return (self._folder / _CUT_NAME).exists()
 
     def came_back(self) -> None:
         """Take note that a server runs on it again."""
         (self._folder / _CUT_NAME).unlink(missing_ok=True)
+
+    def provide_disk(self) -> Path:
+        return self.mount()
+
+    def problem(self, folder: Path) -> str | None:
+        return None if self.holds(folder) else f"does not run on its disk {self.image}"
+
+    async def cut_under(self, freeze: Step, kill: Step) -> None:
+        # It stands still first: a server that saw its disk fail would say so, and not just be gone.
+        await freeze()
+        try:
+            await asyncio.to_thread(self.cut, self.mount_point)
+        finally:
+            await kill()
+        await asyncio.to_thread(self.unmount)
 
     # Ours ---------------------------------------------------------------------------------------------------
 
@@ -224,3 +244,40 @@ class LoopbackVolume:
 
     def _loops(self) -> list[loops.Loop]:
         return [loop for loop in loops.loops() if loop.image == self.image]
+
+
+class Disks:
+    """Where data was begun it stays: a server that has a disk keeps it, and one that has data elsewhere gets none."""
+
+    def __init__(self, folder: Path, *, size: int) -> None:
+        """Keep images in the servers' folders below this one."""
+        self._folder = folder
+        self._size = size
+        self._open: dict[str, LoopbackVolume] = {}
+
+    def has(self, kind: str) -> bool:
+        """Tell whether the data of this server was put on a disk."""
+        return (self._folder / kind / loops.IMAGE_NAME).exists()
+
+    def mount_point(self, kind: str) -> Path | None:
+        """Return where the disk of this server is mounted while it runs; None if it has none."""
+        return self._open[kind].mount_point if kind in self._open else None
+
+    async def take(self, kind: str, owner: Account | None) -> LoopbackVolume:
+        """Return the disk of this server, which is made if there is none; raises `SoakError` if there can be none."""
+        if kind not in self._open:
+            if (reason := no_disks()) is not None:
+                raise UsageError(
+                    f"the data of {kind} is on the disk {self._folder / kind / loops.IMAGE_NAME}, and there are "
+                    f"{reason}; or choose another data folder"
+                )
+            disk = LoopbackVolume(self._folder / kind, self._size, owner)
+            await asyncio.to_thread(disk.open)
+            self._open[kind] = disk
+        return self._open[kind]
+
+    async def close(self) -> None:
+        """Unmount all of them and give them free; their images stay."""
+        for disk in self._open.values():
+            await asyncio.to_thread(disk.close)
+        self._open.clear()

@@ -10,14 +10,14 @@ import contextlib
 import fcntl
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from soak.errors import ServerUnreachableError
-from soak.servers.process import kill_strays_below
+from soak.proc import spawn
+from soak.servers.strays import kill_strays_below
 
 IMAGE_NAME = "soak-disk.ext4"
 """Of every image, so that ours are told from everybody else's."""
@@ -162,15 +162,10 @@ def run(program: str, *words: object) -> str:
     if found is None:
         return f"{program} is not there"
     try:
-        done = subprocess.run(  # noqa: S603  a program of the system, on a file of ours
-            [found, *map(str, words)], capture_output=True, timeout=_PROGRAM_SECONDS_MAX, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = spawn.run([found, *map(str, words)], seconds_max=_PROGRAM_SECONDS_MAX)
+    except OSError as error:  # which a timeout is, too
         return f"{program}: {type(error).__name__}"
-    if done.returncode == 0:
-        return ""
-    said = " ".join(done.stderr.decode("utf-8", "replace").split())
-    return said or f"{program}: exit status {done.returncode}"
+    return done.complaint and f"{program}: {done.complaint}"
 
 
 @contextlib.contextmanager

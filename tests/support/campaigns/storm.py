@@ -33,11 +33,11 @@ import psutil
 
 from soak import join
 from soak.errors import ExitCode, SoakError
+from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.crash import Crash
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.failover import Failover
 from soak.faults.fault import Fault
-from soak.faults.outage import Outage
 from soak.faults.pause import Pause
 from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
@@ -45,7 +45,7 @@ from soak.faults.window import during
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from tests.support.campaigns import storm_load
@@ -152,10 +152,10 @@ def environment() -> dict[str, str]:
 async def blow(storm: Storm, folder: Path) -> None:
     """Run the storm in a folder, to its verdict."""
     needs = {kind for store in storm.stores for kind in registry.find(store).needs}
-    bed = LocalTestbed(folder, proxied=True)
+    servers = LocalServers(folder, proxied=True)
     children: list[Child] = []
     try:
-        urls = await bed.start(["ledger", *needs])
+        urls = await servers.start(["ledger", *needs])
         info = join_info(storm, urls)
         await create_run(info.ledger_url, info.header)
         join.publish(folder, info)
@@ -177,7 +177,7 @@ async def blow(storm: Storm, folder: Path) -> None:
         ]
         children += [verifier, *loads]
         await asyncio.sleep(2.0)
-        weather = Weather(storm, bed, journal, verifier, loads)
+        weather = Weather(storm, servers, journal, verifier, loads)
         await weather.rage(sorted(needs))
         for child in loads:
             code = await child.end(DRAIN_SECONDS_MAX)
@@ -193,7 +193,7 @@ async def blow(storm: Storm, folder: Path) -> None:
     finally:
         for child in children:
             child.kill()
-        await bed.stop()
+        await servers.stop()
 
 
 def join_info(storm: Storm, urls: dict[str, str]) -> JoinInfo:
@@ -229,10 +229,10 @@ class Weather:
     """Lets things happen: one line of faults per server, one of kills."""
 
     def __init__(
-        self, storm: Storm, bed: LocalTestbed, journal: RunJournal, verifier: Child, loads: list[Child]
+        self, storm: Storm, servers: LocalServers, journal: RunJournal, verifier: Child, loads: list[Child]
     ) -> None:
         self._storm = storm
-        self._bed = bed
+        self._bed = servers
         self._journal = journal
         self._verifier = verifier
         self._loads = loads
@@ -260,7 +260,8 @@ class Weather:
         source = self._source(target)
         # What a long pause does, and a short one does not: requests time out and are applied all the same.
         choices: list[tuple[Fault, float, float]] = [
-            (Crash(), 0.0, 0.5), (Crash(), 0.0, 0.1), (Pause(), 0.1, 0.8), (Pause(), 1.2, 2.5), (Outage(), 0.2, 1.5),
+            (Crash(), 0.0, 0.5), (Crash(), 0.0, 0.1), (Pause(), 0.1, 0.8), (Pause(), 1.2, 2.5),
+            (ConnectionRefused(), 0.2, 1.5),
             (DroppedReply(one_in=5), 0.5, 2.0), (DroppedReply(one_in=40), 1.0, 3.0), (Restart(), 0.0, 0.3),
         ]  # fmt: skip
         if target == "postgres-replica":
@@ -272,7 +273,7 @@ class Weather:
                 (ReplicaLag(), 0.2, 2.0),
                 (ReplicaLag(), 0.1, 0.5),
             ]
-        if target == "postgres" and "postgres-replica" in self._bed.servers:
+        if target == "postgres" and "postgres-replica" in self._bed.nodes:
             choices.append((Failover(), 0.0, 0.3))
         while not self._is_over:
             fault, low, high = source.choice(choices)
@@ -331,7 +332,7 @@ class Weather:
             load.process.send_signal(signal.SIGCONT)
 
     async def _kill_ledger(self, source: random.Random) -> None:
-        server = self._bed.servers["ledger"]
+        server = self._bed.nodes["ledger"]
         await server.kill()
         await asyncio.sleep(source.uniform(0.0, 1.0))
         await server.start_again()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from soak.servers.docker import DockerTestbed, ownership
+from soak.servers.docker import ownership
+from soak.servers.docker.servers import DockerServers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -15,19 +16,19 @@ if TYPE_CHECKING:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, images: Images, *kinds: str, **options: Any) -> AsyncIterator[DockerTestbed]:
+async def running(folder: Path, images: Images, *kinds: str, **options: Any) -> AsyncIterator[DockerServers]:
     """Run servers in Docker; whatever happens, nothing of them is left."""
     if any(kind.startswith("postgres") for kind in kinds):
         options.setdefault("postgres_image", images["postgres-18"])
     if "redis" in kinds:
         options.setdefault("redis_image", images["valkey-9"])
-    bed = DockerTestbed(folder, **options)
+    servers = DockerServers(folder, **options)
     try:
-        await bed.start(kinds)
-        yield bed
+        await servers.start(kinds)
+        yield servers
     finally:
-        await bed.stop()
-        await bed.discard()
+        await servers.stop()
+        await servers.discard()
 
 
 def found(engine: Any, folder: Path) -> dict[str, list[str]]:

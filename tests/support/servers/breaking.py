@@ -17,7 +17,8 @@ from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
 from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.servers import LocalTestbed, Server
+from soak.servers.local import LocalServers
+from soak.servers.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,9 +28,9 @@ PATIENCE_SECONDS = 60.0
 
 
 @contextlib.asynccontextmanager
-async def started(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+async def started(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalServers]:
     """Run servers for as long as the block lasts."""
-    testbed = LocalTestbed(folder, **options)  # type: ignore[arg-type]
+    testbed = LocalServers(folder, **options)  # type: ignore[arg-type]
     await testbed.start(kinds)
     try:
         yield testbed
@@ -38,7 +39,7 @@ async def started(folder: Path, *kinds: str, **options: object) -> AsyncIterator
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalTestbed]:
+async def running(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalServers]:
     """Run servers; nobody may find that one died by itself, for all deaths here are planned."""
     events: list[object] = []
     async with started(folder, *kinds, on_event=events.append, **options) as testbed:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from soak.faults import ALL, during
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 from tests.support.servers.breaking import journalled
 
 READY = "broken"
@@ -23,14 +23,14 @@ async def stand_still(*_: object) -> None:
 
 
 async def main(folder: Path, name: str, target: str, options: dict[str, Any], stop_at: str) -> None:
-    bed = LocalTestbed(folder, **options)
-    urls = await bed.start(["ledger", target, *(["postgres-replica"] if "failover" in name else [])])
-    bed.namespace = "run"
+    servers = LocalServers(folder, **options)
+    urls = await servers.start(["ledger", target, *(["postgres-replica"] if "failover" in name else [])])
+    servers.namespace = "run"
     if stop_at:
         module, function = stop_at.rsplit(".", 1)
         setattr(importlib.import_module(module), function, stand_still)
     async with journalled(urls["ledger"]) as run:
-        window = asyncio.create_task(during(ALL[name], bed, target, run.journal, HOLD_SECONDS))
+        window = asyncio.create_task(during(ALL[name], servers, target, run.journal, HOLD_SECONDS))
         if not stop_at:
             holding = asyncio.sleep
 

@@ -14,7 +14,7 @@ from tests.support.servers.breaking import client_of, sql
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from soak.servers import Testbed
+    from soak.servers.servers import Servers
 
 ROUNDS_MAX = 4
 WRITERS = 4
@@ -72,11 +72,11 @@ class Broken(NamedTuple):
 
 
 async def broken_while_writing(
-    bed: Testbed, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
+    servers: Servers, target: str, name: str, first: Callable[[], Coroutine[None, None, None]] | None = None
 ) -> Broken:
     """Break a server in the middle of writes; returns which of those it had acknowledged it has lost."""
     write, read = _ways(target)
-    url = bed.servers[target].url
+    url = servers.nodes[target].url
     if target == "postgres":
         await sql(url, "create table if not exists session (writer int, number int)")
         await sql(url, "delete from session")
@@ -88,9 +88,9 @@ async def broken_while_writing(
     await asyncio.sleep(WRITING_SECONDS)
     if first is not None:
         await first()
-    await ALL[name].inject(bed, target)
+    await ALL[name].inject(servers, target)
     await asyncio.gather(*writing)
-    await ALL[name].heal(bed, target)
+    await ALL[name].heal(servers, target)
     found = await read(url)
     assert acknowledged
     return Broken(acknowledged, [one for one in acknowledged if (one.writer, one.number) not in found])
@@ -105,9 +105,9 @@ def _ways(
     return (write_redis, read_redis) if target == "redis" else (write_postgres, read_postgres)
 
 
-async def lose_the_last_moments(bed: Testbed) -> None:
+async def lose_the_last_moments(bed: Servers) -> None:
     """Cut the power of a server that syncs each second: it loses what each writer wrote last, and nothing else."""
-    url = bed.servers["redis"].url
+    url = bed.nodes["redis"].url
     for _ in range(ROUNDS_MAX):
         async with client_of(url) as client:
             await client.rpush("earlier", *range(50))

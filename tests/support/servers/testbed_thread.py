@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from soak.errors import ServerUnreachableError
-from soak.servers import LocalTestbed
+from soak.servers.local import LocalServers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from soak.servers import Server
+    from soak.servers.server import Server
 
 STARTING_SECONDS_MAX = 120.0
 
@@ -30,7 +30,7 @@ class TestbedThread:
     __test__ = False
 
     def __init__(self, data_dir: Path, **options: object) -> None:
-        self._testbed = LocalTestbed(data_dir, **options)  # type: ignore[arg-type]
+        self._testbed = LocalServers(data_dir, **options)  # type: ignore[arg-type]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="testbed", daemon=True)
         self._thread.start()
@@ -45,8 +45,8 @@ class TestbedThread:
             pytest.skip(str(error))
 
     @property
-    def servers(self) -> Mapping[str, Server]:
-        return self._testbed.servers
+    def nodes(self) -> Mapping[str, Server]:
+        return self._testbed.nodes
 
     def telemetry(self, kind: str) -> dict[str, str]:
         sampling = asyncio.run_coroutine_threadsafe(self._testbed.telemetry(kind), self._loop)

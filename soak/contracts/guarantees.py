@@ -1,0 +1,241 @@
+"""What a server guarantees as it is configured: read from its effective configuration, never assumed.
+
+The figures are what real servers were measured to lose (acknowledged writes, in seconds before the fault):
+
+- AOF everysec: up to 1.8 s when the process dies while a sync is pending, for the server holds the write back in its
+  own memory for up to two seconds; 0.1 to 1.1 s in a power cut.
+- AOF always: nothing. AOF without sync: nothing when the process dies, anything in a power cut.
+- RDB alone: everything since the last save began. Only a rule that fires after a single change bounds that in time.
+- PostgreSQL without synchronous commit: up to three rounds of its log writer.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from soak.checker.telemetry import ServerSample
+from soak.servers.kinds import KINDS, POSTGRES, REDIS, UNDER_TEST, Protocol
+
+EVERYSEC_LOSS_SECONDS = 2.0
+RDB_SLACK_SECONDS = 10.0
+RDB_SLACK_SHARE = 0.1
+"""A save takes time, and what changes after it has begun waits for the next one."""
+WAL_WRITER_ROUNDS = 3
+WAL_WRITER_DELAY_SECONDS = 0.2
+WAL_WRITER_SLACK_SECONDS = 0.4
+"""The log writer is a process among others: on a busy machine it wakes up late."""
+
+WATCHED_SETTINGS = {kind.name: kind.watched_settings for kind in UNDER_TEST if kind.watched_settings}
+"""The settings by kind of server that decide what it can promise."""
+
+KEEPS_DATA = tuple(kind.name for kind in UNDER_TEST if kind.keeps_data)
+"""Servers whose configuration decides what survives."""
+
+_DURATION = re.compile(r"([\d.]+)\s*(us|ms|s|min)?")
+_UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, None: 1e-3}
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """How much acknowledged tail one kind of fault may take, as far as the configuration tells."""
+
+    seconds: float | None = 0.0
+    """None: anything."""
+    is_known: bool = True
+    because: str = ""
+    """The settings that say so."""
+
+    @property
+    def words(self) -> str:
+        if not self.is_known:
+            return "unknown"
+        if self.seconds is None:
+            return "anything may be lost"
+        return "nothing lost" if self.seconds == 0 else f"at most {self.seconds:g}s lost"
+
+    def is_weaker_than(self, promised_seconds: float | None) -> bool:
+        """Whether it is known that more may be lost than is promised."""
+        if not self.is_known or promised_seconds is None:
+            return False
+        return self.seconds is None or self.seconds > promised_seconds
+
+
+class EvictionScope(enum.Enum):
+    """Which keys a server may drop to make room."""
+
+    NONE = "none"
+    EXPIRING = "keys with a time to live"
+    ANY = "any key"
+    UNKNOWN = "unknown"
+
+
+class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
+    """The strongest promise that a server as configured allows."""
+
+    server: str
+    crash: Loss
+    power: Loss
+    eviction: EvictionScope = EvictionScope.NONE
+    eviction_because: str = ""
+    is_replica: bool = False
+
+    @property
+    def words(self) -> str:
+        """Say it in one line, such as `AOF everysec: at most 2s lost after a crash or a power cut; never evicts`."""
+        if not self.crash.is_known and not self.power.is_known:
+            kept = "does not tell how it keeps its data"
+        elif (self.crash.because, self.crash.words) == (self.power.because, self.power.words):
+            kept = f"{self.crash.because}: {self.crash.words} after a crash or a power cut"
+        else:
+            because = dict.fromkeys(filter(None, (self.crash.because, self.power.because)))
+            kept = f"{', '.join(because)}: {self.crash.words} after a crash, {self.power.words} after a power cut"
+        may_drop = {
+            EvictionScope.NONE: "never evicts",
+            EvictionScope.UNKNOWN: "does not tell whether it evicts",
+        }.get(self.eviction, f"may evict {self.eviction.value} ({self.eviction_because})")
+        words = f"{kept}; {may_drop}" if KINDS[self.server].protocol is Protocol.REDIS else kept
+        return f"{words}; is a replica" if self.is_replica else words
+
+    def evicts(self, *, expiring_keys: bool) -> bool:
+        """Whether it is known that it may drop keys of this sort."""
+        return self.eviction is EvictionScope.ANY or (self.eviction is EvictionScope.EXPIRING and expiring_keys)
+
+
+def keeper_of(needs: Iterable[str]) -> str | None:
+    """Return the server that keeps a store's data, if it is one and only one."""
+    keepers = [kind for kind in needs if kind in KEEPS_DATA]
+    return keepers[0] if len(keepers) == 1 else None
+
+
+def guarantees_of(sample: ServerSample) -> Guarantees:
+    """Return what the server that gave this sample can promise."""
+    derive = _DERIVE[KINDS[sample.server].protocol]
+    return derive(sample.configuration, server=sample.server)
+
+
+# Redis -----------------------------------------------------------------------------------------------------
+
+
+def redis_guarantees(configuration: Mapping[str, str], *, server: str = REDIS.name) -> Guarantees:
+    """Derive the promise of a Redis-compatible server."""
+    crash, power = _redis_losses(configuration)
+    eviction, because = _eviction(configuration)
+    return Guarantees(
+        server=server,
+        crash=crash,
+        power=power,
+        eviction=eviction,
+        eviction_because=because,
+        is_replica=configuration.get("role") == "replica",
+    )
+
+
+def rdb_loss_seconds(rules: list[tuple[float, int]]) -> float | None:
+    """Return how old an unsaved change can get; None: nothing bounds it.
+
+    A rule that waits for several changes never fires for the last few of them, so it bounds nothing.
+    """
+    bounded = [seconds for seconds, changes in rules if changes <= 1]
+    return round(min(bounded) * (1 + RDB_SLACK_SHARE) + RDB_SLACK_SECONDS, 3) if bounded else None
+
+
+def save_rules(text: str) -> list[tuple[float, int]] | None:
+    """Read `CONFIG GET save`, such as `3600 1 300 100`, as (seconds, changes); None if it is not understood."""
+    words = text.split()
+    if len(words) % 2 or not all(word.isdigit() for word in words):
+        return None
+    return [(float(seconds), int(changes)) for seconds, changes in zip(words[::2], words[1::2], strict=True)]
+
+
+def _redis_losses(configuration: Mapping[str, str]) -> tuple[Loss, Loss]:
+    appends = configuration.get("appendonly")
+    if appends == "yes":
+        return _aof_losses(configuration)
+    if appends == "no":
+        loss = _rdb_loss(configuration.get("save"))
+        return loss, loss
+    unknown = Loss(is_known=False)
+    return unknown, unknown
+
+
+def _aof_losses(configuration: Mapping[str, str]) -> tuple[Loss, Loss]:
+    # What is saved besides does not help: with its append-only file on, the server starts from that alone.
+    syncs = configuration.get("appendfsync")
+    because = f"AOF {syncs}"
+    if syncs == "always":
+        crash = power = Loss(seconds=0.0, because=because)
+    elif syncs == "everysec":
+        crash = power = Loss(seconds=EVERYSEC_LOSS_SECONDS, because=because)
+    elif syncs == "no":
+        because = "AOF without sync"
+        crash, power = Loss(seconds=0.0, because=because), Loss(seconds=None, because=because)
+    else:
+        # However it syncs, what the process has written outlives it.
+        because = "AOF, synced nobody knows how often"
+        return Loss(seconds=EVERYSEC_LOSS_SECONDS, because=because), Loss(is_known=False)
+    if configuration.get("no-appendfsync-on-rewrite") == "yes":
+        power = Loss(seconds=None, because=f"{because} and none during a rewrite")
+    return crash, power
+
+
+def _rdb_loss(save: str | None) -> Loss:
+    rules = None if save is None else save_rules(save)
+    if rules is None:
+        return Loss(is_known=False)
+    if not rules:
+        return Loss(seconds=None, because="neither AOF nor save")
+    return Loss(seconds=rdb_loss_seconds(rules), because=f"save {save} without AOF, all since the last save")
+
+
+def _eviction(configuration: Mapping[str, str]) -> tuple[EvictionScope, str]:
+    memory, policy = configuration.get("maxmemory"), configuration.get("maxmemory-policy")
+    # Without a limit nothing is ever dropped, whatever the policy.
+    if memory == "0" or policy == "noeviction":
+        return EvictionScope.NONE, ""
+    if memory is None or policy is None:
+        return EvictionScope.UNKNOWN, ""
+    because = f"maxmemory {memory}, maxmemory-policy {policy}"
+    return (EvictionScope.EXPIRING if policy.startswith("volatile-") else EvictionScope.ANY), because
+
+
+# PostgreSQL ------------------------------------------------------------------------------------------------
+
+
+def postgres_guarantees(configuration: Mapping[str, str], *, server: str = POSTGRES.name) -> Guarantees:
+    """Derive the promise of a PostgreSQL server."""
+    crash = _commit_loss(configuration)
+    return Guarantees(
+        server=server,
+        crash=crash,
+        power=_power_loss(configuration, crash),
+        is_replica=configuration.get("role") == "replica",
+    )
+
+
+def _commit_loss(configuration: Mapping[str, str]) -> Loss:
+    commits = configuration.get("synchronous_commit")
+    if commits is None:
+        return Loss(is_known=False)
+    if commits != "off":
+        return Loss(seconds=0.0, because=f"synchronous_commit {commits}")
+    delay = _seconds(configuration.get("wal_writer_delay"))
+    seconds = round(WAL_WRITER_ROUNDS * delay + WAL_WRITER_SLACK_SECONDS, 3)
+    return Loss(seconds=seconds, because="synchronous_commit off")
+
+
+def _power_loss(configuration: Mapping[str, str], crash: Loss) -> Loss:
+    for setting in ("fsync", "full_page_writes"):
+        if configuration.get(setting) == "off":
+            return Loss(seconds=None, because=f"{setting} off")
+    return crash if "fsync" in configuration else Loss(is_known=False)
+
+
+def _seconds(text: str | None) -> float:
+    found = _DURATION.fullmatch(text or "")
+    return WAL_WRITER_DELAY_SECONDS if found is None else float(found[1]) * _UNIT_SECONDS[found[2]]
+
+
+_DERIVE = {Protocol.REDIS: redis_guarantees, Protocol.POSTGRES: postgres_guarantees}

@@ -1,0 +1,23 @@
+"""Nobody reaches the server, which is well."""
+
+from __future__ import annotations
+
+from soak.checker.faults import Excuse
+from soak.faults.fault import NetworkFault
+from soak.servers.proxy import Proxy
+
+
+class ConnectionRefused(NetworkFault):
+    """Open connections are reset and new ones refused."""
+
+    name = "connection_refused"
+    aliases = ("outage",)
+    excuses = Excuse.NOTHING
+    description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
+
+    async def begin(self, proxy: Proxy) -> None:
+        await proxy.refuse()
+        proxy.reset_connections()
+
+    async def end(self, proxy: Proxy) -> None:
+        await proxy.accept()

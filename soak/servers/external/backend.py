@@ -1,0 +1,127 @@
+"""What a server that was given runs in: known by its address, and left alone unless its operator allows more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from soak.errors import UsageError
+from soak.servers.backend import ServerBackend
+from soak.servers.external.command import OperatorCommand
+from soak.servers.kinds import ServerKind
+from soak.servers.power_cut.source import CutPower
+from soak.servers.server import ServerState
+
+OTHERS = "its address was given, so others may be using it"
+RESTART = "restart"
+CONNECTION_EXHAUSTION = "connection_exhaustion"
+CONFIGURING = frozenset({"eviction"})
+"""Faults that change the settings of the server."""
+OVER_THE_WIRE = frozenset({CONNECTION_EXHAUSTION, "eviction", "replica_lag", "ttl_change"})
+"""Faults that need nothing but a connection."""
+IN_THE_WAY = frozenset({"partition", "connection_refused", "connection_reset", "latency", "slow_link", "dropped_reply"})
+"""Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
+
+
+class Allowance:
+    """What the operator of given servers lets happen to them."""
+
+    def __init__(self, faults: frozenset[str], restart: OperatorCommand | None) -> None:
+        self.faults = faults
+        self.restart = restart
+
+    @property
+    def wants_proxies(self) -> bool:
+        return bool(self.faults & IN_THE_WAY)
+
+    def refuses(self, fault: str) -> str | None:
+        """Return why this fault must not happen; None if it may."""
+        if fault not in self.faults:
+            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+        if fault == RESTART and self.restart is None:
+            return "testbed.restart_command does not say how it is restarted"
+        if fault not in {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}:
+            possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE, *IN_THE_WAY}))
+            return f"{fault} needs its process or its disk, which are not ours; possible are {possible}"
+        return None
+
+
+class ExternalBackend(ServerBackend):
+    """What is the same wherever a given server lives: its data and its power are not ours."""
+
+    is_ours = False
+    answer_seconds_max = 5.0
+    allowance: Allowance
+
+    @property
+    def working_folder(self) -> Path:
+        raise UsageError(f"the data of {self.title} is not ours: {OTHERS}")
+
+    @property
+    def no_power_cut(self) -> str | None:
+        return OTHERS
+
+    def refuses_fault(self, fault: str) -> str | None:
+        return self.allowance.refuses(fault)
+
+    def refuses(self, what: str) -> str | None:
+        if what == "configured" and not self.allowance.faults & CONFIGURING:
+            return f"{OTHERS}; see testbed.allow_faults"
+        return None
+
+    async def open(self) -> ServerState:
+        """Look at the server as it is, before anything else; raises `SoakError` if it cannot be what is meant."""
+        return ServerState.RUNNING
+
+    async def close(self) -> None:
+        """Give up what was needed to look at it."""
+
+
+class OperatorBackend(ExternalBackend):
+    """A given server that can be restarted by its operator's command, and nothing else."""
+
+    restarts_elsewhere = True
+
+    def __init__(self, kind: ServerKind, url: str, folder: Path, allowance: Allowance) -> None:
+        # What the operator's command said goes to the log.
+        super().__init__(f"the given {kind.name} server", folder, {}, log_name=f"{kind.name}.log")
+        self.url = url
+        self.allowance = allowance
+        self._name = kind.name
+
+    def refuses(self, what: str) -> str | None:
+        if what == "configured":
+            return super().refuses(what)
+        if what == "stopped":
+            return self.allowance.refuses(RESTART)
+        return f"{OTHERS}, and its processes and its disk are not ours"
+
+    async def end(self, seconds: float) -> None:
+        del seconds
+        if self.allowance.restart is not None:
+            await self.allowance.restart.run(self._name, self.log_path)
+
+    async def launch(self) -> None:
+        """Do nothing: whoever restarted it starts it."""
+
+    async def how_it_ended(self) -> str | None:
+        return None
+
+    async def kill(self) -> None:
+        self.check("killed")
+
+    async def freeze(self) -> None:
+        self.check("paused")
+
+    async def thaw(self) -> None:
+        self.check("resumed")
+
+    async def wipe(self) -> None:
+        self.check("wiped")
+
+    async def cut_power(self) -> CutPower | None:
+        self.check("cut off")
+        return None
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        del lines_max
+        return ""

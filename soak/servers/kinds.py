@@ -1,0 +1,222 @@
+"""The registry of server kinds: what each is called, speaks, needs and can do.
+
+This is the one place that names kinds. It imports no client and no backend, so stores, settings and reports may use it.
+How a kind is started on each backend and what it is asked is its `support`, imported when first needed.
+
+A server is a node of a group. The nodes of a group act as one memory and have roles. Today's groups have one node,
+except PostgreSQL with its replica; a topology adds a kind for each sort of node, all with the same `group`.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from soak.errors import UsageError
+
+if TYPE_CHECKING:
+    from soak.servers.support import KindSupport
+
+
+class Protocol(enum.Enum):
+    """What clients and server speak: it decides which faults there are, and how the server is asked."""
+
+    REDIS = "redis"
+    POSTGRES = "postgres"
+    HTTP = "http"
+
+
+class Role(enum.StrEnum):
+    """What a node does in its group."""
+
+    PRIMARY = "primary"
+    REPLICA = "replica"
+
+
+class BackendKind(enum.StrEnum):
+    """What servers run in."""
+
+    LOCAL = "local"
+    """Processes of this machine."""
+    DOCKER = "docker"
+    EXTERNAL = "external"
+    """Servers that already run, by their addresses."""
+    COMBINED = "combined"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerKind:
+    """One kind of server."""
+
+    name: str
+    """In settings, ledger, metrics and reports."""
+    title: str
+    """In sentences."""
+    protocol: Protocol
+    schemes: tuple[str, ...]
+    """Of its address; the first is the usual one."""
+    port: int
+    """The port of an address that has none."""
+    group: str
+    """Nodes of one group act as one memory, and are not broken at the same time."""
+    role: Role = Role.PRIMARY
+    setting: str
+    """The setting that gives the address of one that runs."""
+    flag: str
+    """The option of the command line that does."""
+    needs: tuple[str, ...] = ()
+    """Kinds that are started with it, and before it."""
+    stage: int = 0
+    """Kinds of a later stage are started when those of the earlier ones answer."""
+    is_under_test: bool = True
+    """The ledger is not: no fault ever happens to it."""
+    backends: frozenset[BackendKind] = frozenset({BackendKind.LOCAL, BackendKind.EXTERNAL})
+    """Where it can run. A kind that cannot run in Docker is a local process, also where the others are containers."""
+    can_be_inspected: bool = True
+    """Whether it can be asked how it is configured and how it fares."""
+    is_proxied_when_given: bool = True
+    """Whether a proxy can be put before one that was given, for faults of the network."""
+    keeps_data: bool = False
+    """Whether its configuration decides what a store on it can promise."""
+    watched_settings: tuple[str, ...] = ()
+    """Settings that decide what it can promise; a change of one is reported."""
+    weaker_presets: tuple[str, ...] = ("cache",)
+    """Contract presets below the usual promise, the strongest first."""
+    has_account: bool = False
+    """Whether it refuses to run as root, and so needs an account."""
+    start_mark: str = "started"
+    """The name in its telemetry of what changes with each start."""
+    start_is_told: bool = True
+    """Whether a given one always tells that; without it nobody could see that one was restarted."""
+
+    @property
+    def support(self) -> KindSupport:
+        """How it is started and asked. Imported here: the clients of servers are heavy."""
+        found: KindSupport = importlib.import_module("soak.servers.support").SUPPORT[self.name]
+        return found
+
+
+_EVERYWHERE = frozenset({BackendKind.LOCAL, BackendKind.DOCKER, BackendKind.EXTERNAL})
+_REDIS_SCHEMES = ("redis", "rediss", "unix")
+_POSTGRES_SCHEMES = ("postgresql", "postgres")
+_HTTP_SCHEMES = ("http", "https")
+
+LEDGER = ServerKind(
+    name="ledger",
+    title="ledger",
+    protocol=Protocol.REDIS,
+    schemes=_REDIS_SCHEMES,
+    port=6379,
+    group="ledger",
+    setting="ledger.url",
+    flag="--ledger",
+    is_under_test=False,
+    start_mark="run_id",
+)
+REDIS = ServerKind(
+    name="redis",
+    title="Redis",
+    protocol=Protocol.REDIS,
+    schemes=_REDIS_SCHEMES,
+    port=6379,
+    group="redis",
+    setting="servers.redis",
+    flag="--redis",
+    backends=_EVERYWHERE,
+    keeps_data=True,
+    watched_settings=(
+        *("save", "appendonly", "appendfsync", "no-appendfsync-on-rewrite"),
+        *("maxmemory", "maxmemory-policy", "role"),
+    ),
+    weaker_presets=("redis-rdb", "cache"),
+    start_mark="run_id",
+)
+POSTGRES = ServerKind(
+    name="postgres",
+    title="PostgreSQL",
+    protocol=Protocol.POSTGRES,
+    schemes=_POSTGRES_SCHEMES,
+    port=5432,
+    group="postgres",
+    setting="servers.postgres",
+    flag="--postgres",
+    backends=_EVERYWHERE,
+    keeps_data=True,
+    watched_settings=("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay", "role"),
+    weaker_presets=("postgres-async", "cache"),
+    has_account=True,
+    start_mark="pg_postmaster_start_time",
+)
+POSTGRES_REPLICA = ServerKind(
+    name="postgres-replica",
+    title="PostgreSQL",
+    protocol=Protocol.POSTGRES,
+    schemes=_POSTGRES_SCHEMES,
+    port=5432,
+    group="postgres",
+    role=Role.REPLICA,
+    setting="servers.postgres_replica",
+    flag="--postgres-replica",
+    needs=("postgres",),
+    stage=1,
+    backends=_EVERYWHERE,
+    watched_settings=("role",),
+    has_account=True,
+    start_mark="pg_postmaster_start_time",
+)
+CHROMA = ServerKind(
+    name="chroma",
+    title="Chroma",
+    protocol=Protocol.HTTP,
+    schemes=_HTTP_SCHEMES,
+    port=8000,
+    group="chroma",
+    setting="servers.chroma",
+    flag="--chroma",
+    is_proxied_when_given=False,
+    start_is_told=False,
+)
+HTTP = ServerKind(
+    name="http",
+    title="memory service",
+    protocol=Protocol.HTTP,
+    schemes=_HTTP_SCHEMES,
+    port=80,
+    group="http",
+    setting="servers.http",
+    flag="--url",
+    stage=2,  # it rests on other servers
+    can_be_inspected=False,
+    is_proxied_when_given=False,
+    start_is_told=False,
+)
+
+KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP)}
+UNDER_TEST = tuple(kind for kind in KINDS.values() if kind.is_under_test)
+
+
+def kind_of(name: str) -> ServerKind:
+    """Return the kind of this name; raises `UsageError` if there is none."""
+    if name not in KINDS:
+        raise UsageError(f"no such kind of server: {name}; there are {', '.join(KINDS)}")
+    return KINDS[name]
+
+
+def with_needs(names: Iterable[str]) -> list[ServerKind]:
+    """Return the kinds with what they need, each after what it needs."""
+    wanted = {kind_of(name) for name in names}
+    wanted |= {KINDS[need] for kind in wanted for need in kind.needs}
+    return [kind for kind in KINDS.values() if kind in wanted]
+
+
+def names_of(*protocols: Protocol, roles: Iterable[Role] = tuple(Role)) -> tuple[str, ...]:
+    """Return the names of the kinds under test that speak one of these protocols and have one of these roles."""
+    return tuple(kind.name for kind in UNDER_TEST if kind.protocol in protocols and kind.role in set(roles))
+
+
+def group_name(name: str) -> str:
+    """Return the name of the group of a node; of a node that no kind is called by, its own."""
+    return KINDS[name].group if name in KINDS else name

@@ -1,0 +1,158 @@
+"""How each kind of server is started on each backend. The registry names the kinds; this is what they can do.
+
+A kind says here which class asks it (`server`), and how one is made as a process, and as a container. A server that was
+given needs nothing more than the class.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, ClassVar
+
+from soak.errors import UsageError
+from soak.servers.backend import ServerBackend
+from soak.servers.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
+from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS, ServerKind
+from soak.servers.postgres import PostgresReplica, PostgresServer
+from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
+from soak.servers.redis import RedisServer
+from soak.servers.redis_process import RedisProcess
+from soak.servers.server import Server
+from soak.servers.state import FILE_NAME, Pinned
+from soak.servers.unprivileged import unprivileged
+from soak.servers.versions import VALKEY, ServerRelease, redis_version
+from soak.servers.web import ChromaServer, ServiceServer
+from soak.servers.web_process import ChromaProcess, ServiceProcess
+
+if TYPE_CHECKING:
+    from soak.servers.docker.servers import DockerServers
+    from soak.servers.local import LocalServers
+
+LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
+"""What the verifier has read is dropped, so its log is written anew long before it fills a disk."""
+
+
+class KindSupport(abc.ABC):
+    """How servers of one kind are made. None is started yet; `fresh`: nobody has been told of its address."""
+
+    server: ClassVar[type[Server]]
+
+    @abc.abstractmethod
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        """Make one that is a process of this machine."""
+
+    def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        """Make one that is a container."""
+        del servers, pinned, fresh
+        raise UsageError(f"{kind.name} is never in Docker; take a process of this machine for it")
+
+    def external(self, kind: ServerKind, pinned: Pinned, backend: ServerBackend) -> Server:
+        """Make one that already runs."""
+        return self.server(kind, pinned, backend, fresh=False)
+
+
+class RedisSupport(KindSupport):
+    """Redis or Valkey under test."""
+
+    server = RedisServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        backend = RedisProcess(
+            servers.site(kind, pinned),
+            options=servers.options_of(kind),
+            version=servers.redis_version,
+            binary=servers.redis_binary,
+            upgrade=servers.redis_upgrade,
+            upgrade_binary=servers.redis_upgrade_binary,
+        )
+        return RedisServer(kind, pinned, backend, fresh=fresh)
+
+    def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        recipe = RedisRecipe(servers.redis_version, servers.redis_image, pinned.password)
+        if pinned.version is not None:
+            recipe = recipe.of(ServerRelease(redis_version(pinned.version), pinned.program))
+        return RedisServer(kind, pinned, servers.container(kind, pinned, recipe), fresh=fresh)
+
+
+class LedgerSupport(KindSupport):
+    """The ledger: always the same Valkey, where no fault can reach it."""
+
+    server = RedisServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        backend = RedisProcess(servers.site(kind, pinned), options=LEDGER_OPTIONS, version=VALKEY)
+        return RedisServer(kind, pinned, backend, fresh=fresh)
+
+
+class PostgresSupport(KindSupport):
+    """A PostgreSQL that takes writes."""
+
+    server = PostgresServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        user = unprivileged()
+        home = servers.home_of(kind, user)
+        site = servers.site(kind, pinned)._replace(home=home)
+        if fresh and (home / "data").exists():
+            raise UsageError(
+                f"{home / 'data'} holds a database whose password is lost, for "
+                f"{site.folder.parent / FILE_NAME} is gone; choose another data folder"
+            )
+        options, install = servers.options_of(kind), servers.install
+        if kind is POSTGRES:
+            backend = PostgresProcess(
+                site, options=options, install=install, account=user, version=servers.postgres_version
+            )
+            return PostgresServer(kind, pinned, backend, fresh=fresh)
+        primary = _postgres(servers.primary_of(kind))
+        if not isinstance(primary.backend, PostgresProcess):
+            raise TypeError(primary.backend)
+        copy = ReplicaProcess(site, options=options, install=install, account=user, primary=primary.backend)
+        return PostgresReplica(kind, pinned, copy, fresh=fresh, primary=primary)
+
+    def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        version, image = servers.postgres_version, servers.postgres_image
+        if kind is POSTGRES:
+            recipe = PostgresRecipe(version, image, pinned.password)
+            return PostgresServer(kind, pinned, servers.container(kind, pinned, recipe), fresh=fresh)
+        primary = _postgres(servers.primary_of(kind))
+        host = servers.place.name(primary.name)
+        copy = ReplicaRecipe(version, image, pinned.password, name=kind.name, primary=host)
+        return PostgresReplica(kind, pinned, servers.container(kind, pinned, copy), fresh=fresh, primary=primary)
+
+
+class ChromaSupport(KindSupport):
+    """Chroma's server."""
+
+    server = ChromaServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        return ChromaServer(kind, pinned, ChromaProcess(servers.site(kind, pinned)), fresh=fresh)
+
+
+class ServiceSupport(KindSupport):
+    """A memory service."""
+
+    server = ServiceServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        if servers.service is None:
+            raise UsageError("no service is known that could be started; name one with --subject")
+        backend = ServiceProcess(servers.site(kind, pinned), servers.service, servers.addresses)
+        return ServiceServer(kind, pinned, backend, fresh=fresh)
+
+
+def _postgres(server: Server) -> PostgresServer:
+    if not isinstance(server, PostgresServer):
+        raise TypeError(server)
+    return server
+
+
+SUPPORT: dict[str, KindSupport] = {
+    LEDGER.name: LedgerSupport(),
+    REDIS.name: RedisSupport(),
+    POSTGRES.name: PostgresSupport(),
+    POSTGRES_REPLICA.name: PostgresSupport(),
+    CHROMA.name: ChromaSupport(),
+    HTTP.name: ServiceSupport(),
+}

@@ -1,0 +1,63 @@
+"""The registry of server kinds: each kind is whole, and what the others derive from it fits."""
+
+from __future__ import annotations
+
+import pytest
+
+from soak.errors import UsageError
+from soak.faults.catalogue import ALIASES, ALL, current_name, faults_of
+from soak.servers.kinds import (
+    KINDS,
+    POSTGRES,
+    POSTGRES_REPLICA,
+    UNDER_TEST,
+    BackendKind,
+    Protocol,
+    Role,
+    ServerKind,
+    group_name,
+    names_of,
+    with_needs,
+)
+from soak.settings import SoakSettings
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_kind_has_support_an_address_setting_and_a_primary_of_its_group(kind: ServerKind) -> None:
+    assert kind.support.server.exchange is not None
+    section, _, name = kind.setting.partition(".")
+    assert name in type(getattr(SoakSettings(), section)).model_fields
+    assert any(one.group == kind.group and one.role is Role.PRIMARY for one in KINDS.values())
+    assert {BackendKind.LOCAL, BackendKind.EXTERNAL} <= kind.backends
+
+
+@pytest.mark.parametrize("kind", UNDER_TEST, ids=lambda kind: kind.name)
+def test_every_kind_under_test_can_be_restarted_crashed_and_cut_off(kind: ServerKind) -> None:
+    assert {"restart", "crash", "pause", "partition", "power_cut"} <= {fault.name for fault in faults_of(kind.name)}
+
+
+def test_no_fault_happens_to_the_ledger() -> None:
+    assert faults_of("ledger") == []
+
+
+def test_what_a_kind_needs_is_started_with_it_and_before_it() -> None:
+    kinds = with_needs(["http", "postgres-replica"])
+    assert [kind.name for kind in kinds] == ["postgres", "postgres-replica", "http"]
+    assert [kind.stage for kind in kinds] == sorted(kind.stage for kind in kinds)
+    with pytest.raises(UsageError, match="no such kind of server: mongo; there are ledger, redis"):
+        with_needs(["mongo"])
+
+
+def test_a_primary_and_its_replica_are_one_group_of_two_roles() -> None:
+    assert POSTGRES.group == POSTGRES_REPLICA.group == group_name("postgres-replica") == "postgres"
+    assert names_of(Protocol.POSTGRES, roles=(Role.REPLICA,)) == ("postgres-replica",)
+    assert names_of(Protocol.REDIS) == ("redis",)
+
+
+def test_old_names_of_faults_are_no_names_of_others() -> None:
+    assert not {*ALIASES} & {*ALL}
+    assert [current_name(name) for name in ("outage", "connection_storm", "crash")] == [
+        "connection_refused",
+        "connection_exhaustion",
+        "crash",
+    ]
