@@ -16,7 +16,7 @@ from soak.settings import FaultRule, FaultSettings
 from tests.support.statuses import soak_status
 
 PLAN = RunPlan(specs=(), given={"postgres": "postgresql://h/db"}, embedded=("ledger", "redis"))
-POSSIBLE = {"redis": {"crash": None, "pause": None, "outage": "there is no proxy"}}
+POSSIBLE = {"redis": {"crash": None, "pause": None, "connection_refused": "there is no proxy"}}
 
 
 def rules(fault: str, target: str = "redis") -> FaultSettings:
