@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
+import soak.servers.support  # noqa: F401  here, not when it is first needed: that may be in a thread, while others import
 from soak.errors import UsageError
 from soak.servers import postgres, redis, state
 from soak.servers.kinds import BackendKind, Protocol, Role, ServerKind, with_needs

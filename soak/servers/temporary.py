@@ -5,7 +5,6 @@ Servers end with their owner, except those that were paused when it was killed: 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
@@ -39,11 +38,17 @@ def _new_folder(prefix: str) -> tuple[Path, DataFolderLock]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=prefix))
         lock = DataFolderLock(path)
-        with contextlib.suppress(FolderInUseError):
+        try:
             lock.acquire()
-            if lock.path.exists():
-                return path, lock
-            lock.release()
+        except FolderInUseError:
+            continue
+        except UsageError:
+            if path.exists():
+                raise
+            continue  # they have removed it by now
+        if lock.path.exists():
+            return path, lock
+        lock.release()
 
 
 def _remove_abandoned(prefix: str) -> None:

@@ -56,7 +56,7 @@ def test_a_shell_completes_commands_flags_and_names(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ([], ["run", "check"]),
+        ([], ["run", "demo", "check"]),
         (["check", "--testbed", ""], ["local", "docker"]),
         (["check", "--log-level", "w"], ["warning"]),
         (["inject", "cra"], ["crash"]),

@@ -454,7 +454,7 @@ async def test_a_verifier_without_its_checkpoint_goes_on_from_the_ledger_and_say
         await flush(script)
         async with verifying(script, tmp_path) as verifier:
             await verifier.until_verified(6)
-            await asyncio.sleep(0.6)  # a checkpoint, and what it has passed is dropped from the ledger
+            await asyncio.sleep(1.2)  # a checkpoint, and what it has passed is dropped from the ledger
             await verifier.kill()
         whole = path.read_bytes()
         if how == "deleted":
