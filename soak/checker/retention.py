@@ -67,9 +67,10 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lif
     An unknown append may have begun one at any time since it was sent.
     """
     unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
-    known = {(one.writer, one.seq): one.sent for one in expected.recent if (one.writer, one.seq) in unseen}
-    first_sent = min([attempt.sent, *known.values()])
-    if expected.span is not None and (len(known) < len(unseen) or not must_have_expired(expected, attempt.sent, rules)):
+    unknown = [one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen]
+    first_sent = min([attempt.sent, *(one.sent for one in unknown)])
+    dated = unseen <= {(one.writer, one.seq) for one in unknown}
+    if expected.span is not None and not (dated and must_have_expired(expected, attempt.sent, rules)):
         first_sent = expected.span.first_sent
     return Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
 

@@ -260,10 +260,10 @@ def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     """It was applied in the old life, and answered when another append had begun a new one."""
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
     session.told(1, 0.0, 0.01)
-    session.told((1, 1), 2.2, 2.25)
-    session.told(2, 1.5, 2.3)
-    assert session.shows(3.0, (1, 1)) == set()
-    assert session.shows(3.45, (1, 1)) == set()
+    session.told((1, 1), 4.0, 4.05)
+    session.told(2, 1.5, 4.3)
+    assert session.shows(4.8, (1, 1)) == set()
+    assert session.shows(5.25, (1, 1)) == set()
 
 
 def test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up() -> None:

@@ -172,7 +172,7 @@ MUTANTS = [
     Mutant("a stale read shows what a forget has erased", ABSORB, "_may_show_the_forgotten", "read.invoked - staleness_us <= ended", "read.invoked <= ended", (), ("late view of what a forget erased",)),
     # -- lives and windows of the store --
     Mutant("a forget begins a new life", ERASURE, "_erase", "expected.span = _span_behind(expected, expected.span, known, behind)", "pass", (), ("life after a forget",)),
-    Mutant("an unknown append may begin a new life", LIFETIME, "_restarted", "first_sent = min([attempt.sent, *known.values()])", "first_sent = attempt.sent", (), ("absolute/28",)),
+    Mutant("an unknown append may begin a new life", LIFETIME, "_restarted", "first_sent = min([attempt.sent, *(one.sent for one in unknown)])", "first_sent = attempt.sent", (), ("absolute/28",)),
     Mutant("a forget in doubt may end an absolute life", LIFETIME, "expiry_overdue", "forgets.in_doubt_since <= expected.span.last_ended:", "False:", (), ("life after a late forget",)),
     Mutant("an unknown append may prolong a life", LIFETIME, "expiry_overdue", "or _may_be_prolonged(expected, rules)", "", (), ("life by a late append",)),
     Mutant("resurrected: overdue", JUDGE, "find_resurrected", "elif overdue and expected.writers[place[0]].may_stand(place[1]):", "elif False:", (Kind.RESURRECTED,), ("expire never",)),
@@ -264,7 +264,6 @@ MUTANTS = [
     Mutant("what is refused is not missed", RETENTION, "_missing", ".minus(writer.failed)", "", (), ("test_checker_late_outcomes::test_a_read_under_way_does_not_lack_what_is_refused_meanwhile",)),
     Mutant("what is seen in a shadow has survived nothing", LOOK, "_lost", "or suspicion.seen_in_shadow", "", (), ("test_checker_late_outcomes::test_what_a_replica_showed_in_the_shadow_of_a_later_fault_has_not_survived_the_earlier_one",)),
     Mutant("window: older ones in its place", PARTIAL, "_judge_window", "missed = _older_instead(seen, acked & set(whole) - unsure, known, rules.contract)", "pass", (Kind.STALE,), ("test_checker_late_outcomes::test_a_window_is_wrong_although_the_next_full_read_does_not_show_all_of_it",)),
-    Mutant("under way when a life ended", RETENTION, "prolong", "if expected.span is not None and attempt.sent <= expected.span.reborn:", "if False:", (), ("test_checker_late_outcomes::test_what_was_under_way_when_a_life_ended_may_have_gone_with_it",)),
     Mutant("times of a late acknowledgement", BOOK, "ExpectedSession.acknowledge", "book.unknown = book.unknown.minus(Intervals([seq, seq])) self._remember(attempt)", "book.unknown = book.unknown.minus(Intervals([seq, seq]))", (), ("test_checker_late_outcomes::test_an_acknowledgement_that_nobody_waited_for_any_more_dates_a_message",)),
     Mutant("outcomes are taken in the order they ended", "soak.verifier.intake", "Intake._take_records", "if attempt.ended <= outcome.ended])", "])", (), ("test_checker_forgets::test_outcomes_of_one_batch_are_taken_in_the_order_in_which_they_ended",)),
     Mutant("an unknown append dates no beginning", RETENTION, "begin_no_later", "Lifespan(attempt.sent, NEVER, 0, attempt.ended)", "Lifespan(attempt.sent, attempt.ended, 0, attempt.ended)", (), ("test_checker_late_outcomes::test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up",)),
