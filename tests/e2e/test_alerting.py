@@ -131,7 +131,7 @@ def test_a_clean_run_with_restarts_calls_nobody_and_ends_without_being_missed() 
         server.until("ALERTS{alertstate='pending'}", lambda series: not series, seconds=SECONDS_MAX)
         told = check.end()
         assert told["verdict"] == "pass", check.output
-        assert "for Prometheus to see it" in check.output
+        assert "for a Prometheus scrape" in check.output
         server.until("last_over_time(soak_phase{phase='done'}[5m]) == 1", seconds=SECONDS_MAX)
         server.until("last_over_time(soak_verdict{verdict='pass'}[5m]) == 1", seconds=SECONDS_MAX)
         server.until("count_over_time((up == 0)[30s:1s]) >= 5", seconds=SECONDS_MAX)

@@ -32,7 +32,7 @@ def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_loa
             verifier = next(child["pid"] for child in status["children"] if child["name"] == "verifier")
             os.kill(verifier, signal.SIGSTOP)  # so that it does not give its verdict before the kill
             first.process.send_signal(signal.SIGTERM)
-            wait_until(lambda: "the load has ended" in first.output)
+            wait_until(lambda: "load ended; verifying" in first.output)
             first.process.kill()
             first.process.wait()
             wait_until(lambda: not processes_of(first.data_dir))

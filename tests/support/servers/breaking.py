@@ -114,7 +114,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def put(server: Server) -> None:
     """Write something that `has` finds again."""
-    if server.kind == "redis":
+    if server.name == "redis":
         async with client_of(server.url) as client:
             await client.set("kept", "yes")
     else:
@@ -122,7 +122,7 @@ async def put(server: Server) -> None:
 
 
 async def has(server: Server) -> bool:
-    if server.kind == "redis":
+    if server.name == "redis":
         async with client_of(server.url) as client:
             return bool(await client.exists("kept"))
     return bool(await sql(server.url, "select to_regclass('kept') is not null"))
