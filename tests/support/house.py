@@ -38,7 +38,7 @@ MESSAGE_PACKAGES = ("load", "ledger", "stores", "checker", "verifier", "report")
 STORE = "RedisListStore"
 """The one store that is on the way; of the others, only what it imports counts."""
 FAULT = (
-    "Fault", "Rule", "Schedule", "Planned", "Injected", "FaultPhase", "FaultWindow", "FaultHistory", "FaultStory",
+    "Fault", "Rule", "Schedule", "Planned", "Injected", "FaultPhase", "FaultWindow", "FaultHistory", "InjectedFault",
     "FaultResult",
 )  # fmt: skip
 SETTINGS = ("load.think", "faults.recovery_max", "verifier.settle", "verifier.recall_ages", "supervision.backoff")
