@@ -1,4 +1,4 @@
-"""Ways to spoil a session on purpose that its contract must not let pass, to see whether the alarm rings."""
+"""Ways to spoil a session on purpose that its contract must not let pass, to see whether the verifier reports it."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     canaries_early: dict[str, int] = {}
     """By store: canaries that were reported before anybody had spoiled them."""
     stores_without_canary: list[str] = []
-    """Stores on which no canary was ever reported, although the alarm was to be tested."""
+    """Stores on which no canary was ever reported, although the self-check was on."""
 
 
 def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
@@ -216,20 +216,20 @@ def _doubts_of_participants(facts: Facts) -> list[str]:
 
 
 def _doubts_of_alarm(facts: Facts) -> list[str]:
-    """Say why the alarm itself cannot be trusted: a silence proves nothing if it would not have rung."""
+    """Say why finding nothing proves nothing: the self-check failed, or never came to its end."""
     doubts = [
-        f"the alarm failed its test on {store}: {count} canaries were spoiled and not reported"
+        f"the self-check failed on {store}: {count} planted errors were not detected"
         for store, count in facts.canaries_missed.items()
         if count
     ]
     doubts += [
         f"{count} canaries on {store} were reported before they were spoiled: "
-        "the store is wrong where the load did not see it, or the alarm is"
+        "the store is wrong where the load did not see it, or the verifier is"
         for store, count in facts.canaries_early.items()
         if count
     ]
     doubts += [
-        f"the alarm could not be tested on {store}: no canary came to its end"
+        f"the self-check did not run on {store}: no canary came to its end"
         for store in facts.stores_without_canary
         if not facts.canaries_missed.get(store) and not facts.canaries_early.get(store)
     ]

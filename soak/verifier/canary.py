@@ -1,4 +1,4 @@
-"""The live canary: spoils a session of the verifier's own, and sees to it that the alarm rings.
+"""The live canary: spoils a session of the verifier's own, and checks that the verifier reports it.
 
 The life of a canary: a few messages are written to a session of its own through the store's own interface, and the
 session is put into the lane like any other. The ordinary rounds must find it right (the control). Then it is spoiled
@@ -6,7 +6,7 @@ behind the ledger's back, and the ordinary rounds must report it, as what it is,
 leaves that with the `Rings` in place of counting it. Then the session is removed.
 
 How it ends: `detected`; `missed`, when the spoiled session stands there for all to read and nobody has said so;
-`early`, when it was reported before anybody had spoiled it, which speaks against the store or against the alarm; or
+`early`, when it was reported before anybody had spoiled it, which speaks against the store or against the verifier; or
 it was disturbed, by a fault or a store that gave no answer, proves nothing, and is tried again.
 
 The deadline runs only while the store and the ledger answer and no fault is under way. Nothing of it is saved or
@@ -52,7 +52,7 @@ TICK_SECONDS = 0.1
 PROBE_SECONDS = 1.0
 """How often the store is asked whether it answers at all."""
 TICK_COUNTED_SECONDS_MAX = 0.5
-"""A longer pause of this process is not held against the alarm."""
+"""A longer pause of this process is not held against the verifier."""
 RETRY_SECONDS_FIRST = 0.5
 RETRY_SECONDS_MAX = 5.0
 LIFE_DEADLINES = 3.0

@@ -68,7 +68,7 @@ class KindCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CanaryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How the alarm did on one store when it was tested."""
+    """How the self-check went on one store."""
 
     store: str
     detected: int
@@ -190,7 +190,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The longest that any ever waited, without the time of faults, in which none could be read."""
     evidence: list[str]
     canaries: list[CanaryResult] | None = None
-    """None: the alarm was not tested, by request."""
+    """None: the self-check was off, by request."""
     violations_unlisted: int = 0
     """Of all that were counted, how many the journal lists no longer because there were too many."""
     contracts: dict[str, str] = {}

@@ -53,17 +53,8 @@ def test_the_report_is_kept_whatever_the_verdict() -> None:
     assert kept["with"]["path"] == "soak-report"
 
 
-def says_report_dir() -> bool:
-    words = [sys.executable, "-m", "soak", "check", "--help"]
-    return "--report-dir" in subprocess.run(words, capture_output=True, text=True, check=True, cwd=ROOT).stdout
-
-
 @pytest.mark.long
 def test_its_lines_soak_write_the_report_and_a_summary() -> None:
-    if not says_report_dir():
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("soak check has no --report-dir")
-        pytest.skip("soak check has no --report-dir")
     with new_folder() as folder:
         for name in ("Makefile", "requirements.lock", "pyproject.toml"):
             shutil.copy(ROOT / name, folder)

@@ -328,7 +328,7 @@ async def test_a_check_that_is_blind_is_noticed_and_the_run_proves_nothing(
             assert await verifier.metric("soak_canaries_total", result="missed") >= 1
             verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"
-        assert any("the alarm failed its test on redis-list" in reason for reason in verdict.reasons)
+        assert any("the self-check failed on redis-list" in reason for reason in verdict.reasons)
 
 
 async def test_a_canary_that_never_comes_to_its_end_makes_the_run_inconclusive(
@@ -342,7 +342,7 @@ async def test_a_canary_that_never_comes_to_its_end_makes_the_run_inconclusive(
             await verifier.until_verified(6)
             verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"
-        assert doubts(verdict) == ["the alarm could not be tested on redis-list: no canary came to its end"]
+        assert doubts(verdict) == ["the self-check did not run on redis-list: no canary came to its end"]
 
 
 # -- it rings for a reason of the store's own --

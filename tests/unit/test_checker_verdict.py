@@ -57,12 +57,12 @@ def test_an_operation_that_was_hardly_tried_or_succeeds_now_and_then_is_no_doubt
         ({"operations": [asked("append", 300, 1), asked("search", 300, 250)]}, "appends on pg: 1 of 300"),
         ({"observations_dropped": 3}, "3 reads that looked odd to participants were dropped"),
         ({"observations_unjudged": 2}, "2 reads that looked odd to participants were not judged by the end"),
-        ({"canaries_missed": {"postgres": 2}}, "the alarm failed its test on postgres: 2 canaries"),
+        ({"canaries_missed": {"postgres": 2}}, "the self-check failed on postgres: 2 planted errors"),
         ({"canaries_early": {"postgres": 1}}, "1 canaries on postgres were reported before they were spoiled"),
-        ({"stores_without_canary": ["postgres"]}, "the alarm could not be tested on postgres"),
+        ({"stores_without_canary": ["postgres"]}, "the self-check did not run on postgres"),
         (
             {"stores_without_canary": ["postgres"], "canaries_missed": {"postgres": 1}},
-            "the alarm failed its test on postgres: 1 canaries",
+            "the self-check failed on postgres: 1 planted errors",
         ),
     ],
 )

@@ -46,7 +46,7 @@ def test_enough_verified_nothing_wrong_and_a_tested_alarm_is_clean_so_far() -> N
         ({"oldest_unverified_seconds": 61.0}, "has been waiting for 61.0 s"),
         ({"fault_failures": ["crash of redis"]}, "1 scheduled faults could not be injected"),
         ({"canaries": [{"store": "s", "detected": 0, "missed": 0, "early": 0}]}, "no planted error detected on s yet"),
-        ({"canaries": [{"store": "s", "detected": 5, "missed": 1, "early": 0}]}, "the alarm failed its test on s"),
+        ({"canaries": [{"store": "s", "detected": 5, "missed": 1, "early": 0}]}, "the self-check failed on s"),
         ({"canaries": [{"store": "s", "detected": 5, "missed": 0, "early": 1}]}, "reported before they were spoiled"),
     ],
 )
