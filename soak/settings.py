@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from soak import cron, quiet_hours
 from soak.duration import parse_seconds
+from soak.hosts import hosts_of, is_sentinel, parse_sentinel
 from soak.servers import kinds, versions
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -25,7 +26,10 @@ SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
 
 
 def _redis_address(address: SecretStr) -> SecretStr:
-    return _address(address, kinds.REDIS.schemes)
+    checked = _address(address, kinds.REDIS.schemes)
+    if is_sentinel(url := address.get_secret_value()):
+        parse_sentinel(url)
+    return checked
 
 
 def _postgres_address(address: SecretStr) -> SecretStr:
@@ -39,10 +43,10 @@ def _http_address(address: SecretStr) -> SecretStr:
 def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
     try:
         parts = urlsplit(address.get_secret_value())
-        parts.port  # noqa: B018  reading it is what checks it
+        hosts = hosts_of(address.get_secret_value())
     except ValueError as error:
         raise ValueError(f"is not an address ({error}); write one like {schemes[0]}://host:port") from None
-    if parts.scheme not in schemes or not (parts.hostname or parts.scheme == "unix"):
+    if parts.scheme not in schemes or not (hosts or parts.scheme == "unix"):
         raise ValueError(f"is not an address of this kind; write one like {schemes[0]}://host:port")
     return address
 

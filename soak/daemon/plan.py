@@ -10,6 +10,7 @@ import msgspec
 from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared
 from soak.errors import UsageError
+from soak.hosts import hosts_of
 from soak.servers.kinds import HTTP, KINDS, POSTGRES, POSTGRES_REPLICA, REDIS
 from soak.settings import SoakSettings
 from soak.stores import registry
@@ -67,9 +68,7 @@ def setting_of(kind: str) -> str:
 def without_secrets(address: str) -> str:
     """Name a server without user and password, to tell whether it is the same one."""
     parts = urlsplit(address)
-    host = parts.hostname or ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{host}{port}{parts.path}"
+    return f"{parts.scheme}://{','.join(map(str, hosts_of(address)))}{parts.path}"
 
 
 def _subject(settings: SoakSettings) -> Subject | None:
@@ -126,16 +125,15 @@ def _check_replica(given: dict[str, str], needs: dict[str, None]) -> None:
 def _check_ledger_is_apart(given: dict[str, str]) -> None:
     if LEDGER not in given:
         return
-    ledger = urlsplit(given[LEDGER])
+    ledger = _whereabouts(given[LEDGER])
     for kind, address in given.items():
-        server = urlsplit(address)
-        same = (server.hostname, server.port, server.scheme == "unix" and server.path) == (
-            ledger.hostname,
-            ledger.port,
-            ledger.scheme == "unix" and ledger.path,
-        )
-        if kind != LEDGER and same:
+        if kind != LEDGER and ledger & _whereabouts(address):
             raise UsageError(
                 f"ledger.url names the same server as {setting_of(kind)}; the ledger needs a server of its own, "
                 "or it would be lost together with what it records"
             )
+
+
+def _whereabouts(address: str) -> set[object]:
+    parts = urlsplit(address)
+    return {parts.path} if parts.scheme == "unix" else set(hosts_of(address))

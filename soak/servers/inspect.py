@@ -11,9 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import InvalidResponse, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
@@ -21,6 +18,7 @@ from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 from soak.servers.kinds import Protocol, ServerKind, kind_of
+from soak.stores.redis_sentinel import redis_at
 
 Told = tuple[dict[str, str], dict[str, str]]
 """Configuration and telemetry."""
@@ -134,14 +132,7 @@ async def inspect_server(
 
 
 async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
-    client = Redis.from_url(
-        url,
-        parser_class=BoundedParser,
-        decode_responses=True,
-        socket_timeout=timeout_seconds,
-        socket_connect_timeout=timeout_seconds,
-        retry=Retry(NoBackoff(), 0),
-    )
+    client = redis_at(url, timeout_seconds=timeout_seconds, parser_class=BoundedParser, decode_responses=True)
     try:
         async with client.pipeline(transaction=False) as pipe:
             pipe.info()

@@ -101,6 +101,7 @@ class ServerKind:
 
 _EVERYWHERE = frozenset({BackendKind.LOCAL, BackendKind.DOCKER, BackendKind.EXTERNAL})
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
+_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _HTTP_SCHEMES = ("http", "https")
 
@@ -120,7 +121,7 @@ REDIS = ServerKind(
     name="redis",
     title="Redis",
     protocol=Protocol.REDIS,
-    schemes=_REDIS_SCHEMES,
+    schemes=(*_REDIS_SCHEMES, *_SENTINEL_SCHEMES),
     port=6379,
     group="redis",
     setting="servers.redis",

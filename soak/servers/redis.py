@@ -12,8 +12,6 @@ from pathlib import Path
 
 import redis.exceptions
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 
 from soak.errors import ServerUnreachableError
@@ -23,6 +21,7 @@ from soak.servers.inspect import inspect_server
 from soak.servers.ports import HOST
 from soak.servers.power_cut.source import PowerSource
 from soak.servers.server import STOP_SECONDS_MAX, Server
+from soak.stores.redis_sentinel import redis_at
 
 CHOSEN_BY_US = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
@@ -104,14 +103,8 @@ class RedisServer(Server):
 
     def client(self, timeout_seconds: float | None = None) -> Redis:
         """Return a client that goes to the server itself, not through its proxy, and tries nothing twice."""
-        timeout_seconds = timeout_seconds or self.backend.answer_seconds_max
-        return Redis.from_url(
-            self.own_url,
-            decode_responses=True,
-            socket_timeout=timeout_seconds,
-            socket_connect_timeout=timeout_seconds,
-            retry=Retry(NoBackoff(), 0),
-        )
+        limit = timeout_seconds or self.backend.answer_seconds_max
+        return redis_at(self.own_url, timeout_seconds=limit, decode_responses=True)
 
     async def shut_down(self, *, save: bool) -> None:
         """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""

@@ -25,6 +25,8 @@ import asyncpg
 from soak.answer_bounds import TOO_LARGE, AnswerTooLargeError, Bounded, bounded_answers
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.hosts import HostPort, hosts_of
+from soak.servers.kinds import POSTGRES
 from soak.stores.protocol import StoreContext
 
 _CONNECT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -295,16 +297,15 @@ def address_of(context: StoreContext, kind: str) -> tuple[str, str]:
     if url is None:
         raise UsageError(f"no {kind} server is configured; give its address in servers.{kind.replace('-', '_')}")
     try:
-        parts = urlsplit(url)
-        port = parts.port or 5432
+        parts, hosts = urlsplit(url), hosts_of(url)
     except ValueError:
-        parts, port = urlsplit(""), 0
+        parts, hosts = urlsplit(""), ()
     if parts.scheme not in {"postgres", "postgresql"}:
         raise UsageError(
             f"the address of the {kind} server is not understood; write one like postgresql://user:password@127.0.0.1:5432/database"
         )
-    host = parts.hostname or parse_qs(parts.query).get("host", ["localhost"])[0]
-    return url, f"{host}:{port}{parts.path}"
+    named = hosts or (HostPort(parse_qs(parts.query).get("host", ["localhost"])[0], None),)
+    return url, f"{','.join(f'{host}:{port or POSTGRES.port}' for host, port in named)}{parts.path}"
 
 
 def unreachable(address: str, error: BaseException) -> SoakError:

@@ -15,9 +15,10 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyError, RedisError, ResponseError
 
 from soak.answer_bounds import BoundedParser
+from soak.hosts import SentinelAddress
 from soak.stores.redis_client import (
     CLIENT_NAME,
     Argument,
@@ -28,6 +29,7 @@ from soak.stores.redis_client import (
     RedisAddress,
     ReplyError,
 )
+from soak.stores.redis_sentinel import PrimaryPool, primary_pool
 
 CONNECTIONS_MAX = 2
 """While one waits for a large reply, the other serves."""
@@ -45,8 +47,11 @@ _Waiting = tuple[tuple[Argument, ...], asyncio.Future[Any]]
 class RedisReader:
     """Sends commands in batches over a few of redis-py's connections; dials again when one was lost."""
 
-    def __init__(self, address: RedisAddress, *, connections_max: int, timeout_seconds: float) -> None:
+    def __init__(
+        self, address: RedisAddress | SentinelAddress, *, connections_max: int, timeout_seconds: float
+    ) -> None:
         self.address = address
+        self._pool: PrimaryPool | None = None
         self._timeout_seconds = timeout_seconds
         self._loop = asyncio.get_running_loop()
         self._connections = [self._make() for _ in range(max(1, min(connections_max, CONNECTIONS_MAX)))]
@@ -57,17 +62,21 @@ class RedisReader:
         self._is_closed = False
 
     def _make(self) -> AbstractConnection:
+        ours: dict[str, Any] = {
+            "client_name": CLIENT_NAME,
+            "parser_class": BoundedParser,
+            "protocol": 2,
+            "socket_timeout": None,  # one timer per batch, see `_exchange`
+        }
+        connection: AbstractConnection
+        if isinstance(self.address, SentinelAddress):
+            self._pool = self._pool or primary_pool(self.address, timeout_seconds=self._timeout_seconds, **ours)
+            connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+            return connection
         given: dict[str, Any] = dict(parse_url(self.address.url))
         options = {name: value for name, value in given.items() if name in _ADDRESS or name.startswith("ssl_")}
-        options.update(
-            client_name=CLIENT_NAME,
-            parser_class=BoundedParser,
-            protocol=2,
-            retry=Retry(NoBackoff(), 0),
-            socket_connect_timeout=self._timeout_seconds,
-            socket_timeout=None,  # one timer per batch, see `_exchange`
-        )
-        connection: AbstractConnection = given.get("connection_class", Connection)(**options)
+        options.update(ours, retry=Retry(NoBackoff(), 0), socket_connect_timeout=self._timeout_seconds)
+        connection = given.get("connection_class", Connection)(**options)
         return connection
 
     def execute(self, *command: Argument) -> Awaitable[Any]:
@@ -96,6 +105,8 @@ class RedisReader:
             await asyncio.wait(self._exchanges)
         for connection in self._connections:
             await connection.disconnect(nowait=True)
+        if self._pool is not None:
+            await self._pool.disconnect()
         _fail(self._waiting, NotSentError(f"the connections to {self.address} are closed: not sent"))
 
     def _dispatch(self) -> None:
@@ -121,7 +132,9 @@ class RedisReader:
                 packed = connection.pack_commands([command for command, _ in batch])
                 is_sent = True
                 await connection.send_packed_command(packed)
-                await self._take_replies(connection, batch, limit)
+                is_demoted = await self._take_replies(connection, batch, limit)
+            if is_demoted:
+                await connection.disconnect(nowait=True)  # sentinels are asked when it connects
         except BaseException as error:
             await connection.disconnect(nowait=True)
             _fail(batch, self._failure(error, is_sent=is_sent))
@@ -133,14 +146,19 @@ class RedisReader:
 
     async def _take_replies(
         self, connection: AbstractConnection, batch: deque[_Waiting], limit: asyncio.Timeout
-    ) -> None:
-        """Read the replies in the order of the commands. A server that goes on answering is waited for."""
+    ) -> bool:
+        """Read the replies in the order of the commands. A server that goes on answering is waited for.
+
+        Returns whether it refused a write because it is a replica now.
+        """
+        is_demoted = False
         refresh_seconds = self._loop.time() + self._timeout_seconds / 4
         while batch:
             try:
                 answer = await connection.read_response()
             except ResponseError as error:
                 answer = error
+                is_demoted = is_demoted or isinstance(error, ReadOnlyError)
             reply = batch.popleft()[1]
             if not reply.done():
                 if isinstance(answer, ResponseError):
@@ -150,6 +168,7 @@ class RedisReader:
             if (now := self._loop.time()) > refresh_seconds:
                 limit.reschedule(now + self._timeout_seconds)
                 refresh_seconds = now + self._timeout_seconds / 4
+        return is_demoted
 
     async def _connect(self, connection: AbstractConnection) -> None:
         """Dial and log in. Any failure means that nothing was sent on behalf of a caller."""

@@ -11,10 +11,12 @@ import msgspec
 from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
+from soak.hosts import SentinelAddress, is_sentinel, parse_sentinel
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import (
     Argument,
     LoginRefusedError,
+    RedisAddress,
     RedisClient,
     RedisError,
     RedisScript,
@@ -51,11 +53,7 @@ class RedisStore:
         url = context.servers.get("redis")
         if url is None:
             raise UsageError("no Redis server is configured; give its address in servers.redis")
-        address = parse_address(url)
-        make = RedisReader if context.is_verifier else RedisPool
-        client: RedisClient = make(
-            address, connections_max=context.connections_max, timeout_seconds=context.timeout_seconds
-        )
+        address, client = _client(url, context)
         try:
             await client.connect()
             await client.execute("PING")
@@ -96,6 +94,17 @@ class RedisStore:
                 await self._client.execute("UNLINK", *keys)
             if cursor == b"0":
                 return
+
+
+def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAddress, RedisClient]:
+    most, seconds = context.connections_max, context.timeout_seconds
+    if is_sentinel(url):
+        # Load and verifier follow the primary by redis-py's own client, as applications do.
+        service = parse_sentinel(url)
+        return service, RedisReader(service, connections_max=most, timeout_seconds=seconds)
+    address = parse_address(url)
+    make = RedisReader if context.is_verifier else RedisPool
+    return address, make(address, connections_max=most, timeout_seconds=seconds)
 
 
 def _unreachable(address: object, error: RedisError) -> ServerUnreachableError:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from soak.errors import UsageError
+from soak.hosts import hosts_of
 from soak.servers import state
 from soak.servers.external.backend import (
     CONNECTION_EXHAUSTION,
@@ -104,8 +105,10 @@ class ExternalServers:
             name = self._containers[kind.name]
             backend = NamedContainer(kind, url, name, self._folder / kind.name, self._allowance.faults)
         self._open.append(backend)
-        parts = urlsplit(url)
-        server = kind.support.external(kind, Pinned(parts.port or kind.port, parts.password or ""), backend)
+        hosts = hosts_of(url)
+        port = hosts[0].port if hosts else None
+        pinned = Pinned(port or kind.port, urlsplit(url).password or "")
+        server = kind.support.external(kind, pinned, backend)
         server.state = await backend.open()
         server.no_proxy = "none of the faults that need a proxy is allowed"
         if is_contained and server.is_running:

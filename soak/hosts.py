@@ -1,0 +1,94 @@
+"""Addresses of servers that may be several hosts: `scheme://user:password@a:1,b:2/name`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+SENTINEL = "+sentinel"
+"""Ends the scheme of an address that names sentinels and not the Redis they watch."""
+SENTINEL_PORT = 26379
+_SENTINEL_EXAMPLE = "write one like redis+sentinel://:password@host:26379,host:26379/mymaster"
+
+
+class HostPort(NamedTuple):
+    """One host of an address."""
+
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+def hosts_of(url: str) -> tuple[HostPort, ...]:
+    """Return every host that an address names; raises `ValueError` if a port is none."""
+    places = urlsplit(url).netloc.rpartition("@")[2]
+    parts = [urlsplit(f"//{place}") for place in places.split(",")]
+    return tuple(HostPort(unquote(part.hostname), part.port) for part in parts if part.hostname)
+
+
+def is_sentinel(url: str) -> bool:
+    """Whether an address names sentinels."""
+    return urlsplit(url).scheme.endswith(SENTINEL)
+
+
+class SentinelAddress(NamedTuple):
+    """Sentinels, the name of the primary they watch, and who we are to both. Its text form holds no secret."""
+
+    sentinels: tuple[HostPort, ...]
+    service: str
+    database: int
+    username: str | None
+    password: str | None
+    sentinel_username: str | None
+    sentinel_password: str | None
+    is_encrypted: bool
+    ssl: dict[str, str]
+    """Options of TLS as redis-py takes them, for sentinels and servers."""
+
+    def __str__(self) -> str:
+        return f"{self.service} of the sentinels {', '.join(map(str, self.sentinels))}"
+
+    def __repr__(self) -> str:
+        return f"SentinelAddress({self})"
+
+
+def parse_sentinel(url: str) -> SentinelAddress:
+    """Read `redis+sentinel://[user][:password@]host[:port][,host[:port]…]/name[/database][?sentinel_password=…]`.
+
+    Raises `ValueError` that says what is wrong.
+    """
+    parts = urlsplit(url)
+    hosts = tuple(HostPort(host, port or SENTINEL_PORT) for host, port in hosts_of(url))
+    service, _, database = unquote(parts.path.lstrip("/")).partition("/")
+    if not hosts:
+        raise ValueError(f"names no sentinel; {_SENTINEL_EXAMPLE}")
+    if not service:
+        raise ValueError(f"does not say which primary of the sentinels is meant; {_SENTINEL_EXAMPLE}")
+    if database and not database.isdigit():
+        raise ValueError(f"has no number as its database; {_SENTINEL_EXAMPLE}")
+    options = _options(parts)
+    return SentinelAddress(
+        sentinels=hosts,
+        service=service,
+        database=int(database or 0),
+        username=_unquoted(parts.username),
+        password=_unquoted(parts.password),
+        sentinel_username=options.pop("sentinel_username", None),
+        sentinel_password=options.pop("sentinel_password", None),
+        is_encrypted=parts.scheme.startswith("rediss"),
+        ssl=options,
+    )
+
+
+def _options(parts: SplitResult) -> dict[str, str]:
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if unknown := [name for name in options if not name.startswith(("sentinel_", "ssl_"))]:
+        raise ValueError(f"has an option that is not known: {unknown[0]}; {_SENTINEL_EXAMPLE}")
+    return options
+
+
+def _unquoted(text: str | None) -> str | None:
+    return unquote(text) if text else None

@@ -1,0 +1,86 @@
+"""The primary that sentinels name, through redis-py's own Sentinel client.
+
+What one must know before touching it:
+- redis-py asks the sentinels when it connects, and not again: a connection that works is kept, whoever is primary
+  meanwhile. A sentinel closes the connections of a primary that it demotes, so clients ask again then.
+- A demoted primary answers writes with READONLY. redis-py makes a lost connection of that; here it stays what it is, a
+  refusal: the write was certainly not applied.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.connection import Connection, SSLConnection
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.backoff import NoBackoff
+
+from soak.hosts import SentinelAddress, is_sentinel, parse_sentinel
+
+SENTINEL_SECONDS_MAX = 1.0
+"""For one sentinel to answer; the next one is asked then."""
+
+
+class PrimaryConnection(SentinelManagedConnection):
+    """A connection to whichever server is the primary when it is made."""
+
+    async def read_response(self, *arguments: Any, **options: Any) -> Any:
+        return await Connection.read_response(self, *arguments, **options)
+
+
+class EncryptedPrimaryConnection(PrimaryConnection, SSLConnection):
+    """The same over TLS."""
+
+
+class PrimaryPool(SentinelConnectionPool):
+    """Connections to the primary; the connections to the sentinels are closed with them."""
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002  redis-py's own form
+        await super().disconnect(inuse_connections)
+        if inuse_connections:
+            await self.sentinel_manager.aclose()
+
+
+def primary_pool(address: SentinelAddress, *, timeout_seconds: float, **options: Any) -> PrimaryPool:
+    """Return redis-py's pool of connections to the primary; nothing is tried twice."""
+    sentinels = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves it without types
+        [(host, port) for host, port in address.sentinels],
+        sentinel_kwargs={
+            "username": address.sentinel_username,
+            "password": address.sentinel_password,
+            "socket_timeout": min(timeout_seconds, SENTINEL_SECONDS_MAX),
+            "socket_connect_timeout": min(timeout_seconds, SENTINEL_SECONDS_MAX),
+            "retry": Retry(NoBackoff(), 0),
+            **({"ssl": True, **address.ssl} if address.is_encrypted else {}),
+        },
+    )
+    return PrimaryPool(  # type: ignore[no-untyped-call]
+        address.service,
+        sentinels,
+        connection_class=EncryptedPrimaryConnection if address.is_encrypted else PrimaryConnection,
+        username=address.username,
+        password=address.password,
+        db=address.database,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        **(address.ssl if address.is_encrypted else {}),
+        **options,
+    )
+
+
+def redis_at(url: str, *, timeout_seconds: float, **options: Any) -> Redis:
+    """Return redis-py's client for an address: of one server, or of the primary that sentinels name."""
+    if is_sentinel(url):
+        pool = primary_pool(
+            parse_sentinel(url), timeout_seconds=timeout_seconds, socket_timeout=timeout_seconds, **options
+        )
+        return Redis.from_pool(pool)
+    return Redis.from_url(
+        url,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        **options,
+    )
