@@ -141,7 +141,10 @@ class StoreSettings(Section):
 class ServerSettings(Section):
     """Addresses of servers that already run, and versions of those that are not given and so are started."""
 
-    redis: RedisAddress | None = Field(default=None, description="redis://[:password@]host:port/db under test.")
+    redis: RedisAddress | None = Field(
+        default=None,
+        description="redis://[:password@]host:port/db under test, or redis+sentinel://[:password@]host,host/name.",
+    )
     postgres: PostgresAddress | None = Field(
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
@@ -151,6 +154,10 @@ class ServerSettings(Section):
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
     redis_version: RedisVersion = Field(
         default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"
+    )
+    redis_topology: kinds.RedisTopology = Field(
+        default=kinds.RedisTopology.SINGLE,
+        description="What is started as Redis: single, or sentinel (a primary, two replicas, three sentinels).",
     )
     postgres_version: PostgresVersion = Field(
         default=versions.POSTGRES.name, description="PostgreSQL to start: 16, 18 …"

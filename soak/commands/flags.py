@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from soak.configuration import Configuration, read
 from soak.errors import UsageError
+from soak.servers.kinds import RedisTopology
 
 FAULT_EVERY_DEFAULT = "2m"
 
@@ -27,6 +28,8 @@ class Flag(NamedTuple):
     """What the flag says by itself; it takes no value then."""
     version_key: str | None = None
     """The setting it stands for where a version is given in place of an address."""
+    topology_key: str | None = None
+    """The setting it stands for where a topology is given."""
 
     @property
     def destination(self) -> str:
@@ -37,6 +40,8 @@ class Flag(NamedTuple):
 
     def key_for(self, value: object) -> str:
         """Return the setting that this value is for: addresses have colons, versions and names of programs none."""
+        if self.topology_key is not None and value in {*RedisTopology}:
+            return self.topology_key
         return self.version_key if self.version_key is not None and ":" not in str(value) else self.key
 
 
@@ -61,9 +66,11 @@ SERVERS = (
     Flag(
         "--redis",
         "servers.redis",
-        "URL|VERSION",
-        "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), or the version to start: 6.2, 7.0, valkey-9",
+        "URL|VERSION|sentinel",
+        "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), the version to start (6.2, 7.0, valkey-9), or "
+        "sentinel for a primary with two replicas and three sentinels",
         version_key="servers.redis_version",
+        topology_key="servers.redis_topology",
     ),
     Flag(
         "--postgres",

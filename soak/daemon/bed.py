@@ -12,7 +12,7 @@ from soak.faults.catalogue import ALIASES, current_name
 from soak.servers import versions
 from soak.servers.external.command import OperatorCommand
 from soak.servers.external.servers import ExternalServers
-from soak.servers.kinds import KINDS, BackendKind
+from soak.servers.kinds import KINDS, BackendKind, RedisTopology
 from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
@@ -43,6 +43,7 @@ def make_testbed(
     local = LocalServers(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
+        redis_topology=settings.servers.redis_topology,
         redis_binary=wanted.redis_binary,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
@@ -55,6 +56,11 @@ def make_testbed(
         neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.nodes.items()},
         on_event=on_event,
     )
+    if wanted.kind == "docker" and settings.servers.redis_topology is not RedisTopology.SINGLE:
+        raise UsageError(
+            f"servers.redis_topology = {settings.servers.redis_topology}: its nodes are processes of this machine; "
+            "leave out --testbed docker"
+        )
     docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local

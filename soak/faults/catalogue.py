@@ -22,10 +22,13 @@ from soak.faults.latency import Latency
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
+from soak.faults.primary_crash import PrimaryCrash
+from soak.faults.primary_partition import PartialPartition, PrimaryPartition
 from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
+from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
@@ -54,6 +57,11 @@ ALL: dict[str, Fault] = {
         ReplicaLag(),
         Failover(),
         EarlyFailover(),
+        PrimaryCrash(),
+        PrimaryPartition(),
+        PartialPartition(),
+        SentinelFailover(),
+        CoordinatedFailover(),
         Eviction(),
         TtlChange(),
         ClockStep(),

@@ -11,6 +11,7 @@ class Crash(Fault):
     """SIGKILL of the whole tree. The page cache survives, so this says nothing about what was synced."""
 
     name = "crash"
+    on_groups = True
     excuses = Excuse.CRASH
     down = True
     description = (

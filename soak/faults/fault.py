@@ -13,6 +13,7 @@ from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
+from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
 
@@ -39,6 +40,8 @@ class Fault(abc.ABC):
     """Whether the server does not answer from when this has been injected until it is healed."""
     serves: ClassVar[bool] = False
     """Whether the server goes on serving during it."""
+    on_groups: ClassVar[bool] = False
+    """Whether it can happen to a group of nodes that act as one server."""
     description: ClassVar[str]
     """One plain sentence: what happens to the server, and what may rightly be lost."""
     targets: ClassVar[tuple[str, ...]] = names_of(*Protocol)
@@ -55,6 +58,8 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in servers.nodes:
             return f"no {target} server was started here"
+        if isinstance(servers.nodes[target], SentinelGroup) and not self.on_groups:
+            return f"{target} is a group of nodes, and {self.name} is for one server"
         return servers.refuses(self.name, target) or self.hindrance(servers, target)
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
@@ -88,6 +93,31 @@ class RedisFault(Fault):
         if not isinstance(server, RedisServer):
             raise TypeError(server)
         return server
+
+
+class SentinelFault(RedisFault):
+    """A fault of a Redis that sentinels watch."""
+
+    on_groups = True
+
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if not isinstance(servers.nodes[target], SentinelGroup):
+            return "there is no Sentinel; start one with --redis sentinel"
+        return None
+
+    def group(self, servers: Servers, target: str) -> SentinelGroup:
+        server = servers.nodes[target]
+        if not isinstance(server, SentinelGroup):
+            raise self.refusal(servers, target)
+        return server
+
+    async def heal(self, servers: Servers, target: str) -> None:
+        group = self.group(servers, target)
+        if group.links is not None:
+            group.links.heal()
+        for node in (*group.servers, *group.sentinels):
+            await node.start_again()
+        await group.until_agreed()
 
 
 def writes_a_log(server: RedisServer) -> bool:

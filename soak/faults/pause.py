@@ -11,6 +11,7 @@ class Pause(Fault):
     """SIGSTOP of the whole tree: a long garbage collection, a live migration, a host that swaps."""
 
     name = "pause"
+    on_groups = True
     excuses = Excuse.NOTHING
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."

@@ -11,6 +11,7 @@ class Restart(Fault):
     """A clean stop: a server that persists anything persists everything now."""
 
     name = "restart"
+    on_groups = True
     excuses = Excuse.CLEAN
     down = True
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."

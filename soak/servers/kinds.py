@@ -36,6 +36,14 @@ class Role(enum.StrEnum):
     REPLICA = "replica"
 
 
+class RedisTopology(enum.StrEnum):
+    """How many nodes act as one Redis."""
+
+    SINGLE = "single"
+    SENTINEL = "sentinel"
+    """One primary, two replicas, three sentinels."""
+
+
 class BackendKind(enum.StrEnum):
     """What servers run in."""
 

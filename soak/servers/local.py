@@ -13,10 +13,11 @@ from soak.errors import UsageError
 from soak.proc import tree
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers import binaries, postgres_upgrade, power_cut, state, versions
-from soak.servers.kinds import KINDS, BackendKind, ServerKind
+from soak.servers.kinds import KINDS, BackendKind, RedisTopology, ServerKind
 from soak.servers.managed import ManagedServers
 from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
-from soak.servers.process_backend import ProcessSite
+from soak.servers.process_backend import ProcessBackend, ProcessSite
+from soak.servers.sentinel import NODES_FOLDER
 from soak.servers.server import EventListener, Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.strays import end_strays
@@ -53,6 +54,7 @@ class LocalServers(ManagedServers):
         data_dir: Path,
         *,
         redis_version: str | ServerVersion = VALKEY,
+        redis_topology: RedisTopology = RedisTopology.SINGLE,
         redis_binary: Path | None = None,
         redis_upgrade: ServerVersion | None = None,
         redis_upgrade_binary: Path | None = None,
@@ -87,6 +89,7 @@ class LocalServers(ManagedServers):
             on_event=on_event,
         )
         self.redis_version = versions.redis_version(redis_version) if isinstance(redis_version, str) else redis_version
+        self.redis_topology = redis_topology
         self.redis_binary = redis_binary
         self.redis_upgrade = redis_upgrade
         self.redis_upgrade_binary = redis_upgrade_binary
@@ -113,6 +116,9 @@ class LocalServers(ManagedServers):
     async def _prepare(self, kind: ServerKind) -> Server:
         server = await super()._prepare(kind)
         if self._power_cuts and not self._by_file_system and kind.is_under_test and server.power is None:
+            if not isinstance(server.backend, ProcessBackend):
+                self.no_power_cuts = server.backend.no_power_cut
+                return server
             await self._supply_power_to(server)
         return server
 
@@ -148,6 +154,7 @@ class LocalServers(ManagedServers):
         ]
         names = ("data", postgres_upgrade.NEXT_NAME)
         folders = [root / kind / name for root in self._roots() for kind in KINDS for name in names]
+        folders += [found for root in self._roots() for found in root.glob(f"*/{NODES_FOLDER}/*/data")]
         points = [mounted.point for loop in power_cut.abandoned() for mounted in power_cut.mounts_of(loop.number)]
         await end_strays(known, [*folders, *(point / name for point in points for name in names)])
         # Those of other folders, too: nobody may ever come back to them.

@@ -61,11 +61,18 @@ class RedisProcess(ProcessBackend):
         settings = redis_settings(
             self.options,
             password=self.pinned.password,
-            bind=HOST,
+            bind=self.listens_on,
             port=self.pinned.port,
             folder=str(self.working_folder),
         )
-        write_whole(self._settings_path, settings.encode())
+        self.write_settings(settings)
+
+    @property
+    def listens_on(self) -> str:
+        return HOST
+
+    def write_settings(self, text: str) -> None:
+        write_whole(self._settings_path, text.encode())
 
     def spawn(self) -> Process:
         return self.start_program([self._program, self._settings_path], home=self.folder)

@@ -23,6 +23,8 @@ class Pinned(msgspec.Struct):
     """Which version the data is for since it was changed for another one; None: the one that is asked for."""
     program: str | None = None
     """The program, or the image, of that version; None: the one that the version alone names."""
+    nodes: dict[str, int] = {}
+    """The ports of its nodes and of their fronts, where it is a group."""
 
 
 class ServersState(msgspec.Struct):

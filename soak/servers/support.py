@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 from soak.errors import UsageError
 from soak.servers.backend import ServerBackend
 from soak.servers.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
-from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS, ServerKind
+from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS, RedisTopology, ServerKind
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
 from soak.servers.redis_process import RedisProcess
+from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.state import FILE_NAME, Pinned
 from soak.servers.unprivileged import unprivileged
@@ -57,6 +58,16 @@ class RedisSupport(KindSupport):
     server = RedisServer
 
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        if servers.redis_topology is RedisTopology.SENTINEL:
+            return SentinelGroup(
+                kind,
+                pinned,
+                servers.site(kind, pinned),
+                fresh=fresh,
+                options=servers.options_of(kind),
+                version=servers.redis_version,
+                binary=servers.redis_binary,
+            )
         backend = RedisProcess(
             servers.site(kind, pinned),
             options=servers.options_of(kind),

@@ -1,0 +1,40 @@
+"""The primary of a group is cut off from the other nodes; the rest elects another one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from soak.checker.faults import Excuse
+from soak.faults.fault import SentinelFault
+from soak.servers.servers import Servers
+
+
+class PrimaryPartition(SentinelFault):
+    """Packets between the primary and everybody else vanish, clients included: they are with the majority."""
+
+    name = "primary_partition"
+    excuses = Excuse.FAILOVER
+    description = (
+        "The primary is cut off from its replicas, the sentinels and all clients; packets vanish. The majority "
+        "promotes a replica, and what the old primary had not replicated is lost."
+    )
+    with_clients: ClassVar[bool] = True
+
+    async def inject(self, servers: Servers, target: str) -> None:
+        group = self.group(servers, target)
+        primary = await group.primary()
+        if group.links is None:
+            raise self.refusal(servers, target)
+        group.links.cut(group.around(primary, clients=self.with_clients), silent=True)
+        await group.until_named(other_than=primary)
+
+
+class PartialPartition(PrimaryPartition):
+    """The nodes are parted and clients reach all of them: connected ones stay with the old primary."""
+
+    name = "partial_partition"
+    description = (
+        "The primary is cut off from its replicas and the other sentinels, while clients still reach everybody. Those "
+        "that are connected to it go on writing to it, without an error, and all of that is lost when it is demoted."
+    )
+    with_clients = False
