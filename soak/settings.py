@@ -299,7 +299,7 @@ class FaultRule(Section):
 class FaultSettings(Section):
     """What is broken on purpose while it runs, and when."""
 
-    preset: Literal["none", "auto", "gentle", "recovery", "chaos"] = Field(
+    preset: Literal["none", "auto", "gentle", "recovery", "failover", "chaos"] = Field(
         default="none",
         description="Rules by name. auto: recovery on servers that are started here, unless there are rules.",
     )

@@ -315,6 +315,9 @@ class Recovery(msgspec.Struct, kw_only=True):
     lost: int = 0
     """Messages lost outside of it."""
     point_seconds: float = 0.0
+    after_seconds: float = 0.0
+    """How long after the fault had begun something was still acknowledged that is gone: by a primary that was replaced
+    and did not know it."""
     is_at_least: bool = False
     """Something so old was lost that its time is no longer known."""
     is_unread: bool = False
@@ -350,13 +353,17 @@ class Recovery(msgspec.Struct, kw_only=True):
         return [operation for operation, seconds in times.items() if seconds is None]
 
     def note(self, age_us: int, *, is_exact: bool, is_tolerated: bool) -> None:
-        """Count a lost message that was acknowledged so long before the fault, or, if not exact, even longer."""
+        """Count a lost message that was acknowledged so long before the fault, or, if not exact, even longer.
+
+        One that was acknowledged in its time has a negative age.
+        """
         if is_tolerated:
             self.tolerated += 1
         else:
             self.lost += 1
         self.is_at_least = self.is_at_least or not is_exact
         self.point_seconds = max(self.point_seconds, age_us / 1e6)
+        self.after_seconds = max(self.after_seconds, -age_us / 1e6)
 
 
 def begin_recovery(window: FaultWindow, store: str, contract: Contract, at_wall_seconds: float) -> Recovery:
@@ -387,7 +394,10 @@ def blamed_window(
 
 
 def age_at(window: FaultWindow, attempt: Attempt | None) -> int:
-    """Return how long before a fault a message was acknowledged, by its own attempt or by one that came after it."""
+    """Return how long before a fault a message was acknowledged, by its own attempt or by one that came after it.
+
+    Negative: it was acknowledged while the fault was under way.
+    """
     if attempt is None or attempt.outcome != Outcome.OK:
         return 0  # when it was applied nobody knows; it may have been a moment before
-    return max(0, window.started - attempt.ended)
+    return window.started - attempt.ended

@@ -105,7 +105,7 @@ SUBJECT = Flag(
     "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
 )
 FAULTS = (
-    Flag("--faults", "faults.preset", "PRESET", "faults on a schedule: none, gentle, recovery or chaos"),
+    Flag("--faults", "faults.preset", "PRESET", "faults on a schedule: none, gentle, recovery, failover or chaos"),
     Flag("--fault-every", "faults.every", "TIME", "how often on each server"),
     Flag(
         "--fault",

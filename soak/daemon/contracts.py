@@ -14,14 +14,15 @@ import msgspec
 from soak.checker.contract import DURABILITY, Contract
 from soak.checker.telemetry import ServerSample
 from soak.contracts.floor import refusal_below_floor
-from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of
+from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of, weakest_node
 from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
 from soak.errors import ServerUnreachableError, UsageError
+from soak.hosts import is_sentinel
 from soak.ledger.records import RunHeader
-from soak.servers.inspect import inspect
+from soak.servers.inspect import inspect, other_nodes
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
@@ -89,14 +90,16 @@ def _settle(
 ) -> Settled:
     own = spec.contract_for(context)
     server = keeper_of(spec.needs)
+    found = given.get(server or "")
     losses = _derived(spec, own, clauses, given.get(server or ""))
     raised = {clause: loss for clause, loss in losses.items() if loss.is_weaker_than(floor_seconds)}
     derived = {clause: floor_seconds if clause in raised else loss.seconds for clause, loss in losses.items()}
     contract = _override(spec.name, msgspec.structs.replace(own, **derived), clauses)
     if "failover_loss_seconds" not in {*clauses, *spec.declared_clauses} and CRASH in {*clauses, *derived}:
-        # A replica that is promoted too soon may lack no more than a crash may take.
-        contract = msgspec.structs.replace(contract, failover_loss_seconds=contract.crash_loss_seconds)
-    found = given.get(server or "")
+        # A replica that is promoted too soon may lack no more than a crash may take, unless its server says otherwise.
+        failover = found.failover if found is not None else None
+        seconds = contract.crash_loss_seconds if failover is None else failover.seconds
+        contract = msgspec.structs.replace(contract, failover_loss_seconds=seconds)
     return Settled(
         store=spec.name,
         contract=contract,
@@ -212,9 +215,15 @@ async def ask_servers(servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 async def _ask(kind: str, url: str) -> ServerSample | None:
     try:
-        return await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
+        sample = await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
+        if not is_sentinel(url):
+            return sample
+        others = await other_nodes(url, timeout_seconds=ASK_SECONDS_MAX)
     except ServerUnreachableError:
         return None  # whoever opens the store next says why, and with which address
+    weakest = weakest_node([sample.configuration, *others])
+    kept = {name: value for name, value in weakest.items() if name not in {"role", "topology"}}
+    return msgspec.structs.replace(sample, configuration={**sample.configuration, **kept})
 
 
 async def settle_promises(

@@ -36,6 +36,7 @@ class Preset(enum.StrEnum):
     """`recovery` on servers that were started here, unless there are rules; what `soak run` does by default."""
     GENTLE = "gentle"
     RECOVERY = "recovery"
+    FAILOVER = "failover"
     CHAOS = "chaos"
 
 
@@ -65,6 +66,21 @@ RECIPES = {
         every_seconds=120.0,
         jitter_share=0.2,
         hold_seconds=2.0,
+        in_turn=True,
+        first_seconds=15.0,
+    ),
+    Preset.FAILOVER: _Recipe(
+        description="the primary of a group is killed, cut off and replaced, in turn",
+        faults={
+            "primary_crash": 1.0,
+            "coordinated_failover": 1.0,
+            "primary_partition": 1.0,
+            "sentinel_failover": 1.0,
+            "partial_partition": 1.0,
+        },
+        every_seconds=60.0,
+        jitter_share=0.2,
+        hold_seconds=3.0,
         in_turn=True,
         first_seconds=15.0,
     ),

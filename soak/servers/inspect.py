@@ -17,8 +17,9 @@ from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.servers.kinds import Protocol, ServerKind, kind_of
-from soak.stores.redis_sentinel import redis_at
+from soak.hosts import is_sentinel
+from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
+from soak.stores.redis_sentinel import redis_at, replica_addresses
 
 Told = tuple[dict[str, str], dict[str, str]]
 """Configuration and telemetry."""
@@ -29,6 +30,7 @@ REDIS_SETTINGS = (
     "no-appendfsync-on-rewrite",
     "maxmemory",
     "maxmemory-policy",
+    "min-replicas-to-write",
 )
 POSTGRES_SETTINGS = ("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay")
 
@@ -150,6 +152,8 @@ async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:
             await asyncio.shield(client.aclose())
     told: Mapping[str, Any] = answers[0] if isinstance(answers[0], Mapping) else {}
     configuration = _told_of_configuration(told)
+    if is_sentinel(url):
+        configuration["topology"] = RedisTopology.SENTINEL.value
     for answer in answers[1:]:
         if isinstance(answer, Mapping):
             configuration |= {str(name): str(value) for name, value in answer.items()}
@@ -160,6 +164,23 @@ async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:
         telemetry["version"] = str(told.get("valkey_version") or told.get("redis_version") or "unknown")
         telemetry |= _replication_lag(told)
     return configuration, telemetry
+
+
+async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
+    """Return the configuration of every replica that sentinels know: each can become the primary.
+
+    One that does not answer is left out. Raises `ServerUnreachableError` if no sentinel answers.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
+            answers = await asyncio.gather(
+                *(_ask_redis(address, timeout_seconds, with_size=False) for address in addresses),
+                return_exceptions=True,
+            )
+    except (*_SILENT, OSError, TimeoutError) as error:
+        raise ServerUnreachableError(f"no sentinel names the replicas ({type(error).__name__})") from error
+    return [answer[0] for answer in answers if not isinstance(answer, BaseException)]
 
 
 def _replication_lag(told: Mapping[str, Any]) -> dict[str, str]:

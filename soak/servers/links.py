@@ -57,7 +57,9 @@ class Links:
                 return
             self._tasks.add(task)
             try:
-                await self._serve(Link(self._caller(writer), node), reader, writer, (host, port))
+                # Its callback in asyncio's streams trips over a task that was cancelled.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._serve(Link(self._caller(writer), node), reader, writer, (host, port))
             finally:
                 self._tasks.discard(task)
 

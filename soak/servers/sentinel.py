@@ -162,12 +162,16 @@ class SentinelNode(Node):
         return {}
 
     async def named_front(self) -> int | None:
-        """Return the front of the server that this sentinel calls the primary; None if it does not answer."""
+        """Return the front of the server that this sentinel calls the primary; None if it does not answer.
+
+        Asked as clients do: in a failover, GET-MASTER-ADDR-BY-NAME names the new one a second before they learn of it.
+        """
         try:
-            found = await self.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)
+            async with self._asking() as client:
+                told = await client.sentinel_master(SERVICE)
         except ServerUnreachableError:
             return None
-        return int(found[1]) if found else None
+        return int(told["port"]) if isinstance(told, dict) else None
 
     async def knows_all(self) -> bool:
         """Whether it has found both replicas and the other sentinels."""

@@ -10,6 +10,7 @@ What one must know before touching it:
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection, SSLConnection
@@ -17,7 +18,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 
-from soak.hosts import SentinelAddress, is_sentinel, parse_sentinel
+from soak.hosts import SENTINEL, HostPort, SentinelAddress, is_sentinel, parse_sentinel
 
 SENTINEL_SECONDS_MAX = 1.0
 """For one sentinel to answer; the next one is asked then."""
@@ -45,17 +46,7 @@ class PrimaryPool(SentinelConnectionPool):
 
 def primary_pool(address: SentinelAddress, *, timeout_seconds: float, **options: Any) -> PrimaryPool:
     """Return redis-py's pool of connections to the primary; nothing is tried twice."""
-    sentinels = Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves it without types
-        [(host, port) for host, port in address.sentinels],
-        sentinel_kwargs={
-            "username": address.sentinel_username,
-            "password": address.sentinel_password,
-            "socket_timeout": min(timeout_seconds, SENTINEL_SECONDS_MAX),
-            "socket_connect_timeout": min(timeout_seconds, SENTINEL_SECONDS_MAX),
-            "retry": Retry(NoBackoff(), 0),
-            **({"ssl": True, **address.ssl} if address.is_encrypted else {}),
-        },
-    )
+    sentinels = _sentinels(address, timeout_seconds)
     return PrimaryPool(  # type: ignore[no-untyped-call]
         address.service,
         sentinels,
@@ -68,6 +59,34 @@ def primary_pool(address: SentinelAddress, *, timeout_seconds: float, **options:
         **(address.ssl if address.is_encrypted else {}),
         **options,
     )
+
+
+def _sentinels(address: SentinelAddress, timeout_seconds: float) -> Sentinel:
+    limit = min(timeout_seconds, SENTINEL_SECONDS_MAX)
+    return Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves it without types
+        [(host, port) for host, port in address.sentinels],
+        sentinel_kwargs={
+            "username": address.sentinel_username,
+            "password": address.sentinel_password,
+            "socket_timeout": limit,
+            "socket_connect_timeout": limit,
+            "retry": Retry(NoBackoff(), 0),
+            **({"ssl": True, **address.ssl} if address.is_encrypted else {}),
+        },
+    )
+
+
+async def replica_addresses(url: str, *, timeout_seconds: float) -> list[str]:
+    """Return the address of every replica that the sentinels know, with our login."""
+    address = parse_sentinel(url)
+    parts = urlsplit(url)
+    login = parts.netloc.rpartition("@")[0]
+    query = "&".join(f"{name}={quote(value)}" for name, value in address.ssl.items())
+    scheme = parts.scheme.removesuffix(SENTINEL)
+    async with _sentinels(address, timeout_seconds) as sentinels:
+        found = await sentinels.discover_slaves(address.service)
+    places = [HostPort(str(host), int(port)) for host, port in found]
+    return [f"{scheme}://{login}{'@' if login else ''}{place}/{address.database}?{query}" for place in places]
 
 
 def redis_at(url: str, *, timeout_seconds: float, **options: Any) -> Redis:

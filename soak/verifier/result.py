@@ -91,6 +91,8 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """None: anything may be lost."""
     point_seconds: float
     """Age of the oldest acknowledged message that was gone, at the fault."""
+    after_seconds: float = 0.0
+    """How long after the fault had begun something was still acknowledged that was gone in the end."""
     is_at_least: bool
     """Older ones were gone, too, whose times are no longer known."""
     is_unread: bool = False
@@ -114,9 +116,10 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def shown_point(self) -> str:
         """The recovery point as people read it; where not all could be read since, it is a lower bound or not known."""
-        if self.is_unread and not self.point_seconds:
+        seconds = self.point_seconds + self.after_seconds
+        if self.is_unread and not seconds:
             return "not known"
-        return f"{'at least ' if self.is_at_least or self.is_unread else ''}{self.point_seconds:.3g}s"
+        return f"{'at least ' if self.is_at_least or self.is_unread else ''}{seconds:.3g}s"
 
     @property
     def shown_lost(self) -> str:

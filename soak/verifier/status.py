@@ -416,6 +416,7 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             at_wall_seconds=recovery.at_wall_seconds,
             promised_seconds=recovery.promised_seconds,
             point_seconds=round(recovery.point_seconds, 3),
+            after_seconds=round(recovery.after_seconds, 3),
             is_at_least=recovery.is_at_least,
             is_unread=recovery.is_unread,
             tolerated=recovery.tolerated,

@@ -129,7 +129,7 @@ def judge(
         lost=len(lost),
         holes=len(holes),
         beyond=len(beyond),
-        recovery_point_seconds=max((age_at(window, one) for one in lost), default=0) / 1e6,
+        recovery_point_seconds=max((0, *(age_at(window, one) for one in lost))) / 1e6,
         promised_seconds=promised_seconds,
         complaints=[
             *_hole([one for one in beyond if one.ended < window.survivor_sent]),

@@ -1,0 +1,170 @@
+"""A Redis that sentinels watch: it starts, fails over, and is judged by what it can promise."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from soak.checker.message import Message
+from soak.checker.outcome import NotApplied
+from soak.daemon.contracts import ask_servers, given_by
+from soak.errors import ServerUnreachableError
+from soak.faults import ALL
+from soak.servers.kinds import RedisTopology
+from soak.servers.sentinel import SentinelGroup
+from soak.stores import registry
+from soak.stores.protocol import StoreContext
+from soak.stores.speaking import Speaker
+from tests.support.servers.breaking import running, started
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from soak.servers.local import LocalServers
+    from soak.stores.protocol import MemoryStore
+
+pytestmark = pytest.mark.long
+
+SENTINEL = {"redis_topology": RedisTopology.SENTINEL}
+STORES = ["redis-list", "redis-stream", "redis-zset", "redis-hash"]
+
+
+def context_of(servers: LocalServers, **options: object) -> StoreContext:
+    return StoreContext(namespace="t", servers={"redis": servers.nodes["redis"].url}, **options)  # type: ignore[arg-type]
+
+
+def group_of(servers: LocalServers) -> SentinelGroup:
+    return cast("SentinelGroup", servers.nodes["redis"])
+
+
+class Talk:
+    """One participant that writes to one session until it is told to stop."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._speaker = Speaker("run")
+        self.session = self._speaker.session("talk")
+        self.acknowledged: list[int] = []
+        self.unknown: list[int] = []
+        self._is_over = False
+        self._task = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        for seq in itertools.takewhile(lambda _: not self._is_over, itertools.count(1)):
+            message = self._speaker.message(self.session, seq, f"number {seq}")
+            try:
+                await self._store.append(self.session, message)
+                self.acknowledged.append(seq)
+            except NotApplied:
+                await asyncio.sleep(0.02)
+            except Exception:  # noqa: BLE001  whether it was applied is not known
+                self.unknown.append(seq)
+            await asyncio.sleep(0.005)
+
+    async def until_acknowledged(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        wanted, deadline = len(self.acknowledged) + count, time.monotonic() + 30
+        while len(self.acknowledged) < wanted and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        assert len(self.acknowledged) >= wanted
+
+    async def lost(self) -> list[int]:
+        """Stop, and return what was acknowledged and is not there."""
+        self._is_over = True
+        await self._task
+        found = {one.seq for one in await self._store.history(self.session) if isinstance(one, Message)}
+        assert found <= {*self.acknowledged, *self.unknown}, "a refused write was applied"
+        return [seq for seq in self.acknowledged if seq not in found]
+
+
+async def test_stores_work_through_sentinels_and_contracts_follow_from_the_weakest_node(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        for name in STORES:
+            for is_verifier in (False, True):
+                store = await registry.open_store(name, context_of(servers, is_verifier=is_verifier))
+                speaker = Speaker("run")
+                session = speaker.session(f"{name}-{is_verifier}")
+                for message in speaker.turns(session, 3):
+                    await store.append(session, message)
+                assert len(await store.history(session)) == 3
+                await store.close()
+        given = given_by(await ask_servers({"redis": group.url}))["redis"]
+        assert given.failover is not None
+        assert (given.crash.seconds, given.failover.seconds) == (2.0, 2.0)
+        # Any node may become the primary: what one of them does not keep, the group does not promise.
+        replica = next(node for node in group.servers if node is not group.last_primary)
+        await replica.change_settings({"appendonly": "no"})
+        assert given_by(await ask_servers({"redis": group.url}))["redis"].crash.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("name", "loses"),
+    [
+        ("primary_crash", None),
+        ("coordinated_failover", False),
+        ("sentinel_failover", True),
+        ("partial_partition", True),
+    ],
+)
+async def test_a_failover_takes_what_it_is_known_to_take(tmp_path: Path, name: str, loses: bool | None) -> None:
+    fault = ALL[name]
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        before = await group.primary()
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store)
+        await talk.until_acknowledged(50)
+        healthy = talk.acknowledged[-1]
+        assert fault.unavailable(servers, "redis") is None
+        await fault.inject(servers, "redis")
+        after = await group.primary()
+        assert after is not before
+        await fault.heal(servers, "redis")
+        await talk.until_acknowledged(50)
+        others = [await node.information("replication") for node in group.servers if node is not after]
+        assert {told["role"] for told in others} == {"slave"}
+        lost = await talk.lost()
+        if loses is not None:
+            assert bool(lost) is loses
+        assert all(seq > healthy - 50 for seq in lost), "nothing old"
+        assert (await group.telemetry())["primary"] == after.name
+        await store.close()
+
+
+async def test_a_group_that_is_started_again_keeps_its_roles_and_its_data(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        await ALL["coordinated_failover"].inject(servers, "redis")
+        await ALL["coordinated_failover"].heal(servers, "redis")
+        primary = (await group_of(servers).primary()).name
+        store = await registry.open_store("redis-list", context_of(servers))
+        speaker = Speaker("run")
+        for message in speaker.turns("kept", 5):
+            await store.append("kept", message)
+        await store.close()
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        assert (await group_of(servers).primary()).name == primary
+        store = await registry.open_store("redis-list", context_of(servers))
+        assert len(await store.history("kept")) == 5
+        await store.close()
+
+
+async def test_what_is_for_one_server_is_refused_and_a_single_server_has_no_failover(tmp_path: Path) -> None:
+    async with started(tmp_path / "group", "redis", **SENTINEL) as servers:
+        assert "group of nodes" in (ALL["restart_from_rdb"].unavailable(servers, "redis") or "")
+    async with started(tmp_path / "single", "redis") as servers:
+        assert "--redis sentinel" in (ALL["primary_crash"].unavailable(servers, "redis") or "")
+
+
+async def test_a_name_that_the_sentinels_do_not_know_is_one_clear_line(tmp_path: Path) -> None:
+    async with started(tmp_path, "redis", **SENTINEL) as servers:
+        url = servers.nodes["redis"].url.replace("/memory", "/mymaster")
+        with pytest.raises(ServerUnreachableError) as refused:
+            await registry.open_store("redis-list", StoreContext(namespace="t", servers={"redis": url}))
+        assert "mymaster" in str(refused.value)
+        assert servers.nodes["redis"].pinned.password not in str(refused.value)
+        assert "\n" not in str(refused.value)
