@@ -11,7 +11,7 @@ import re
 
 _TOKEN_WITH_ADDRESS = re.compile(r"\S+")
 _USER_IN_URL = re.compile(r"[a-z][a-z0-9+.-]{0,31}://[^\s/:@]*(?=:)", re.IGNORECASE)
-_PASSWORD_IN_PAIR = re.compile(r"(?P<before>\b(?:password|passwd|auth|token)=['\"]?)[^&\s'\"]+", re.IGNORECASE)
+_PASSWORD_IN_PAIR = re.compile(r"(?P<before>(?:\b|_)(?:password|passwd|auth|token)=['\"]?)[^&\s'\"]+", re.IGNORECASE)
 """In the query of an address, or between the words of a libpq connection string."""
 
 

@@ -11,7 +11,7 @@ import msgspec
 from soak.checker import facts
 from soak.checker.clues import SILENT_FAULTS, Clues, ProcessChange, neighbours
 from soak.checker.facts import AnyFact, During, Fact, overlap, spans
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import PROMOTIONS, Excuse, FaultWindow
 from soak.checker.kinds import Kind
 
 
@@ -83,10 +83,9 @@ REPEATS_MIN = 3
 
 RIVALS_NAMED_MAX = 3
 
-_PROMOTIONS = frozenset({"failover", "early_failover"})
 _OTHER_VERSIONS = frozenset({"upgrade", "downgrade"})
 _SPOILED_FILES = frozenset({"file_corruption", "aof_truncation"})
-_UP_MEANWHILE = _PROMOTIONS | {"fsync_error", "clock_step"}
+_UP_MEANWHILE = PROMOTIONS | {"fsync_error", "clock_step"}
 """Faults during which the server answers, at least for a while: an acknowledgement then is no error swallowed."""
 
 
@@ -139,7 +138,7 @@ def _fault(clues: Clues) -> Explanation | None:
 def _by_kind(window: FaultWindow, found: list[Fact]) -> Explanation | None:
     """Name the cause where what was done to the server leaves no other."""
     fault = facts.ref_of(window)
-    if window.kind in _PROMOTIONS:
+    if window.kind in PROMOTIONS:
         # Not an unsynced tail, though it is one that is gone: the old primary had synced it, and whoever reads
         # "unsynced" would look at the disk. It had not reached the replica that took its place.
         promoted = facts.ReplicaPromoted(fault=fault, lag_bytes=window.telemetry.get("replication_lag_bytes"))

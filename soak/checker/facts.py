@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from soak.checker.clues import Clues, ProcessChange, Rise, Spell, are_rivals, neighbours
-from soak.checker.faults import FaultWindow
+from soak.checker.faults import PROMOTIONS, FaultWindow
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt
 from soak.checker.read import MessageId
@@ -619,7 +619,7 @@ class ReplicaPromoted(Fact, frozen=True, kw_only=True):
 
     def holds(self, clues: Clues) -> bool:
         window = self.fault.window(clues)
-        promotes = self.fault.kind in {"failover", "early_failover"}
+        promotes = self.fault.kind in PROMOTIONS
         return window is not None and promotes and window.telemetry.get("replication_lag_bytes") == self.lag_bytes
 
     def sentence(self, when: When) -> str:

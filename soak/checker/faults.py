@@ -21,6 +21,11 @@ from soak.checker.outcome import Attempt, Outcome
 DEATHS_MAX = 64
 WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
+PROMOTIONS = frozenset({
+    "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
+    "coordinated_failover",
+})  # fmt: skip
+"""Kinds of faults in which a replica becomes the primary."""
 _NEVER = 2**62
 
 

@@ -19,6 +19,11 @@ _NAMES = {
     "shutdown_nosave": ("shutdown without a save", "shutdowns without a save"),
     "failover": ("failover", "failovers"),
     "early_failover": ("early failover", "early failovers"),
+    "sentinel_failover": ("Sentinel failover", "Sentinel failovers"),
+    "coordinated_failover": ("coordinated failover", "coordinated failovers"),
+    "primary_crash": ("crash of the primary", "crashes of the primary"),
+    "primary_partition": ("partition of the primary", "partitions of the primary"),
+    "partial_partition": ("partial partition", "partial partitions"),
     "upgrade": ("upgrade", "upgrades"),
     "pause": ("pause", "pauses"),
     "partition": ("partition", "partitions"),
@@ -49,7 +54,7 @@ def what_was_tried(
     outcome = "were tried" if violations else "survived"
     told = f"{', '.join(_named(kind, count) for kind, count in counted.items())} {outcome}" if counted else UNTRIED
     if unexpected_restarts:
-        told += f" ({unexpected_restarts} of the crashes not ours)"
+        told += f" ({unexpected_restarts} not caused by soak)"
     if counted and not recoveries:
         told += "; nothing was restarted, so durability was not tested"
     return FaultsTried(

@@ -103,7 +103,7 @@ def test_servers_that_crash_by_themselves_are_noticed_and_what_a_crash_may_take_
     notes = told["result"]["notes"]
     assert len(notes) == 2, notes
     assert all("restarted by itself" in note and "(crash, not ours)" in note for note in notes), notes
-    assert told["result"]["tried"]["text"] == "2 crashes survived (2 of the crashes not ours)"
+    assert told["result"]["tried"]["text"] == "2 crashes survived (2 not caused by soak)"
     windows = told["result"]["faults"]
     assert sorted((one["server"], one["kind"], one["planned"]) for one in windows) == [
         ("postgres", "crash", False),

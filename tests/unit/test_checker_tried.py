@@ -17,7 +17,7 @@ from soak.checker.verdict import what_was_tried
             0,
             "14 crashes, 6 restarts from AOF, 1 restart from RDB survived",
         ),
-        ({"crash": 3}, {"pause": 1}, 2, "3 crashes, 1 pause survived (2 of the crashes not ours)"),
+        ({"crash": 3}, {"pause": 1}, 2, "3 crashes, 1 pause survived (2 not caused by soak)"),
         (
             {},
             {"latency": 2, "pause": 4},
