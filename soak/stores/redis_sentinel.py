@@ -9,14 +9,21 @@ What one must know before touching it:
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
+from redis.asyncio.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+)
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError
 
 from soak.hosts import SENTINEL, HostPort, SentinelAddress, is_sentinel, parse_sentinel
 
@@ -37,6 +44,13 @@ class EncryptedPrimaryConnection(PrimaryConnection, SSLConnection):
 
 class PrimaryPool(SentinelConnectionPool):
     """Connections to the primary; the connections to the sentinels are closed with them."""
+
+    async def get_master_address(self) -> Any:
+        try:
+            return await super().get_master_address()  # type: ignore[no-untyped-call]
+        except MasterNotFoundError:
+            # redis-py's own text lists every object it has asked.
+            raise MasterNotFoundError(f"no sentinel names a primary called {self.service_name}") from None
 
     async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002  redis-py's own form
         await super().disconnect(inuse_connections)
@@ -74,6 +88,21 @@ def _sentinels(address: SentinelAddress, timeout_seconds: float) -> Sentinel:
             **({"ssl": True, **address.ssl} if address.is_encrypted else {}),
         },
     )
+
+
+async def why_no_primary(address: SentinelAddress, *, timeout_seconds: float) -> str:
+    """Say what the sentinels answer, where none of them names a primary that can be used."""
+    async with _sentinels(address, timeout_seconds) as sentinels:
+        asked = [one.sentinel_masters() for one in sentinels.sentinels]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+    found = [answer for answer in answers if isinstance(answer, dict)]
+    if not found:
+        refused = any(isinstance(answer, AuthenticationError | NoPermissionError) for answer in answers)
+        return "the sentinels refuse the login; check sentinel_password" if refused else "no sentinel answers"
+    names = sorted({name for answer in found for name in answer})
+    if address.service not in names:
+        return f"the sentinels watch {', '.join(names) or 'nothing'}, and no {address.service}"
+    return f"the sentinels say that {address.service} is down"
 
 
 async def replica_addresses(url: str, *, timeout_seconds: float) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import msgspec
+from redis.asyncio.sentinel import MasterNotFoundError
 
 from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
@@ -26,6 +27,7 @@ from soak.stores.redis_client import (
 )
 from soak.stores.redis_pool import RedisPool
 from soak.stores.redis_reader import RedisReader
+from soak.stores.redis_sentinel import why_no_primary
 
 AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)
 """`appendonly yes, appendfsync everysec`: the server may hold up to two seconds of writes back."""
@@ -59,7 +61,10 @@ class RedisStore:
             await client.execute("PING")
         except RedisError as error:
             await client.close()
-            raise _unreachable(address, error) from error
+            why: object = error
+            if isinstance(address, SentinelAddress) and isinstance(error.__cause__, MasterNotFoundError):
+                why = await why_no_primary(address, timeout_seconds=context.timeout_seconds)
+            raise _unreachable(address, error, why) from error
         return cls(client, context)
 
     def key(self, session: str) -> bytes:
@@ -107,13 +112,13 @@ def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAdd
     return address, make(address, connections_max=most, timeout_seconds=seconds)
 
 
-def _unreachable(address: object, error: RedisError) -> ServerUnreachableError:
+def _unreachable(address: object, error: RedisError, why: object) -> ServerUnreachableError:
     if isinstance(error, LoginRefusedError):
         return ServerUnreachableError(
-            f"the Redis server at {address} refuses the login ({error}); check user and password in its address"
+            f"the Redis server at {address} refuses the login ({why}); check user and password in its address"
         )
     return ServerUnreachableError(
-        f"the Redis server at {address} cannot be used ({error}); check that it runs and that its address is right"
+        f"the Redis server at {address} cannot be used ({why}); check that it runs and that its address is right"
     )
 
 

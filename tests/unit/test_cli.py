@@ -57,7 +57,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
         (("check", "--fault", "crash"), "--fault crash: write FAULT:SERVER, or FAULT:SERVER:every=1m,hold=5s"),
         (("check", "--fault", "crash:redis:every"), "--fault crash:redis:every: write FAULT:SERVER"),
         (("check", "--fault", "crash:redis:evry=1m"), "did you mean faults.rules.0.every?"),
-        (("check", "--faults", "choas"), "should be 'none', 'auto', 'gentle', 'recovery' or 'chaos'"),
+        (("check", "--faults", "choas"), "should be 'none', 'auto', 'gentle', 'recovery', 'failover' or 'chaos'"),
         (("run", "--usres", "5"), "unrecognized arguments: --usres 5 (did you mean --users?); see 'soak run --help'"),
         (("run", "--users"), "--users: expected one argument"),
         (("run", "--users", "0"), "--users: load.users = 0: should be at least 1"),
