@@ -7,7 +7,11 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 SENTINEL = "+sentinel"
 """Ends the scheme of an address that names sentinels and not the Redis they watch."""
+CLUSTER = "+cluster"
+"""The same of one that names nodes of a Redis Cluster."""
+REDIS_PORT = 6379
 SENTINEL_PORT = 26379
+_CLUSTER_EXAMPLE = "write one like redis+cluster://:password@host:6379,host:6379"
 _SENTINEL_EXAMPLE = "write one like redis+sentinel://:password@host:26379,host:26379/mymaster"
 
 
@@ -32,6 +36,47 @@ def hosts_of(url: str) -> tuple[HostPort, ...]:
 def is_sentinel(url: str) -> bool:
     """Whether an address names sentinels."""
     return urlsplit(url).scheme.endswith(SENTINEL)
+
+
+def is_cluster(url: str) -> bool:
+    """Whether an address names nodes of a Redis Cluster."""
+    return urlsplit(url).scheme.endswith(CLUSTER)
+
+
+class ClusterAddress(NamedTuple):
+    """Nodes of a Redis Cluster, and who we are to it. Its text form holds no secret."""
+
+    nodes: tuple[HostPort, ...]
+    username: str | None
+    password: str | None
+    is_encrypted: bool
+    ssl: dict[str, str]
+
+    def __str__(self) -> str:
+        return f"the cluster {', '.join(map(str, self.nodes))}"
+
+    def __repr__(self) -> str:
+        return f"ClusterAddress({self})"
+
+
+def parse_cluster(url: str) -> ClusterAddress:
+    """Read `redis+cluster://[user][:password@]host[:port][,host[:port]…]`.
+
+    Raises `ValueError` that says what is wrong.
+    """
+    parts = urlsplit(url)
+    nodes = tuple(HostPort(host, port or REDIS_PORT) for host, port in hosts_of(url))
+    if not nodes:
+        raise ValueError(f"names no node of the cluster; {_CLUSTER_EXAMPLE}")
+    if parts.path.strip("/") not in {"", "0"}:
+        raise ValueError(f"names a database, and a cluster has none; {_CLUSTER_EXAMPLE}")
+    return ClusterAddress(
+        nodes=nodes,
+        username=_unquoted(parts.username),
+        password=_unquoted(parts.password),
+        is_encrypted=parts.scheme.startswith("rediss"),
+        ssl=_options(parts, ("ssl_",), _CLUSTER_EXAMPLE),
+    )
 
 
 class SentinelAddress(NamedTuple):
@@ -69,7 +114,7 @@ def parse_sentinel(url: str) -> SentinelAddress:
         raise ValueError(f"does not say which primary of the sentinels is meant; {_SENTINEL_EXAMPLE}")
     if database and not database.isdigit():
         raise ValueError(f"has no number as its database; {_SENTINEL_EXAMPLE}")
-    options = _options(parts)
+    options = _options(parts, ("sentinel_", "ssl_"), _SENTINEL_EXAMPLE)
     return SentinelAddress(
         sentinels=hosts,
         service=service,
@@ -83,10 +128,10 @@ def parse_sentinel(url: str) -> SentinelAddress:
     )
 
 
-def _options(parts: SplitResult) -> dict[str, str]:
+def _options(parts: SplitResult, known: tuple[str, ...], example: str) -> dict[str, str]:
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    if unknown := [name for name in options if not name.startswith(("sentinel_", "ssl_"))]:
-        raise ValueError(f"has an option that is not known: {unknown[0]}; {_SENTINEL_EXAMPLE}")
+    if unknown := [name for name in options if not name.startswith(known)]:
+        raise ValueError(f"has an option that is not known: {unknown[0]}; {example}")
     return options
 
 

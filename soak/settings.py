@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from soak import cron, quiet_hours
 from soak.duration import parse_seconds
-from soak.hosts import hosts_of, is_sentinel, parse_sentinel
+from soak.hosts import hosts_of, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 from soak.servers import kinds, versions
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -27,8 +27,11 @@ SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
 
 def _redis_address(address: SecretStr) -> SecretStr:
     checked = _address(address, kinds.REDIS.schemes)
-    if is_sentinel(url := address.get_secret_value()):
+    url = address.get_secret_value()
+    if is_sentinel(url):
         parse_sentinel(url)
+    elif is_cluster(url):
+        parse_cluster(url)
     return checked
 
 
@@ -143,7 +146,7 @@ class ServerSettings(Section):
 
     redis: RedisAddress | None = Field(
         default=None,
-        description="redis://[:password@]host:port/db under test, or redis+sentinel://[:password@]host,host/name.",
+        description="redis://[:password@]host:port/db under test, or redis+sentinel://…/name, redis+cluster://…",
     )
     postgres: PostgresAddress | None = Field(
         default=None, description="postgresql://user[:password@]host:port/database under test."
@@ -157,7 +160,7 @@ class ServerSettings(Section):
     )
     redis_topology: kinds.RedisTopology = Field(
         default=kinds.RedisTopology.SINGLE,
-        description="What is started as Redis: single, or sentinel (a primary, two replicas, three sentinels).",
+        description="What is started as Redis: single, sentinel (1 + 2 and three sentinels) or cluster (3 + 3).",
     )
     postgres_version: PostgresVersion = Field(
         default=versions.POSTGRES.name, description="PostgreSQL to start: 16, 18 …"

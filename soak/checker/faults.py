@@ -23,9 +23,11 @@ WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
 PROMOTIONS = frozenset({
     "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
-    "coordinated_failover",
+    "coordinated_failover", "cluster_failover", "cluster_takeover",
 })  # fmt: skip
 """Kinds of faults in which a replica becomes the primary."""
+_ONE_ADDRESS = frozenset({"failover", "early_failover"})
+"""Planned ones in which the new primary takes over the address of the old one, which is down."""
 _NEVER = 2**62
 
 
@@ -91,6 +93,11 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     @property
     def is_active(self) -> bool:
         return self.ended is None
+
+    @property
+    def leaves_old_primary(self) -> bool:
+        """Whether clients may go on reading from a primary that has been replaced and does not know it."""
+        return self.kind in PROMOTIONS and not (self.planned and self.kind in _ONE_ADDRESS)
 
     @property
     def moments(self) -> list[tuple[int, int]]:
@@ -239,6 +246,13 @@ class FaultHistory:
     def casts_shadow(self, targets: Sequence[str], since: int, until: int) -> bool:
         """Whether a fault of the replica, its primary or the link between them may keep back a read of that time."""
         return any(window.started <= until and since <= self._shadow_end(window) for window in self.of(targets))
+
+    def is_failing_over(self, targets: Sequence[str], since: int, until: int) -> bool:
+        """Whether a read of that time may be of a primary that was being replaced."""
+        return any(
+            window.leaves_old_primary and window.started <= until and (window.ended is None or since <= window.ended)
+            for window in self.of(targets)
+        )
 
     def _shadow_end(self, window: FaultWindow) -> int:
         if window.ended is None:

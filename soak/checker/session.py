@@ -112,10 +112,15 @@ class StoreJudging:
         return self.faults.is_calm(self.targets)
 
     def is_shadowed(self, invoked: int, returned: int) -> bool:
-        """Whether a read was of a replica in the shadow of a fault, so that it may have been behind for any time."""
-        if not self.reads_replica or self.rules.contract.replica_reads is ReplicaReads.STRICT:
+        """Whether a read was of a replica in the shadow of a fault, so that it may have been behind for any time.
+
+        A primary that is being replaced is such a replica, though it does not know it yet.
+        """
+        if self.rules.contract.replica_reads is ReplicaReads.STRICT:
             return False
-        return self.faults.casts_shadow(self.targets, invoked, returned)
+        if self.faults.is_failing_over(self.targets, invoked, returned):
+            return True
+        return self.reads_replica and self.faults.casts_shadow(self.targets, invoked, returned)
 
     def rules_at(self, invoked: int, returned: int) -> Rules:
         """Return what a read of that time is held to."""

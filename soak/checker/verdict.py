@@ -21,6 +21,8 @@ _NAMES = {
     "early_failover": ("early failover", "early failovers"),
     "sentinel_failover": ("Sentinel failover", "Sentinel failovers"),
     "coordinated_failover": ("coordinated failover", "coordinated failovers"),
+    "cluster_failover": ("Cluster failover", "Cluster failovers"),
+    "cluster_takeover": ("Cluster takeover", "Cluster takeovers"),
     "primary_crash": ("crash of the primary", "crashes of the primary"),
     "primary_partition": ("partition of the primary", "partitions of the primary"),
     "partial_partition": ("partial partition", "partial partitions"),

@@ -20,7 +20,7 @@ from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
 from soak.errors import ServerUnreachableError, UsageError
-from soak.hosts import is_sentinel
+from soak.hosts import is_cluster, is_sentinel
 from soak.ledger.records import RunHeader
 from soak.servers.inspect import inspect, other_nodes
 from soak.settings import ContractSettings, SoakSettings
@@ -216,7 +216,7 @@ async def ask_servers(servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
 async def _ask(kind: str, url: str) -> ServerSample | None:
     try:
         sample = await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
-        if not is_sentinel(url):
+        if not (is_sentinel(url) or is_cluster(url)):
             return sample
         others = await other_nodes(url, timeout_seconds=ASK_SECONDS_MAX)
     except ServerUnreachableError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
+from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
 from soak.faults.connection_exhaustion import ConnectionExhaustion
 from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
@@ -62,6 +63,8 @@ ALL: dict[str, Fault] = {
         PartialPartition(),
         SentinelFailover(),
         CoordinatedFailover(),
+        ClusterFailover(),
+        ClusterTakeover(),
         Eviction(),
         TtlChange(),
         ClockStep(),

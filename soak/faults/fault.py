@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
+import math
 import time
 from typing import ClassVar
 
@@ -13,6 +14,8 @@ from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
+from soak.servers.redis_cluster import ClusterGroup
+from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
@@ -58,7 +61,7 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in servers.nodes:
             return f"no {target} server was started here"
-        if isinstance(servers.nodes[target], SentinelGroup) and not self.on_groups:
+        if isinstance(servers.nodes[target], RedisGroup) and not self.on_groups:
             return f"{target} is a group of nodes, and {self.name} is for one server"
         return servers.refuses(self.name, target) or self.hindrance(servers, target)
 
@@ -95,29 +98,36 @@ class RedisFault(Fault):
         return server
 
 
-class SentinelFault(RedisFault):
-    """A fault of a Redis that sentinels watch."""
+class GroupFault(RedisFault):
+    """A fault of a Redis whose primary can be replaced."""
 
     on_groups = True
+    groups: ClassVar[tuple[type[RedisGroup], ...]] = (SentinelGroup, ClusterGroup)
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
-        if not isinstance(servers.nodes[target], SentinelGroup):
-            return "there is no Sentinel; start one with --redis sentinel"
+        if not isinstance(servers.nodes[target], self.groups):
+            known = " or ".join(f"--redis {group.topology.lower()}" for group in self.groups)
+            return f"there is no group of this kind; start one with {known}"
         return None
 
-    def group(self, servers: Servers, target: str) -> SentinelGroup:
+    def group(self, servers: Servers, target: str) -> RedisGroup:
         server = servers.nodes[target]
-        if not isinstance(server, SentinelGroup):
+        if not isinstance(server, self.groups):
             raise self.refusal(servers, target)
         return server
+
+    def expect_replacement(self, group: RedisGroup) -> None:
+        """Let the primary be replaced: once where nothing may be lost, else as often as it happens."""
+        group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
 
     async def heal(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
         if group.links is not None:
             group.links.heal()
-        for node in (*group.servers, *group.sentinels):
+        for node in group.nodes:
             await node.start_again()
         await group.until_agreed()
+        await group.replaced_as_expected()
 
 
 def writes_a_log(server: RedisServer) -> bool:

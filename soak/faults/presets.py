@@ -76,6 +76,8 @@ RECIPES = {
             "coordinated_failover": 1.0,
             "primary_partition": 1.0,
             "sentinel_failover": 1.0,
+            "cluster_failover": 1.0,
+            "cluster_takeover": 1.0,
             "partial_partition": 1.0,
         },
         every_seconds=60.0,

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import SentinelFault
+from soak.faults.fault import GroupFault
 from soak.servers.servers import Servers
 
 
-class PrimaryCrash(SentinelFault):
-    """SIGKILL of the primary alone: the sentinels notice, and promote a replica."""
+class PrimaryCrash(GroupFault):
+    """SIGKILL of one primary alone: the others notice, and promote its replica."""
 
     name = "primary_crash"
     excuses = Excuse.FAILOVER
     description = (
-        "The primary is killed and the sentinels promote a replica; what had not been replicated is lost. The old "
-        "primary comes back as a replica."
+        "The primary is killed and a replica is promoted; what had not been replicated is lost. The old primary comes "
+        "back as a replica."
     )
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
-        primary = await group.primary()
+        primary = (await group.primaries())[0]
+        self.expect_replacement(group)
         await primary.kill()
-        await group.until_named(other_than=primary)
+        await group.until_replaced(primary)

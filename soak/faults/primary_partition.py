@@ -5,28 +5,29 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import SentinelFault
+from soak.faults.fault import GroupFault
 from soak.servers.servers import Servers
 
 
-class PrimaryPartition(SentinelFault):
+class PrimaryPartition(GroupFault):
     """Packets between the primary and everybody else vanish, clients included: they are with the majority."""
 
     name = "primary_partition"
     excuses = Excuse.FAILOVER
     description = (
-        "The primary is cut off from its replicas, the sentinels and all clients; packets vanish. The majority "
-        "promotes a replica, and what the old primary had not replicated is lost."
+        "The primary is cut off from the other nodes and all clients; packets vanish. The majority promotes a replica, "
+        "and what the old primary had not replicated is lost."
     )
     with_clients: ClassVar[bool] = True
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
-        primary = await group.primary()
+        primary = (await group.primaries())[0]
+        self.expect_replacement(group)
         if group.links is None:
             raise self.refusal(servers, target)
         group.links.cut(group.around(primary, clients=self.with_clients), silent=True)
-        await group.until_named(other_than=primary)
+        await group.until_replaced(primary)
 
 
 class PartialPartition(PrimaryPartition):
@@ -34,7 +35,7 @@ class PartialPartition(PrimaryPartition):
 
     name = "partial_partition"
     description = (
-        "The primary is cut off from its replicas and the other sentinels, while clients still reach everybody. Those "
+        "The primary is cut off from the other nodes, while clients still reach everybody. Those "
         "that are connected to it go on writing to it, without an error, and all of that is lost when it is demoted."
     )
     with_clients = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import SentinelFault
+from soak.faults.fault import GroupFault
+from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SERVICE, SentinelGroup
 from soak.servers.servers import Servers
 
@@ -13,7 +14,7 @@ COORDINATED_SINCE = 9
 """The Valkey that knows SENTINEL FAILOVER ... COORDINATED; no Redis does."""
 
 
-class SentinelFailover(SentinelFault):
+class SentinelFailover(GroupFault):
     """SENTINEL FAILOVER. The old primary goes on acknowledging until it is demoted, about ten seconds later."""
 
     name = "sentinel_failover"
@@ -22,13 +23,17 @@ class SentinelFailover(SentinelFault):
         "SENTINEL FAILOVER: a replica is promoted, and clients that are connected to the old primary go on writing to "
         "it until the sentinels demote it; all of that is lost."
     )
+    groups = (SentinelGroup,)
     how: ClassVar[tuple[str, ...]] = ()
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
-        primary = await group.primary()
+        if not isinstance(group, SentinelGroup):
+            raise self.refusal(servers, target)
+        (primary,) = await group.primaries()
+        self.expect_replacement(group)
         await group.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *self.how)
-        await group.until_named(other_than=primary)
+        await group.until_replaced(primary)
 
 
 class CoordinatedFailover(SentinelFailover):
@@ -48,6 +53,6 @@ class CoordinatedFailover(SentinelFailover):
         return None if _hands_over(self.group(servers, target)) else "only Valkey 9 and newer know it"
 
 
-def _hands_over(group: SentinelGroup) -> bool:
+def _hands_over(group: RedisGroup) -> bool:
     version = group.version
     return version.family == "valkey" and version.major >= COORDINATED_SINCE

@@ -17,8 +17,9 @@ from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.hosts import is_sentinel
+from soak.hosts import is_cluster, is_sentinel
 from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
+from soak.stores.redis_cluster import cluster_addresses
 from soak.stores.redis_sentinel import redis_at, replica_addresses
 
 Told = tuple[dict[str, str], dict[str, str]]
@@ -60,6 +61,8 @@ _REDIS_COUNTERS = (
     "uptime_in_seconds",
     "used_memory",
 )
+_SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_keys", "keys", "used_memory")
+"""Counters of the nodes of a cluster that make sense together."""
 _SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
@@ -134,6 +137,8 @@ async def inspect_server(
 
 
 async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
+    if is_cluster(url):
+        return await _ask_cluster(url, timeout_seconds)
     client = redis_at(url, timeout_seconds=timeout_seconds, parser_class=BoundedParser, decode_responses=True)
     try:
         async with client.pipeline(transaction=False) as pipe:
@@ -166,20 +171,38 @@ async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:
     return configuration, telemetry
 
 
-async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
-    """Return the configuration of every replica that sentinels know: each can become the primary.
+async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
+    """Ask every primary. The cluster is as old as its youngest one, and another one if one of them is."""
+    primaries = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=False)
+    answers = await asyncio.gather(*(_ask_redis(one, timeout_seconds, with_size=False) for one in primaries))
+    telemetries = [telemetry for _, telemetry in answers]
+    configuration = {**answers[0][0], "topology": RedisTopology.CLUSTER.value}
+    telemetry = {**telemetries[0]}
+    for name in _SUMMED:
+        if all(name in told for told in telemetries):
+            telemetry[name] = str(sum(int(told[name]) for told in telemetries))
+    telemetry["run_id"] = "+".join(sorted(told.get("run_id", "") for told in telemetries))
+    telemetry["uptime_in_seconds"] = str(min(int(told.get("uptime_in_seconds", 0)) for told in telemetries))
+    return configuration, telemetry
 
-    One that does not answer is left out. Raises `ServerUnreachableError` if no sentinel answers.
+
+async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
+    """Return the configuration of every replica of a group: each can become a primary.
+
+    One that does not answer is left out. Raises `ServerUnreachableError` if nobody names them.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
+            if is_cluster(url):
+                addresses = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=True)
+            else:
+                addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
             answers = await asyncio.gather(
                 *(_ask_redis(address, timeout_seconds, with_size=False) for address in addresses),
                 return_exceptions=True,
             )
     except (*_SILENT, OSError, TimeoutError) as error:
-        raise ServerUnreachableError(f"no sentinel names the replicas ({type(error).__name__})") from error
+        raise ServerUnreachableError(f"nobody names the replicas ({type(error).__name__})") from error
     return [answer[0] for answer in answers if not isinstance(answer, BaseException)]
 
 

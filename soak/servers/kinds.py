@@ -42,6 +42,8 @@ class RedisTopology(enum.StrEnum):
     SINGLE = "single"
     SENTINEL = "sentinel"
     """One primary, two replicas, three sentinels."""
+    CLUSTER = "cluster"
+    """Three primaries, each with a replica."""
 
 
 class BackendKind(enum.StrEnum):
@@ -109,7 +111,7 @@ class ServerKind:
 
 _EVERYWHERE = frozenset({BackendKind.LOCAL, BackendKind.DOCKER, BackendKind.EXTERNAL})
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
-_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
+_GROUP_SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _HTTP_SCHEMES = ("http", "https")
 
@@ -129,7 +131,7 @@ REDIS = ServerKind(
     name="redis",
     title="Redis",
     protocol=Protocol.REDIS,
-    schemes=(*_REDIS_SCHEMES, *_SENTINEL_SCHEMES),
+    schemes=(*_REDIS_SCHEMES, *_GROUP_SCHEMES),
     port=6379,
     group="redis",
     setting="servers.redis",

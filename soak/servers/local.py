@@ -17,7 +17,7 @@ from soak.servers.kinds import KINDS, BackendKind, RedisTopology, ServerKind
 from soak.servers.managed import ManagedServers
 from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
 from soak.servers.process_backend import ProcessBackend, ProcessSite
-from soak.servers.sentinel import NODES_FOLDER
+from soak.servers.redis_group import NODES_FOLDER
 from soak.servers.server import EventListener, Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.strays import end_strays

@@ -468,10 +468,10 @@ class Server(abc.ABC):
             await asyncio.sleep(_POLL_SECONDS)
         return f"{how}; last logged: {await self.backend.last_words(lines_max=1) or 'nothing'}"
 
-    async def _tell(self, on_event: EventListener, what: str, detail: str) -> None:
+    async def _tell(self, on_event: EventListener, what: str, detail: str, *, at: int | None = None) -> None:
         if what != "repaired":
             self._mourned = what != "restarted"
-        event = ServerEvent(kind=self.name, what=what, at_us=now_us(), detail=detail)
+        event = ServerEvent(kind=self.name, what=what, at_us=now_us() if at is None else at, detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

@@ -16,6 +16,8 @@ from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA,
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
+from soak.servers.redis_cluster import ClusterGroup
+from soak.servers.redis_group import RedisGroup
 from soak.servers.redis_process import RedisProcess
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
 
 LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
 """What the verifier has read is dropped, so its log is written anew long before it fills a disk."""
+
+
+_GROUPS: dict[RedisTopology, type[RedisGroup]] = {
+    RedisTopology.SENTINEL: SentinelGroup,
+    RedisTopology.CLUSTER: ClusterGroup,
+}
 
 
 class KindSupport(abc.ABC):
@@ -58,8 +66,8 @@ class RedisSupport(KindSupport):
     server = RedisServer
 
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
-        if servers.redis_topology is RedisTopology.SENTINEL:
-            return SentinelGroup(
+        if servers.redis_topology in _GROUPS:
+            return _GROUPS[servers.redis_topology](
                 kind,
                 pinned,
                 servers.site(kind, pinned),

@@ -162,7 +162,7 @@ class RedisReader:
             reply = batch.popleft()[1]
             if not reply.done():
                 if isinstance(answer, ResponseError):
-                    reply.set_exception(_reply_error(answer))
+                    reply.set_exception(reply_error(answer))
                 else:
                     reply.set_result(answer)
             if (now := self._loop.time()) > refresh_seconds:
@@ -200,7 +200,7 @@ class RedisReader:
         return lost
 
 
-def _reply_error(error: ResponseError) -> ReplyError:
+def reply_error(error: ResponseError) -> ReplyError:
     """Return the error as the server sent it: redis-py cuts off the code in front of those it knows."""
     return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
 

@@ -12,7 +12,7 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
-from soak.hosts import SentinelAddress, is_sentinel, parse_sentinel
+from soak.hosts import ClusterAddress, SentinelAddress, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import (
     Argument,
@@ -25,6 +25,7 @@ from soak.stores.redis_client import (
     judged,
     parse_address,
 )
+from soak.stores.redis_cluster import ClusterClient
 from soak.stores.redis_pool import RedisPool
 from soak.stores.redis_reader import RedisReader
 from soak.stores.redis_sentinel import why_no_primary
@@ -58,7 +59,8 @@ class RedisStore:
         address, client = _client(url, context)
         try:
             await client.connect()
-            await client.execute("PING")
+            if not isinstance(client, ClusterClient):  # which has learned who has which keys
+                await client.execute("PING")
         except RedisError as error:
             await client.close()
             why: object = error
@@ -92,6 +94,10 @@ class RedisStore:
     async def clean_up(self) -> None:
         """Remove the sessions of this layout in this namespace; every other key is left alone."""
         pattern = _GLOB_SPECIAL.sub(rb"\\\1", self._prefix) + b"*"
+        if isinstance(self._client, ClusterClient):
+            async for key in self._client.keys(pattern):
+                await self._client.execute("UNLINK", key)  # one by one: they are in many slots
+            return
         cursor = b"0"
         while True:
             cursor, keys = await self._client.execute("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT)
@@ -101,8 +107,11 @@ class RedisStore:
                 return
 
 
-def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAddress, RedisClient]:
+def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAddress | ClusterAddress, RedisClient]:
     most, seconds = context.connections_max, context.timeout_seconds
+    if is_cluster(url):
+        cluster = parse_cluster(url)
+        return cluster, ClusterClient(cluster, connections_max=most, timeout_seconds=seconds)
     if is_sentinel(url):
         # Load and verifier follow the primary by redis-py's own client, as applications do.
         service = parse_sentinel(url)

@@ -1,0 +1,155 @@
+"""A Redis Cluster, through redis-py's own client, shared by everybody in the process as applications share it.
+
+What one must know before touching it:
+- Nothing is tried twice: redis-py's retries are off. It still follows MOVED and ASK, which a node answers before it has
+  executed anything.
+- Only two failures matter to a write: certainly not executed, or nobody knows. The cluster's own refusals (CLUSTERDOWN,
+  NOREPLICAS, READONLY, TRYAGAIN) are certain. A connection that was lost is not, also when redis-py itself closed it to
+  learn of another layout while other commands were under way on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.cluster import ClusterNode, RedisCluster
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import (
+    AuthenticationError,
+    MaxConnectionsError,
+    NoPermissionError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    SlotNotCoveredError,
+)
+
+from soak.hosts import CLUSTER, REDIS_PORT, ClusterAddress, HostPort, parse_cluster
+from soak.stores.redis_client import (
+    CLIENT_NAME,
+    Argument,
+    CommandTimedOutError,
+    ConnectionLostError,
+    LoginRefusedError,
+    NotSentError,
+)
+from soak.stores.redis_client import RedisError as OurError
+from soak.stores.redis_reader import reply_error
+
+SCAN_COUNT = 1000
+_NO_CONNECTION = ("Error ", "connecting to")
+
+
+def cluster_at(address: ClusterAddress, *, timeout_seconds: float, **options: Any) -> RedisCluster:
+    """Return redis-py's client for a cluster; nothing is tried twice."""
+    tls: dict[str, Any] = {"ssl": True, **address.ssl} if address.is_encrypted else {}
+    return RedisCluster(
+        startup_nodes=[ClusterNode(host, port or REDIS_PORT) for host, port in address.nodes],
+        username=address.username,
+        password=address.password,
+        client_name=CLIENT_NAME,
+        socket_timeout=timeout_seconds,
+        socket_connect_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+        require_full_coverage=False,
+        **tls,
+        **options,
+    )
+
+
+class ClusterClient:
+    """Sends each command to the node that has its key."""
+
+    def __init__(self, address: ClusterAddress, *, connections_max: int, timeout_seconds: float) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._room = asyncio.Semaphore(connections_max)
+        self._cluster = cluster_at(address, timeout_seconds=timeout_seconds)
+
+    def execute(self, *command: Argument) -> Awaitable[Any]:
+        """Send a command; awaiting the result gives the reply."""
+        return self._execute(*command)
+
+    async def connect(self) -> None:
+        """Learn who has which keys."""
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._cluster.initialize()
+        except (AuthenticationError, NoPermissionError) as error:
+            raise LoginRefusedError(str(error)) from error
+        except TimeoutError as error:
+            raise NotSentError(f"no node answers within {self._timeout_seconds:g}s") from error
+        except (RedisError, OSError) as error:
+            raise NotSentError(_first_line(error)) from error
+
+    async def close(self) -> None:
+        """Drop the connections. What is under way on them fails."""
+        await self._cluster.aclose()
+
+    async def keys(self, pattern: bytes) -> AsyncIterator[bytes]:
+        """Return all keys of this pattern, of all primaries."""
+        for node in self._cluster.get_primaries():
+            client = Redis(host=node.host, port=int(node.port), **self._login)
+            async with client:
+                async for key in client.scan_iter(match=pattern, count=SCAN_COUNT):
+                    yield key
+
+    @property
+    def _login(self) -> dict[str, Any]:
+        given = self.address
+        return {
+            "username": given.username,
+            "password": given.password,
+            "socket_timeout": self._timeout_seconds,
+            **({"ssl": True, **given.ssl} if given.is_encrypted else {}),
+        }
+
+    async def _execute(self, *command: Argument) -> Any:
+        is_sent = False
+        try:
+            async with asyncio.timeout(self._timeout_seconds), self._room:
+                is_sent = True
+                return await self._cluster.execute_command(*command)
+        except ResponseError as error:
+            raise reply_error(error) from error
+        except TimeoutError as error:
+            if not is_sent:
+                raise NotSentError(f"no connection to {self.address} had room in time: not sent") from error
+            raise CommandTimedOutError(f"no reply from {self.address} within {self._timeout_seconds:g}s") from error
+        except Exception as error:
+            # Others than redis-py's own: in a change of the layout it uses connections that it has closed.
+            raise self._failure(error) from error
+
+    def _failure(self, error: Exception) -> OurError:
+        text = _first_line(error)
+        if isinstance(error, AuthenticationError | NoPermissionError):
+            return LoginRefusedError(text)
+        certain = isinstance(error, SlotNotCoveredError | RedisClusterException | MaxConnectionsError)
+        if certain or all(words in text for words in _NO_CONNECTION):
+            return NotSentError(f"{self.address}: {text}")
+        return ConnectionLostError(f"connection to {self.address} was lost before the reply came ({text})")
+
+
+async def cluster_addresses(url: str, *, timeout_seconds: float, replicas: bool) -> list[str]:
+    """Return the address of every primary of a cluster, or of every replica, with our login."""
+    address = parse_cluster(url)
+    parts = urlsplit(url)
+    cluster = cluster_at(address, timeout_seconds=timeout_seconds)
+    try:
+        await cluster.initialize()
+        nodes = cluster.get_replicas() if replicas else cluster.get_primaries()
+        places = [HostPort(str(node.host), int(node.port)) for node in nodes]
+    finally:
+        await cluster.aclose()
+    login = parts.netloc.rpartition("@")[0]
+    scheme = parts.scheme.removesuffix(CLUSTER)
+    return [f"{scheme}://{login}{'@' if login else ''}{place}/0?{parts.query}" for place in places]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
