@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from soak.errors import ServerUnreachableError
+from soak.servers.backend import PortTakenError
 from soak.servers.ports import HOST
 from soak.tasks import end_tasks
 
@@ -66,9 +66,7 @@ class Links:
         try:
             self._fronts.append(await asyncio.start_server(take, HOST, front))
         except OSError as error:
-            raise ServerUnreachableError(
-                f"the front of {node} cannot listen on {HOST}:{front} ({error.strerror}); choose another data folder"
-            ) from error
+            raise PortTakenError(f"the front of {node}", front) from error
 
     def cut(self, links: Iterable[Link], *, silent: bool) -> None:
         """Cut these links until `heal`: packets vanish, or connections are reset."""

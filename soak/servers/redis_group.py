@@ -37,6 +37,8 @@ REPLICATION = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "re
 """Quick to follow, and quick to notice that the other side is gone."""
 BUS_OFFSET = 10_000
 """From the port of a node to that of its cluster bus."""
+_PORT_MAX = 22_767
+_LOW_TRIES = 50
 _FRONT = "front of "
 _BUS = "bus of "
 _POLL_SECONDS = 0.05
@@ -234,7 +236,7 @@ class RedisGroup(RedisServer, abc.ABC):
         for name in self.name_of_nodes:
             for key in (name, _FRONT + name, _BUS + name):
                 if key not in ports:
-                    ports[key] = free_port()
+                    ports[key] = _low_port()
         # A loopback network of its own: two groups on one machine do not meet.
         first = ports[self.name_of_nodes[0]]
         network = f"127.{64 + first % 128}.{first // 128 % 256}"
@@ -383,3 +385,13 @@ class RedisGroup(RedisServer, abc.ABC):
         links = [Link(one, other) for one in side for other in rest]
         links += [Link(other, one) for one, other in links]
         return links + [Link(CLIENTS, one) for one in side] if clients else links
+
+
+def _low_port() -> int:
+    """Return a free port: if possible so low that no outgoing connection is given the port of the cluster bus."""
+    found = free_port()
+    for _ in range(_LOW_TRIES):
+        if found <= _PORT_MAX:
+            break
+        found = free_port()
+    return found

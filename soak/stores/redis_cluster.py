@@ -42,6 +42,8 @@ from soak.stores.redis_client import RedisError as OurError
 from soak.stores.redis_reader import reply_error
 
 SCAN_COUNT = 1000
+READ_TRIES_MAX = 8
+_READS = frozenset({"LRANGE", "XRANGE", "XREVRANGE", "ZRANGE", "HGETALL", "HMGET", "EXISTS"})
 _NO_CONNECTION = ("Error ", "connecting to")
 
 
@@ -57,6 +59,7 @@ def cluster_at(address: ClusterAddress, *, timeout_seconds: float, **options: An
         socket_connect_timeout=timeout_seconds,
         retry=Retry(NoBackoff(), 0),
         require_full_coverage=False,
+        protocol=2,
         **tls,
         **options,
     )
@@ -65,11 +68,23 @@ def cluster_at(address: ClusterAddress, *, timeout_seconds: float, **options: An
 class ClusterClient:
     """Sends each command to the node that has its key."""
 
-    def __init__(self, address: ClusterAddress, *, connections_max: int, timeout_seconds: float) -> None:
+    def __init__(
+        self, address: ClusterAddress, *, connections_max: int, timeout_seconds: float, reads_again: bool
+    ) -> None:
+        """`reads_again`: a read whose connection was lost is asked again, as the verifier does.
+
+        After a partition redis-py's pool holds connections that the other side has closed, and hands out one after the
+        other.
+        """
         self.address = address
+        self._reads_again = reads_again
         self._timeout_seconds = timeout_seconds
         self._room = asyncio.Semaphore(connections_max)
         self._cluster = cluster_at(address, timeout_seconds=timeout_seconds)
+        # Replies as the server sent them, but for those that redis-py itself needs to find the right node.
+        callbacks = self._cluster.response_callbacks
+        for name in [name for name in callbacks if not name.startswith(("CLUSTER", "COMMAND"))]:
+            del callbacks[name]
 
     def execute(self, *command: Argument) -> Awaitable[Any]:
         """Send a command; awaiting the result gives the reply."""
@@ -110,6 +125,16 @@ class ClusterClient:
         }
 
     async def _execute(self, *command: Argument) -> Any:
+        tries = READ_TRIES_MAX if self._reads_again and command[0] in _READS else 1
+        while True:
+            tries -= 1
+            try:
+                return await self._execute_once(*command)
+            except ConnectionLostError:
+                if not tries:
+                    raise
+
+    async def _execute_once(self, *command: Argument) -> Any:
         is_sent = False
         try:
             async with asyncio.timeout(self._timeout_seconds), self._room:

@@ -111,7 +111,9 @@ def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAdd
     most, seconds = context.connections_max, context.timeout_seconds
     if is_cluster(url):
         cluster = parse_cluster(url)
-        return cluster, ClusterClient(cluster, connections_max=most, timeout_seconds=seconds)
+        return cluster, ClusterClient(
+            cluster, connections_max=most, timeout_seconds=seconds, reads_again=context.is_verifier
+        )
     if is_sentinel(url):
         # Load and verifier follow the primary by redis-py's own client, as applications do.
         service = parse_sentinel(url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.hosts import HostPort, hosts_of, is_sentinel, parse_sentinel
+from soak.hosts import HostPort, hosts_of, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,28 @@ def test_an_address_that_lacks_something_is_refused_with_an_example(url: str, wh
     with pytest.raises(ValueError, match=why) as refused:
         parse_sentinel(url)
     assert "redis+sentinel://" in str(refused.value)
+
+
+def test_the_address_of_a_cluster_names_nodes_and_a_login() -> None:
+    url = "rediss+cluster://app:p%40ss@a,b:7000?ssl_cert_reqs=none"
+    found = parse_cluster(url)
+    assert is_cluster(url)
+    assert not is_sentinel(url)
+    assert found.nodes == (HostPort("a", 6379), HostPort("b", 7000))
+    assert (found.username, found.password, found.is_encrypted) == ("app", "p@ss", True)
+    assert found.ssl == {"ssl_cert_reqs": "none"}
+    assert f"{found} {found!r}" == "the cluster a:6379, b:7000 ClusterAddress(the cluster a:6379, b:7000)"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis+cluster://", "no node"),
+        ("redis+cluster://a/3", "database"),
+        ("redis+cluster://a?sentinel_password=x", "sentinel_password"),
+    ],
+)
+def test_an_address_of_a_cluster_that_cannot_be_one_is_refused_with_an_example(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as refused:
+        parse_cluster(url)
+    assert "redis+cluster://" in str(refused.value)

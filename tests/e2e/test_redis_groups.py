@@ -63,7 +63,7 @@ def test_a_failover_of_a_given_group_is_noticed(new_testbed: NewTestbed) -> None
     with checking("--store", "redis-list", "--duration", "5m", *BUSY, SOAK_SERVERS__REDIS=url) as check:
         before = check.until_verified(300)
         assert before["verifier"]["events"] == []
-        pid = group.last_primary.pid
+        pid = group.last_primaries[0].pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)  # nobody starts it again, so the sentinels promote another one
         try:
