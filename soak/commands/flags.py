@@ -66,9 +66,9 @@ SERVERS = (
     Flag(
         "--redis",
         "servers.redis",
-        "URL|VERSION|sentinel",
+        "URL|VERSION|TOPOLOGY",
         "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), the version to start (6.2, 7.0, valkey-9), or "
-        "sentinel for a primary with two replicas and three sentinels",
+        "sentinel (1 + 2 and three sentinels) or cluster (3 + 3)",
         version_key="servers.redis_version",
         topology_key="servers.redis_topology",
     ),

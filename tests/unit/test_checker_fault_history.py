@@ -133,3 +133,29 @@ def test_a_strict_contract_tolerates_no_replica_that_is_behind() -> None:
     judging = judging_of(REPLICA_FAULT, ReplicaReads.STRICT)
     assert not judging.is_shadowed(ANNOUNCED, ANNOUNCED + 1)
     assert judging.rules_at(ANNOUNCED, ANNOUNCED + 1).contract.staleness_us == 5 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("kind", "planned", "is_behind"),
+    [
+        ("sentinel_failover", True, True),
+        ("primary_partition", True, True),
+        ("failover", False, True),
+        ("failover", True, False),  # the new primary has the address of the old one, which is down
+        ("crash", True, False),
+    ],
+)
+def test_a_primary_that_is_being_replaced_may_be_behind(kind: str, planned: bool, is_behind: bool) -> None:
+    fault = msgspec.structs.replace(CRASH, kind=kind, excuses=Excuse.FAILOVER, planned=planned, ended=None)
+    judging = StoreJudging(
+        rules=Rules(contract=Contract()),
+        author=AUTHOR,
+        faults=history_of(fault),
+        targets=TARGETS[LIST],
+        settle_us=SECOND,
+    )
+    assert judging.is_shadowed(ANNOUNCED + 1, ANNOUNCED + 2) is is_behind, "while it is under way"
+    window_of(judging.faults).ended = ENDED
+    assert judging.is_shadowed(ANNOUNCED + 1, ANNOUNCED + 2) is is_behind
+    assert not judging.is_shadowed(ENDED + 1, ENDED + SECOND), "not when it is over"
+    assert not judging.is_shadowed(ANNOUNCED - 2, ANNOUNCED - 1), "not before"
