@@ -62,7 +62,7 @@ class Notifier:
             self._socket = None
 
 
-class VerifierProgress:
+class VerifierTurns:
     """Whether the verifier's loop goes round: its count of turns, seen to rise."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ async def keep_notified(notifier: Notifier, ask: Callable[[], Awaitable[SoakStat
     """Say how it is, again and again, until cancelled; nothing where no service manager listens."""
     if not notifier.is_listened_to:
         return
-    progress = VerifierProgress()
+    progress = VerifierTurns()
     is_ready = False
     while True:
         snapshot = await ask()

@@ -15,7 +15,7 @@ from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
 
 
-class TestbedServers(abc.ABC):
+class ServerSource(abc.ABC):
     """The testbeds of this session and worker."""
 
     __test__ = False
@@ -56,7 +56,7 @@ class TestbedServers(abc.ABC):
         return folder
 
 
-class EmbeddedServers(TestbedServers):
+class LocalSource(ServerSource):
     """Servers from installed packages, as local processes: no Docker, no root, no network."""
 
     def _make(self, version: Version, folder: Path) -> Servers:
@@ -69,7 +69,7 @@ class EmbeddedServers(TestbedServers):
         )
 
 
-class DockerServers(TestbedServers):
+class DockerSource(ServerSource):
     """Containers, which are removed in the end; what killed sessions left behind goes with the next one's start."""
 
     def __init__(self, choice: Choice, background: Background) -> None:
@@ -112,7 +112,7 @@ class ServerPool:
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.background = Background()
-        self._source: TestbedServers | None = None
+        self._source: ServerSource | None = None
         self._servers: dict[tuple[str, str], SoakServer] = {}
 
     @property
@@ -160,6 +160,6 @@ class ServerPool:
             self._source = self._open_source()
         return self._source.start(kind, version)
 
-    def _open_source(self) -> TestbedServers:
-        source = DockerServers if self.choice.mode == "docker" else EmbeddedServers
+    def _open_source(self) -> ServerSource:
+        source = DockerSource if self.choice.mode == "docker" else LocalSource
         return source(self.choice, self.background)

@@ -30,14 +30,14 @@ TOGETHER_SHARE = 0.5
 TURN_SECONDS_MAX = 10.0
 """How long the last turns may take when the crowd is asked to leave."""
 
-Acknowledged = dict[str, int]
+AckTimes = dict[str, int]
 """When each message was acknowledged, in microseconds of CLOCK_MONOTONIC, by its name."""
 
 
 class NotedMemory:
     """A store that notes when it acknowledged what; everything else it leaves to the one it wraps."""
 
-    def __init__(self, memory: MemoryStore, acknowledged: Acknowledged) -> None:
+    def __init__(self, memory: MemoryStore, acknowledged: AckTimes) -> None:
         self._memory = memory
         self._acknowledged = acknowledged
 
@@ -65,7 +65,7 @@ class InProcessLoad:
         self._is_leaving = asyncio.Event()
 
     @classmethod
-    async def gather(cls, info: JoinInfo, load: Load, acknowledged: Acknowledged) -> InProcessLoad:
+    async def gather(cls, info: JoinInfo, load: Load, acknowledged: AckTimes) -> InProcessLoad:
         """Connect to the ledger and the stores of the run."""
         stores = tuple(info.header.stores)
         ledger = await LedgerWriter.connect(info.ledger_url, LedgerSettings())

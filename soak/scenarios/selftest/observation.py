@@ -14,7 +14,7 @@ from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
 from soak.faults.window import Injected
 from soak.json_input import decode_json
-from soak.scenarios.selftest.load import Acknowledged
+from soak.scenarios.selftest.load import AckTimes
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
@@ -77,7 +77,7 @@ def look(state: State, store: str) -> StoreObservation:
 
 
 def read_stories(
-    seen: StoreObservation, folder: Path, acknowledged: Acknowledged, fault: Injected | None
+    seen: StoreObservation, folder: Path, acknowledged: AckTimes, fault: Injected | None
 ) -> StoreObservation:
     """Add what the evidence folder holds, and when the fault was."""
     return msgspec.structs.replace(
@@ -131,7 +131,7 @@ def _in_common(folder: Path, store: str) -> list[str]:
     return [pattern.sentence() for signs in findings.values() for pattern in patterns(signs)]
 
 
-def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[EvidenceSummary]:
+def _stories(folder: Path, store: str, acknowledged: AckTimes) -> list[EvidenceSummary]:
     """Read the evidence, oldest first."""
     offset_us = time.time_ns() // 1000 - now_us()
     # Where it is not known which message it was, no earlier than the first of its session.

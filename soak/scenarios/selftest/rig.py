@@ -24,7 +24,7 @@ from soak.flaws.served import SERVICES
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.scenarios.selftest.load import Acknowledged, InProcessLoad
+from soak.scenarios.selftest.load import AckTimes, InProcessLoad
 from soak.scenarios.selftest.observation import StoreObservation, look, read_stories
 from soak.scenarios.servers import ScenarioServers, ServerSetup
 from soak.settings import ContractSettings, SoakSettings, VerifierSettings
@@ -107,7 +107,7 @@ class SoakRig:
     def __init__(self, plan: SoakPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
-        self._acknowledged: Acknowledged = {}
+        self._acknowledged: AckTimes = {}
         self._fault: Injected | None = None
         disturbance = plan.setup.disturbance
         self._service = _service(plan.setup)
