@@ -55,7 +55,9 @@ FLAW = Flaw(
     kinds=frozenset({Kind.STALE}),
     causes=frozenset({Cause.REPLICA_LAG}),
     setups=same_server(
-        ReadsFromReplica, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
+        ReadsFromReplica,
+        PostgresMemory,
+        Disturbance(fault="replica_lag", target=POSTGRES_REPLICA.name, hold_seconds=1.0),
     ),
     load=Load(users=8),
 )

@@ -10,6 +10,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.pytest_plugin.options import GIVEN, Choice, Version
 from soak.pytest_plugin.server import Background, SoakServer
 from soak.servers import versions
+from soak.servers.kinds import REDIS
 from soak.servers.local import LocalServers
 from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
@@ -60,7 +61,7 @@ class LocalSource(ServerSource):
     """Servers from installed packages, as local processes: no Docker, no root, no network."""
 
     def _make(self, version: Version, folder: Path) -> Servers:
-        if version.kind == "redis":
+        if version.kind == REDIS.name:
             return LocalServers(folder, redis_version=version.name, redis_options=self._choice.redis_options)
         return LocalServers(
             folder,
@@ -91,7 +92,7 @@ class DockerSource(ServerSource):
         from soak.servers.docker.servers import DockerServers  # noqa: PLC0415  the client of Docker is a heavy one
 
         image = self._choice.images.get(version.name)
-        if version.kind == "redis":
+        if version.kind == REDIS.name:
             return DockerServers(
                 folder,
                 redis_version=versions.redis_version(version.name),

@@ -11,6 +11,7 @@ import msgspec
 from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
+from soak.servers.kinds import REDIS
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import (
     Argument,
@@ -37,7 +38,7 @@ _GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
 class RedisStore:
     """What all layouts share. A key is the prefix and the session's name, byte for byte: nothing is folded or cut."""
 
-    needs: ClassVar[tuple[str, ...]] = ("redis",)
+    needs: ClassVar[tuple[str, ...]] = (REDIS.name,)
     contract: ClassVar[Contract] = AOF_EVERYSEC_CONTRACT
     layout: ClassVar[str]
     """The part of the prefix that keeps the layouts apart in one namespace."""
@@ -48,7 +49,7 @@ class RedisStore:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        url = context.servers.get("redis")
+        url = context.servers.get(REDIS.name)
         if url is None:
             raise UsageError("no Redis server is configured; give its address in servers.redis")
         address = parse_address(url)

@@ -33,6 +33,7 @@ from soak.scenarios.runner import ScenarioKind, run_all
 from soak.scenarios.servers import ScenarioServers
 from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.inspect import inspect
+from soak.servers.kinds import POSTGRES, REDIS
 from soak.servers.servers import Servers
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
@@ -65,7 +66,7 @@ async def measure(plan: RecoveryScenario, folder: Path) -> RecoveryCell:
     configuration = CONFIGURATIONS[plan.configuration]
     fault = catalogue.ALL[plan.fault]
     author = MessageGenerator("m" + secrets.token_hex(4), secrets.randbits(63))
-    is_redis = configuration.server == "redis"
+    is_redis = configuration.server == REDIS.name
     options = {"redis_options" if is_redis else "postgres_options": configuration.options}
     servers = ScenarioServers(msgspec.structs.replace(plan, **options), folder, [plan.fault])
     bed = servers.bed
@@ -188,7 +189,7 @@ async def _opened(configuration: ServerConfiguration, context: StoreContext) -> 
 
 
 def _title(sample: ServerSample, plan: RecoveryScenario) -> str:
-    if sample.server == "postgres":
+    if sample.server == POSTGRES.name:
         return f"PostgreSQL {sample.telemetry.get('server_version', plan.postgres)}"
     return f"{'Valkey' if plan.redis == 'valkey' else 'Redis'} {sample.telemetry.get('version', plan.redis)}"
 

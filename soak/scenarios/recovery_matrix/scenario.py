@@ -14,6 +14,7 @@ from soak.faults import catalogue
 from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
 from soak.scenarios.servers import BedName, PostgresName, RedisName, ServerSetup
 from soak.scenarios.terminal import chosen
+from soak.servers.kinds import POSTGRES, REDIS
 from soak.servers.power_cut import PowerCutWay
 
 
@@ -33,7 +34,7 @@ class ServerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
 def _redis(name: str, description: str, *, load_seconds_min: float = 0.0, **options: str) -> ServerConfiguration:
     return ServerConfiguration(
         name=name,
-        server="redis",
+        server=REDIS.name,
         store="redis-list",
         options=options,
         description=description,
@@ -42,7 +43,9 @@ def _redis(name: str, description: str, *, load_seconds_min: float = 0.0, **opti
 
 
 def _postgres(name: str, description: str, **options: str) -> ServerConfiguration:
-    return ServerConfiguration(name=name, server="postgres", store="postgres", options=options, description=description)
+    return ServerConfiguration(
+        name=name, server=POSTGRES.name, store="postgres", options=options, description=description
+    )
 
 
 _SNAPSHOT_SECONDS = 7.0

@@ -16,6 +16,7 @@ from soak.scenarios.runner import ScenarioKind, run_all
 from soak.scenarios.selftest.observation import VERIFIED_MIN, EvidenceSummary, StoreObservation
 from soak.scenarios.selftest.rig import Pace, SoakPlan, SoakRig
 from soak.scenarios.terminal import ScenarioProgress
+from soak.servers.kinds import POSTGRES_REPLICA
 
 
 class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,5 +222,5 @@ async def make_trials(
 def _takes_long(flaw: Flaw) -> bool:
     """Whether it needs two rigs, a replica, or patience."""
     disturbance = flaw.wrong.disturbance
-    is_slow = disturbance is not None and disturbance.target == "postgres-replica"
+    is_slow = disturbance is not None and disturbance.target == POSTGRES_REPLICA.name
     return is_slow or flaw.patience_seconds > PATIENCE_SECONDS or not flaw.wrong.can_share_a_server_with(flaw.right)
