@@ -21,15 +21,14 @@ from soak.flaws import catalogue
 from soak.flaws.flaw import FlawSetup, Load, store_of
 from soak.flaws.redis_memory import EverySecondMemory, RedisMemory
 from soak.flaws.serializer_v2 import SerializerV2
-from soak.scenarios.selftest.observation import VERIFIED_MIN
-from soak.scenarios.selftest.rig import SoakPlan, SoakRig, contracts_of
-from soak.scenarios.selftest.trial import make_trial
+from soak.scenarios.selftest.scenario import SoakScenario, contracts_of
 from soak.servers.local import LocalServers
 from soak.settings import ContractSettings
 from soak.stores import StoreContext
 from soak.stores.postgres import PostgresReplicaStore
 from tests.support.checking import processes_of, wait_until
 from tests.support.paths import ROOT
+from tests.support.scenarios import make_trial
 
 QUICK = ["lossy_text", "forgotten_in_index", "dirty_read", "swallowed_error"]
 """Content, search, a wrong read and a fault; CI runs all by `soak selftest`."""
@@ -100,9 +99,17 @@ class StrictReplica(PostgresReplicaStore):
 async def test_a_standby_that_is_restarted_may_be_behind_unless_its_contract_is_strict(tmp_path: Path) -> None:
     setup = catalogue.find("replica_snapshot").right
     stores = (setup.store, f"{__name__}:StrictReplica")
-    plan = SoakPlan(stores=stores, setup=setup, load=Load(users=8), patience_seconds=40.0)
-    seen = await SoakRig(plan, tmp_path).soak(lambda now: all(one.verified >= 2 * VERIFIED_MIN for one in now.values()))
-    tolerant, strict = (seen[store] for store in stores)
+    scenario = SoakScenario(
+        name="replicas",
+        stores=stores,
+        servers=setup.servers,
+        load=Load(users=8),
+        fault=setup.fault,
+        expectation=None,
+        seconds_max=SECONDS_MAX,
+        patience_seconds=40.0,
+    )
+    tolerant, strict = (await scenario.run(tmp_path)).seen.values()
     assert (tolerant.verdict, tolerant.violations) == ("pass", {})
     # It need not have been late; if it was, that was measured.
     assert (tolerant.shadowed_reads > 0) is (tolerant.shadowed_lag_seconds_max > 0)

@@ -12,16 +12,15 @@ import pytest
 from soak.contract_suite.conversation import PlainTexts
 from soak.errors import ExitCode, UsageError
 from soak.scenarios.analyses import document, page, table, trials
-from soak.scenarios.analyses.scenario import (
+from soak.scenarios.analyses.judgement import (
     TrialResult,
     TrialTally,
     TrialVerdict,
     empty_cell,
     exit_code_of,
     judged,
-    plan_stages,
-    trials_for,
 )
+from soak.scenarios.analyses.scenario import plan_stages, trials_for
 from soak.subjects import catalogue
 from soak.subjects.description import ByDesign
 
@@ -184,7 +183,7 @@ def test_the_page_is_whole_html_and_escapes_what_it_shows() -> None:
 def test_trials_are_grouped_by_what_they_need_and_those_that_do_not_fit_say_why() -> None:
     every = trials.find([])
     plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], every, 7)
-    named = [name for plan in plans for name in plan.trials] + [one.trial for one in cells]
+    named = [name for plan in plans for name in plan.load] + [one.trial for one in cells]
     assert sorted(named) == sorted(trials.ALL)
     assert {one.trial for one in cells} >= {"dropped-replies", "server-crash", "power-cut", "active-ttl", "clock-skew"}
     assert all(one.verdict is TrialVerdict.NOT_APPLICABLE and one.reason for one in cells)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from soak.errors import UsageError
 from soak.proc.files import write_whole
-from soak.scenarios.analyses.scenario import TrialResult
+from soak.scenarios.analyses.judgement import TrialResult
 from soak.scenarios.analyses.table import markdown_lines
 
 BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"

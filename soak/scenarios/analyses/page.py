@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from soak.report.text import plain
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from soak.scenarios.analyses.table import short, summary
 
 _STYLE = """

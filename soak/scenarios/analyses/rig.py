@@ -18,7 +18,8 @@ from soak.checker.read import Rules
 from soak.contract_suite.conversation import STORE, CheckedConversation, PlainTexts
 from soak.contracts.guarantees import guarantees_of
 from soak.faults.clock_step import ClockStep
-from soak.scenarios.servers import ScenarioServers, ServerSetup, as_given
+from soak.scenarios.scenario import ServerSetup
+from soak.scenarios.servers import ScenarioServers, as_given
 from soak.servers.inspect import inspect
 from soak.servers.proxy import Proxy
 from soak.servers.server import Server, ServerEvent
@@ -162,7 +163,7 @@ class LibraryRig:
 
 @contextlib.asynccontextmanager
 async def staged(
-    subject: Subject, stage: Stage, interpreter: Path, folder: Path, seed: int
+    subject: Subject, stage: Stage, setup: ServerSetup, interpreter: Path, folder: Path, seed: int
 ) -> AsyncIterator[LibraryRig]:
     """Set the stage; everything is ended and nothing is left when the trials are over."""
     environments = _environments(subject, stage)
@@ -171,8 +172,9 @@ async def staged(
         servers: dict[str, str] = {}
         if subject.server is not None:
             module = server_module_of(subject, interpreter)
-            options = {**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
-            started = ScenarioServers(ServerSetup(redis_options=options), folder / "bed", stage.faults)
+            options = {**setup.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
+            setup = msgspec.structs.replace(setup, redis_options=options)
+            started = ScenarioServers(setup, folder / "bed", stage.faults)
             servers = await undo.enter_async_context(started.started([subject.server]))
         bed = None if started is None else started.bed
         contract = await _contract(subject, stage, bed)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from soak.report.text import plain, table_lines
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from soak.scenarios.analyses.trials import ALL
 from soak.scenarios.terminal import markdown_table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
+from soak.scenarios.recovery_matrix.judgement import RecoveryCell, RecoveryVerdict
 from soak.scenarios.recovery_matrix.table import axes, point
 
 NAME_WIDTH, CELL_WIDTH, CELL_HEIGHT, HEAD_HEIGHT = 150, 175, 34, 40

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from soak.report.text import table_lines
-from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
-from soak.scenarios.recovery_matrix.scenario import RecoveryCell, RecoveryVerdict
+from soak.scenarios.recovery_matrix.judgement import RecoveryCell, RecoveryMeasurement, RecoveryVerdict
 from soak.scenarios.terminal import markdown_table
 
 HEADS = ("configuration", "fault", "acknowledged", "unknown", "lost", "RPO", "RTO", "promised", "contract")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ class StoreObservation(msgspec.Struct, frozen=True, kw_only=True):
     """What all violations of one finding have in common, in the sentences that a report shows."""
     fault_started: int | None = None
     fault_ended: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What was found, the most frequent first, or the verdict where it was nothing."""
+        return ", ".join(f"{count} {kind}" for kind, count in Counter(self.violations).most_common()) or self.verdict
 
 
 def look(state: State, store: str) -> StoreObservation:
