@@ -20,9 +20,9 @@ _FAULTS = {"crash_loss_seconds": "a crash", "power_loss_seconds": "a power cut"}
 
 def refusal_below_floor(store: str, weak: Mapping[str, Loss], given: Guarantees, floor_seconds: float) -> str:
     """Say what the server would lose, by clause, and the three ways on, each on a line of its own."""
-    told = {f"{loss.words} ({loss.because})": loss for loss in weak.values()}
+    reasons = {f"{loss.words} ({loss.because})": loss for loss in weak.values()}
     after = " or ".join(_FAULTS[clause] for clause in weak)
-    lost = "; ".join(told)
+    lost = "; ".join(reasons)
     settings = dict.fromkeys(stronger_setting(given.server, floor_seconds, loss) for loss in weak.values())
     ways = {
         f"fix {given.server}": " and ".join(settings),

@@ -136,11 +136,11 @@ class Visitor(Participant):
 class Browsers:
     """Starts the child, again if it dies, and ends it. Lives on the hub's side of the bridge."""
 
-    def __init__(self, bridge: Bridge, lobby: SessionPool, memories: list[BrowserMemory], told: bytes) -> None:
+    def __init__(self, bridge: Bridge, lobby: SessionPool, memories: list[BrowserMemory], configuration: bytes) -> None:
         self._bridge = bridge
         self._lobby = lobby
         self._memories = memories
-        self._told = told
+        self._configuration = configuration
         self._starts: deque[float] = deque(maxlen=STARTS_MAX)
         self._is_stopping = Event()
         self.is_ready = Event()
@@ -155,7 +155,7 @@ class Browsers:
         """Start them all; raises `SoakError` with one line where there is no browser."""
         step_seconds = info.timeout_seconds * STEP_FACTOR + STEP_SLACK_SECONDS
         operation_seconds = STEPS * step_seconds
-        told = {
+        configuration = {
             "stores": plan.stores,
             "context": info.store_context(),
             "chromium": str(find_chromium(load.browser)),
@@ -168,7 +168,7 @@ class Browsers:
         lobby = bridge.call(
             _open_lobby, info, ledger, plan, memories, operation_seconds, timeout_seconds=BRIDGE_SECONDS_MAX
         )
-        return cls(bridge, lobby, memories, msgspec.json.encode(told) + b"\n")
+        return cls(bridge, lobby, memories, msgspec.json.encode(configuration) + b"\n")
 
     def participant(self) -> Participant:
         return Visitor(self._lobby, self)
@@ -197,7 +197,7 @@ class Browsers:
         )
         pipe: Any = process.stdin
         with contextlib.suppress(OSError):
-            pipe.write(self._told)
+            pipe.write(self._configuration)
             pipe.flush()
         return process
 
@@ -277,7 +277,7 @@ def _slower(plan: Plan) -> Plan:
         shared_share=SHARED_SHARE,
         recall_share=RECALL_SHARE,
         reread_share=REREAD_SHARE,
-        similar_share=0.0,  # what stands in a page's address is for its chat to decide
+        similar_share=0.0,  # what is in a page's address is for its chat to decide
     )
 
 

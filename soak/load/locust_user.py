@@ -105,7 +105,7 @@ class BrowserUser(ChatUser):
 
     def participant_of(self, load: RunningLoad) -> Participant | None:
         del load
-        return None  # a browser takes seconds to start: whoever spawns us must not wait for that
+        return None  # a browser takes seconds to start: the spawner must not wait for that
 
     def on_start(self) -> None:
         if self._load is None:
@@ -122,7 +122,7 @@ def add_browser_users(environment: Any, load: LoadSettings, runner: Any) -> None
     """Put them beside the other users, so many of them; raises `UsageError` where they cannot be had."""
     if load.browser_users and (not isinstance(runner, MasterRunner) or environment.parsed_options.processes):
         find_chromium(load.browser)
-    # A worker is told by its master how many it has; it must only know what they are.
+    # The master decides how many a worker has; the worker only knows what they are.
     if load.browser_users or isinstance(runner, WorkerRunner):
         BrowserUser.fixed_count = load.browser_users
         environment.user_classes.append(BrowserUser)

@@ -191,8 +191,8 @@ class Participant:
         suspected = suspicion_of_search(conversation, read, asked, lobby.author, expectation)
         if suspected is None:
             return [self._report("search", store, returned - invoked, None)]
-        place = (chosen.writer, chosen.seq)
-        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author, place))
+        sought = (chosen.writer, chosen.seq)
+        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author, sought))
         lobby.ledger.latency(store, "search", (returned - invoked) / 1e6, False)  # noqa: FBT003
         return [Performed("search", store, (returned - invoked) / 1e3, SUSPICIONS[suspected])]
 

@@ -162,7 +162,7 @@ def _closer_look(
 
 
 def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> ReadSuspicion | None:
-    """Say what is wrong with one element, whatever stands around it."""
+    """Say what is wrong with one element, whatever is around it."""
     if not isinstance(item, Message) or not is_well_made(item):
         return ReadSuspicion.GARBLED
     if item.session != conversation.session or item.run != author.run:
@@ -178,7 +178,7 @@ def _unlike(item: object, conversation: Conversation, author: MessageGenerator) 
 
 
 class _Look:
-    """The closer look at one read: what stands in it, and what it says about what is missing."""
+    """The closer look at one read: what is in it, and what that says about what is missing."""
 
     def __init__(self, conversation: Conversation, read: LoadRead, expectation: Expectation) -> None:
         self._conversation = conversation
@@ -190,7 +190,7 @@ class _Look:
         self._due, fresh = _due_and_fresh(known, read.invoked, expectation)
         self._due_total = read.acked_total - len(fresh)
         optional = {(one.writer, one.seq) for one in [*fresh, *acked[len(known) :]]}
-        # What is under way now has no outcome yet: it may stand in the read or not.
+        # What is under way now has no outcome yet: it may be in the read or not.
         ends = zip(conversation.sent, conversation.done, strict=True)
         optional.update((writer, sent) for writer, (sent, done) in enumerate(ends) if sent != done)
         optional |= conversation.unsure or set()
@@ -244,7 +244,7 @@ class _Look:
         return any(self._is_hole(one) for one in self._due)
 
     def _is_hole(self, one: Acknowledged) -> bool:
-        """Whether this is missing although something that certainly stands before it is in the window."""
+        """Whether this is missing although something that certainly comes before it is in the window."""
         if (one.writer, one.seq) in self._names:
             return False
         if self._lowest.get(one.writer, one.seq) < one.seq:
@@ -322,7 +322,7 @@ def _no_message(item: object) -> SeenItem:
 
 
 def _escaped(item: Message) -> Message:
-    """Write out half characters, which no record can hold; what they stand in is not what was written either way."""
+    """Write out half characters, which no record can hold; such a text is not what was written either way."""
     texts = {name: getattr(item, name) for name in ("run", "session", "role", "content")}
     escaped = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()}
     return item if escaped == texts else msgspec.structs.replace(item, **escaped)
@@ -359,7 +359,7 @@ _by_type: dict[type[BaseException], OperationFailedError] = {}
 
 
 def failure_of(error: BaseException) -> OperationFailedError:
-    """Give the one error object that stands for all errors of this kind."""
+    """Give the one error object for all errors of this kind."""
     if isinstance(error, TimeoutError):
         return _TIMEOUT
     if isinstance(error, NotApplied):

@@ -33,7 +33,7 @@ async def _run(scenario: Scenario[L, E, R], folder: Path) -> R | None:
 
 
 def _remove(folder: Path, *, is_orphan: bool) -> None:
-    """Remove what whoever started us may not be there to remove; the last one also what was around it."""
+    """Remove the folder, as the parent may be gone; the last child also removes the one around it."""
     shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):
         if is_orphan and {path.name for path in folder.parent.iterdir()} <= {lock.FILE_NAME}:

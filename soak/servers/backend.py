@@ -1,4 +1,4 @@
-"""What a server runs in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
+"""What a server runs in, as its supervisor sees it: a process here, a container, or a server that is not ours."""
 
 from __future__ import annotations
 

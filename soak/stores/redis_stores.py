@@ -163,7 +163,7 @@ class RedisZsetStore(RedisStore):
     """Conversations as Redis sorted sets, scored by a sequence that the server assigns.
 
     The next score is the highest one plus one, found and used inside one script, so no two writers get the same.
-    No separate counter: it could be evicted or expire by itself, and the order would start anew.
+    No separate counter: it could be evicted or expire by itself, and the order would start over.
     """
 
     description = "one Redis sorted set per session, scored by a sequence assigned inside a script"

@@ -1,6 +1,6 @@
 """A subject as it would run in production: several processes, none of which a session belongs to.
 
-Each process listens on a port of its own, and whoever writes or reads chooses one by number. So which process a message
+Each process listens on a port of its own, and callers choose one by number. So which process a message
 goes through follows from its writer, the same in every run, as with a balancer that knows nothing of sessions.
 """
 
@@ -38,7 +38,7 @@ class Deployment:
         await self.restart()
 
     async def restart(self) -> None:
-        """Start every process that is not alive, and connect anew to all."""
+        """Start every process that is not alive, and connect to all again."""
         starting = (process.start() for process in self.processes if not process.is_alive)
         # All are waited for: one that is still coming up could not be stopped.
         for result in await asyncio.gather(*starting, return_exceptions=True):
@@ -88,9 +88,9 @@ async def deployed(
     home.mkdir(parents=True, exist_ok=True)
     processes = []
     for number in range(subject.processes):
-        told = ServiceContext(servers=dict(servers), folder=str(home), ttl_seconds=ttl_seconds, process=number)
+        context = ServiceContext(servers=dict(servers), folder=str(home), ttl_seconds=ttl_seconds, process=number)
         environment = environments[number] if number < len(environments) else {}
-        processes.append(SubjectProcess(subject, interpreter, told, folder / f"subject-{number}.log", environment))
+        processes.append(SubjectProcess(subject, interpreter, context, folder / f"subject-{number}.log", environment))
     deployment = Deployment(processes, namespace, timeout_seconds)
     try:
         await deployment.start()

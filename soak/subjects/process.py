@@ -26,7 +26,7 @@ _KEPT = ("LANG", "LC_ALL", "PATH", "TMPDIR", "TZ")
 
 def quiet_environment() -> dict[str, str]:
     """Return what every subject finds in its environment: the kit, and nobody to talk to."""
-    # Nothing of our own environment but what names places and languages: it may hold secrets.
+    # Nothing of our own environment but paths and locale: it may hold secrets.
     ours = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {**ours, **QUIET, "PYTHONPATH": str(KIT)}
 
@@ -43,13 +43,13 @@ class SubjectProcess:
         self,
         subject: Subject,
         interpreter: Path,
-        told: ServiceContext,
+        context: ServiceContext,
         log: Path,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._subject = subject
         self._interpreter = interpreter
-        self._told = told
+        self._context = context
         self._log = log
         self._environment = dict(environment or {})
         self._child: AsyncProcess | None = None
@@ -68,7 +68,7 @@ class SubjectProcess:
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
-                cwd=self._told.folder,
+                cwd=self._context.folder,
                 environment=self._surroundings(),
             )
         assert self._child.stdout is not None  # noqa: S101  it is a pipe
@@ -116,8 +116,8 @@ class SubjectProcess:
     def _surroundings(self) -> dict[str, str]:
         return {
             **quiet_environment(),
-            "HOME": self._told.folder,
-            CONTEXT_VARIABLE: msgspec.json.encode(self._told).decode(),
+            "HOME": self._context.folder,
+            CONTEXT_VARIABLE: msgspec.json.encode(self._context).decode(),
             **self._environment,
         }
 

@@ -164,7 +164,7 @@ def test_what_was_written_after_it_came_back_makes_no_hole_in_what_was_before() 
 
 def test_what_is_not_as_written_is_beyond_every_contract() -> None:
     found = after(TEN_SECONDS, ANYTHING, without=set(), strange=3)
-    assert found.complaints == ["3 items read back are not as they were written, or stand twice"]
+    assert found.complaints == ["3 items read back are not as they were written, or are there twice"]
 
 
 def test_a_clean_stop_excuses_nothing_but_where_nothing_is_kept_at_all() -> None:

@@ -1,4 +1,4 @@
-"""The cells inside a Markdown file: between two marks all is written anew, and the words around them stay."""
+"""The cells inside a Markdown file: what is between two marks is replaced, the rest stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
 
 
 def check(path: Path) -> None:
-    """See before anything is measured that there is a place for it; raises `UsageError` if there is none."""
+    """Check before anything is measured that the file has the marks; raises `UsageError`."""
     _parts(path)
 
 
@@ -38,5 +38,5 @@ def _parts(path: Path) -> tuple[str, str]:
     before, begun, rest = text.partition(BEGIN)
     _, ended, after = rest.partition(END)
     if not begun or not ended:
-        raise UsageError(f"--into {path}: it has no lines {BEGIN} and {END}; put them where the table is to stand")
+        raise UsageError(f"--into {path}: it has no lines {BEGIN} and {END}; put them where the table belongs")
     return before, after

@@ -51,9 +51,9 @@ def markdown_lines(results: Sequence[TrialResult], seconds: float) -> list[str]:
     """Return the findings, the heat map of libraries and trials, and folded what each trial asks and saw."""
     trials = list(dict.fromkeys(one.trial for one in results))
     subjects = {one.subject: one.version for one in results}
-    by_place = {(one.subject, one.trial): one for one in results}
+    by_name = {(one.subject, one.trial): one for one in results}
     rows = [
-        (f"`{subject}`", version, *(_mark(by_place.get((subject, trial))) for trial in trials))
+        (f"`{subject}`", version, *(_mark(by_name.get((subject, trial))) for trial in trials))
         for subject, version in subjects.items()
     ]
     findings = [one for one in results if one.verdict is TrialVerdict.FINDING]

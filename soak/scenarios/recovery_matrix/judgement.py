@@ -166,7 +166,7 @@ def _tail(too_old: Sequence[Attempt], window: FaultWindow, promised_seconds: flo
 
 
 def _strange(items: int) -> list[str]:
-    return [f"{items:,} items read back are not as they were written, or stand twice"] if items else []
+    return [f"{items:,} items read back are not as they were written, or are there twice"] if items else []
 
 
 class RecoveryVerdict(enum.Enum):

@@ -16,7 +16,7 @@ NOTHING, SOME, EVERYTHING, NONE = "#2a9d4a", "#d9a400", "#c8402f", "#9994"
 def draw(results: Sequence[RecoveryCell]) -> str:
     """Return the picture: a row for each configuration, a column for each fault, and what was lost in each."""
     configurations, faults = axes(results)
-    by_place = {(one.configuration, one.fault): one for one in results}
+    by_name = {(one.configuration, one.fault): one for one in results}
     width = NAME_WIDTH + CELL_WIDTH * len(faults)
     height = HEAD_HEIGHT + CELL_HEIGHT * len(configurations) + 30
     parts = [
@@ -39,7 +39,7 @@ def draw(results: Sequence[RecoveryCell]) -> str:
         top = HEAD_HEIGHT + CELL_HEIGHT * row
         parts.append(_text(NAME_WIDTH - 10, top + 22, name, "end"))
         for column, fault in enumerate(faults):
-            if (found := by_place.get((name, fault))) is not None:
+            if (found := by_name.get((name, fault))) is not None:
                 parts += _cell(found, NAME_WIDTH + CELL_WIDTH * column, top)
     legend = "age of the oldest lost message (RPO) and time to recovery (RTO); green: nothing lost; red: everything"
     parts.append(_text(width / 2, height - 9, legend, "middle"))

@@ -30,9 +30,9 @@ def report_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]:
 def markdown_lines(results: Sequence[RecoveryCell], seconds: float) -> list[str]:
     """Make the same for a page: configurations by faults, and every number folded under it."""
     configurations, faults = axes(results)
-    by_place = {(one.configuration, one.fault): one for one in results}
+    by_name = {(one.configuration, one.fault): one for one in results}
     pivot = [
-        (f"`{name}`", *(_cell(by_place.get((name, fault))) for fault in faults), _promised(results, name))
+        (f"`{name}`", *(_cell(by_name.get((name, fault))) for fault in faults), _promised(results, name))
         for name in configurations
     ]
     return [

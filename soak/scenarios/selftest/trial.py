@@ -45,7 +45,7 @@ class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def not_made(flaw: Flaw, reason: str) -> FlawTrial:
-    """Return the result of a trial that did not take place: it proves nothing, and so it is lost."""
+    """Return the result of a trial that could not be made: it proves nothing, so it fails."""
     return FlawTrial(
         flaw=flaw.name,
         expected_kinds=sorted(kind.value for kind in flaw.kinds),

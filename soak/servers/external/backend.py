@@ -101,7 +101,7 @@ class OperatorBackend(ExternalBackend):
             await self.allowance.restart.run(self._name, self.log_path)
 
     async def launch(self) -> None:
-        """Do nothing: whoever restarted it starts it."""
+        """Do nothing: the restart command starts it, too."""
 
     async def how_it_ended(self) -> str | None:
         return None

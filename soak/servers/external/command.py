@@ -17,7 +17,7 @@ PLACEHOLDER = "{server}"
 
 
 class OperatorCommand:
-    """One command line, in which `{server}` stands for the kind of server that is meant."""
+    """One command line, in which `{server}` is replaced by the kind of server."""
 
     def __init__(self, text: str, seconds_max: float = SECONDS_MAX) -> None:
         try:

@@ -14,7 +14,7 @@ mended or smoothed over:
 
 A memory may also have `search(session, text, limit)`, and `close()`, which is called when the process is asked to end.
 
-The first line on standard output is the port, as JSON. The process ends when its standard input does: whoever started
+The first line on standard output is the port, as JSON. The process ends when its standard input does: the parent
 it is gone then, however it went. Where several processes are wanted on one port, the first one starts the others, and
 the kernel shares the connections out among them: none of them belongs to a session, and when one ends, all do.
 """
@@ -104,7 +104,7 @@ def without_id(text: Any) -> Turn:
 
 
 def serve(open_memory: Callable[[Surroundings], Any], twin: Callable[[Surroundings], Any] | None = None) -> None:
-    """Open the memory, print the port, and answer until whoever started us is gone, or asks us to end.
+    """Open the memory, print the port, and answer until the parent is gone, or asks us to end.
 
     A twin is another memory, served by the same process under `/twin`: what happens to one happens to both.
     """
