@@ -12,7 +12,7 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.report.text import print_json, print_table
-from soak.scenarios.analyses import document, page, table, trials
+from soak.scenarios.analyses import page, table, trials
 from soak.scenarios.analyses.judgement import TrialResult, exit_code_of
 from soak.scenarios.analyses.scenario import SIDE_BY_SIDE, AnalysisScenario, plan_stages, trials_for
 from soak.scenarios.analyses.trials import Trial
@@ -107,7 +107,7 @@ def _subjects(arguments: argparse.Namespace) -> list[Subject]:
     if arguments.html is not None and not arguments.html.parent.is_dir():
         raise UsageError(f"--html {arguments.html}: there is no such folder")
     if arguments.into is not None:
-        document.check(arguments.into)
+        table.check_marks(arguments.into)
     return subjects
 
 
@@ -129,6 +129,6 @@ def _print(arguments: argparse.Namespace, cells: Sequence[TrialResult], seconds:
     if arguments.html is not None:
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
     if arguments.into is not None:
-        document.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
+        table.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
     lines = table.markdown_lines if arguments.markdown else table.report_lines
     print_results(arguments, table.as_json(cells, seconds), lines(cells, seconds))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
-from soak.scenarios.recovery_matrix import picture, table
+from soak.scenarios.recovery_matrix import table
 from soak.scenarios.recovery_matrix.judgement import exit_code_of, worst_of
 from soak.scenarios.recovery_matrix.scenario import (
     BEDS,
@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.INCONCLUSIVE
     results, seconds = ran
     if arguments.picture is not None:
-        arguments.picture.write_text(picture.draw(results), encoding="utf-8")
+        arguments.picture.write_text(table.draw(results), encoding="utf-8")
     lines = table.markdown_lines if arguments.markdown else table.report_lines
     print_results(arguments, table.as_json(results, seconds), lines(results, seconds))
     return exit_code_of(results)

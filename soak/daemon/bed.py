@@ -10,7 +10,7 @@ from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
 from soak.faults.catalogue import ALIASES, current_name
 from soak.servers import versions
-from soak.servers.external.command import OperatorCommand
+from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
 from soak.servers.kinds import KINDS, BackendKind
 from soak.servers.local import LocalServers

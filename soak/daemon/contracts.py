@@ -13,9 +13,8 @@ import msgspec
 
 from soak.checker.contract import DURABILITY, Contract
 from soak.checker.telemetry import ServerSample
-from soak.contracts.floor import refusal_below_floor
 from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of
-from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches
+from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches, refusal_below_floor
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds

@@ -11,10 +11,9 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
-from soak.scenarios.recovery_matrix import picture
 from soak.scenarios.recovery_matrix.judgement import RecoveryCell, RecoveryMeasurement
 from soak.scenarios.recovery_matrix.scenario import FAULTS, RecoveryScenario, ServerConfiguration, plan_cells
-from soak.scenarios.recovery_matrix.table import HEADS, as_json, markdown_lines, report_lines
+from soak.scenarios.recovery_matrix.table import HEADS, as_json, draw, markdown_lines, report_lines
 from soak.scenarios.scenario import ServerSetup
 from tests.support.paths import ROOT
 
@@ -151,7 +150,7 @@ def test_the_page_holds_the_same_table() -> None:
 
 def test_the_picture_has_a_cell_for_each_result_and_escapes_what_it_shows() -> None:
     odd = msgspec.structs.replace(KEPT, configuration="<odd>")
-    root = ET.fromstring(picture.draw([KEPT, MISSING, odd]))  # noqa: S314  our own
+    root = ET.fromstring(draw([KEPT, MISSING, odd]))  # noqa: S314  our own
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert texts[:3] == ["power_cut", "aof-everysec", "0.51 s, RTO 0.3 s"]
     assert {"none", "not made", "<odd>"} <= set(texts)

@@ -25,9 +25,9 @@ from soak.servers.proxy import Proxy
 from soak.servers.server import Server, ServerEvent
 from soak.servers.servers import Servers
 from soak.stores.http import HttpStore
-from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
 from soak.subjects.environment import server_module_of
+from soak.subjects.process import Deployment, deployed
 
 REDIS_SHIPPED = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}
 """What a Redis or Valkey does that nobody has configured."""

@@ -15,8 +15,8 @@ from soak.servers.external.backend import (
     Allowance,
     ExternalBackend,
     OperatorBackend,
+    OperatorCommand,
 )
-from soak.servers.external.command import OperatorCommand
 from soak.servers.kinds import BackendKind, ServerKind, kind_of
 from soak.servers.ports import HOST
 from soak.servers.server import Server
