@@ -171,8 +171,8 @@ class Daemon:
                 f"what the run wrote may still be on its servers, under the namespace {self._beginning.namespace}; "
                 "'soak clean' removes it"
             )
-        if (told := outcomes.read(self._folder.path)) is not None:
-            self._ending.setup = told.setup
+        if (previous := outcomes.read(self._folder.path)) is not None:
+            self._ending.setup = previous.setup
         outcome = self._ending.outcome(self._folder.result(self._beginning.run))
         await self._board.close()
         await self._ending.settle(outcome)
