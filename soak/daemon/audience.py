@@ -96,7 +96,7 @@ class Audience:
             watcher.give(frame)
 
     def end(self, frame: bytes) -> None:
-        """Tell everybody the last word; nobody is let in after it."""
+        """Send everybody the last state; nobody is let in after it."""
         self._is_over = True
         for watcher in self._watchers:
             watcher.give(frame, is_last=True)

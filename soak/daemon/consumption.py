@@ -66,7 +66,7 @@ class Consumption:
         self._free_bytes: int | None = None
 
     def use(self) -> Use:
-        """Tell what was taken when it was last measured; it takes no time."""
+        """Return what was taken when it was last measured; it takes no time."""
         running = {name for name, pid in self._pids().items() if pid is not None}
         return Use(
             processes={name: use for name, use in self._processes.items() if name in running},

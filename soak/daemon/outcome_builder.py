@@ -30,7 +30,7 @@ CLEAN_UP_SECONDS_MAX = 120.0
 
 
 def outlives_us(spec: StoreSpec, given: Iterable[str]) -> bool:
-    """Tell whether what this store wrote stays when the embedded servers are gone."""
+    """Return whether what this store wrote stays when the embedded servers are gone."""
     return not spec.needs or any(kind in given for kind in spec.needs)
 
 

@@ -59,13 +59,13 @@ class View(Protocol):
     """Shows how the soak goes."""
 
     def say(self, text: str) -> None:
-        """Tell that something happened."""
+        """Show an event."""
 
     def offer(self, text: str) -> None:
         """Show a secret to the person at the terminal; where there is no terminal, to nobody."""
 
     def show(self, snapshot: SoakStatus) -> None:
-        """Tell how it is; called about every second."""
+        """Show the state; called about every second."""
 
     def close(self) -> None:
         """Leave the terminal as it was."""

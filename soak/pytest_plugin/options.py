@@ -63,7 +63,7 @@ def choose(wanted: str) -> tuple[Version, ...]:
 
 
 def is_installed(version: Version) -> bool:
-    """Tell whether a version that no package brings can be had on this machine."""
+    """Return whether a version that no package brings can be had on this machine."""
     # Imported only here: a pytest that uses nothing of soak must not pay for it.
     from soak.errors import ServerUnreachableError  # noqa: PLC0415
     from soak.servers import binaries  # noqa: PLC0415

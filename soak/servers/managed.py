@@ -113,7 +113,7 @@ class ManagedServers(abc.ABC):
 
     @abc.abstractmethod
     def _wants_disks(self) -> bool:
-        """Tell whether servers that are new get a disk of their own."""
+        """Return whether servers that are new get a disk of their own."""
 
     @abc.abstractmethod
     async def _no_disk_for(self, kind: ServerKind) -> str | None:

@@ -57,7 +57,7 @@ def checksum_options(version: int, *, wanted: bool) -> list[str]:
 
 
 def has_checksums(programs: Path, data: Path) -> bool:
-    """Tell whether the pages of a stopped cluster have checksums."""
+    """Return whether the pages of a stopped cluster have checksums."""
     try:
         control = run(
             [programs / "bin" / "pg_controldata", "-D", data],

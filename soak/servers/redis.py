@@ -238,7 +238,7 @@ def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port
 
 
 def is_logged(options: Mapping[str, str]) -> bool:
-    """Tell whether a server with these options keeps an append-only file."""
+    """Return whether a server with these options keeps an append-only file."""
     return {**_DEFAULTS, **options}["appendonly"] == "yes"
 
 

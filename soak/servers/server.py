@@ -173,7 +173,7 @@ class Server(abc.ABC):
 
     @abc.abstractmethod
     async def answers(self) -> bool:
-        """Tell whether it serves requests; raises `StillLoadingError` when it will soon."""
+        """Return whether it serves requests; raises `StillLoadingError` when it will soon."""
 
     @abc.abstractmethod
     async def read_configuration(self) -> dict[str, str]:

@@ -31,7 +31,7 @@ class Account(NamedTuple):
     gid: int
 
     def reaches(self, path: Path) -> bool:
-        """Tell whether this user may enter the folder, which needs the right to pass all its parents."""
+        """Return whether this user may enter the folder, which needs the right to pass all its parents."""
         resolved = path.resolve()
         return all(self._may_enter(folder) for folder in (resolved, *resolved.parents))
 

@@ -92,7 +92,7 @@ class ServiceProcess(ProcessBackend):
     ready_seconds_max = READY_SECONDS_MAX
 
     def __init__(self, site: ProcessSite, program: ServiceProgram, servers: Callable[[], Mapping[str, str]]) -> None:
-        """Tell it, at each start, the addresses that its servers have then."""
+        """Give it, at each start, the addresses that its servers have then."""
         super().__init__(f"{program.name} for {site.name}", site, {})
         self._program = program
         self._servers = servers
@@ -172,5 +172,5 @@ def chroma_interpreter() -> Path:
 
 
 def chroma_is_installed() -> bool:
-    """Tell whether it can be started without a package index."""
+    """Return whether it can be started without a package index."""
     return environment.is_made(_CHROMA, [CHROMA_PACKAGE], environment.default_folder(), alone=True)

@@ -85,7 +85,7 @@ def made_once(
 
 
 def is_made(library: str, dependencies: Sequence[str], folder: Path, *, alone: bool = False) -> bool:
-    """Tell whether this environment is there already."""
+    """Return whether this environment is there already."""
     return (_home(library, dependencies, folder, alone=alone) / _STAMP).exists()
 
 

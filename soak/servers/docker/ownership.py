@@ -43,7 +43,7 @@ def labels(identity: str, folder: Path) -> dict[str, str]:
 
 
 def is_owned_by_another(found: dict[str, str]) -> bool:
-    """Tell whether a living process other than this one owns what has these labels."""
+    """Return whether a living process other than this one owns what has these labels."""
     return _is_alive(found.get(OWNER_LABEL, "")) and not found[OWNER_LABEL].startswith(f"{os.getpid()}:")
 
 
@@ -98,7 +98,7 @@ def _is_alive(owner: str) -> bool:
 
 
 def _is_wanted(found: dict[str, str]) -> bool:
-    """Tell whether the data folder still knows these servers, also when its run has been put aside there."""
+    """Return whether the data folder still knows these servers, also when its run has been put aside there."""
     folder = Path(found.get(FOLDER_LABEL, "/nowhere"))
     folders = [folder / FOLDER_NAME, *folder.glob(f"runs/*/{FOLDER_NAME}*")]
     return any(_names(one / DOCKER_FOLDER, found.get(IDENTITY_LABEL, "")) for one in folders)

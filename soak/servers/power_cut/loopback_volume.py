@@ -219,7 +219,7 @@ class LoopbackVolume(PowerSource):
     # The power ----------------------------------------------------------------------------------------------
 
     def holds(self, folder: Path) -> bool:
-        """Tell whether this folder is on it."""
+        """Return whether this folder is on it."""
         try:
             device = folder.stat().st_dev
         except OSError:
@@ -256,7 +256,7 @@ class Disks:
         self._open: dict[str, LoopbackVolume] = {}
 
     def has(self, kind: str) -> bool:
-        """Tell whether the data of this server was put on a disk."""
+        """Return whether the data of this server was put on a disk."""
         return (self._folder / kind / loops.IMAGE_NAME).exists()
 
     def mount_point(self, kind: str) -> Path | None:

@@ -142,7 +142,7 @@ def detach(device: Path) -> None:
 
 
 def is_locked(image: Path) -> bool:
-    """Tell whether somebody who lives uses this image."""
+    """Return whether somebody who lives uses this image."""
     try:
         descriptor = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -219,7 +219,7 @@ class _Server(ThreadingHTTPServer):
             self._changed.wait_for(lambda: not self._under_way, ENDING_SECONDS_MAX)
 
     def begin(self) -> bool:
-        """Tell whether a request may begin; it has to be ended then."""
+        """Return whether a request may begin; it has to be ended then."""
         with self._changed:
             self._under_way += not self._is_ending
             return not self._is_ending
