@@ -46,24 +46,6 @@ def measured(result: RecoveryCell) -> RecoveryMeasurement:
     return result.measured
 
 
-async def test_without_persistence_a_crash_takes_everything_and_that_is_what_was_promised(tmp_path: Path) -> None:
-    result = await plan("none", "crash").run(tmp_path)
-    found = measured(result)
-    assert found.lost == found.acknowledged
-    assert found.recovery_point_seconds > 0.5
-    assert found.promised_seconds is None
-    assert result.verdict is RecoveryVerdict.INSIDE
-    assert result.origin.startswith("neither AOF nor save: anything may be lost")
-
-
-async def test_a_snapshot_that_was_never_taken_gives_nothing_back(tmp_path: Path) -> None:
-    result = await plan("rdb-900", "crash").run(tmp_path)
-    found = measured(result)
-    assert found.lost == found.acknowledged
-    assert found.promised_seconds == 1000.0
-    assert result.verdict is RecoveryVerdict.INSIDE
-
-
 @pytest.mark.parametrize("redis", ["valkey", "6.2"])
 async def test_a_clean_stop_saves_everything(tmp_path: Path, redis: str) -> None:
     result = await plan("rdb-900", "restart", redis=redis).run(tmp_path)
@@ -76,7 +58,7 @@ async def test_a_clean_stop_saves_everything(tmp_path: Path, redis: str) -> None
 async def test_a_shutdown_without_saving_spares_the_append_only_file(tmp_path: Path) -> None:
     assert measured(await plan("aof-no", "shutdown_nosave").run(tmp_path / "aof")).lost == 0
     found = measured(await plan("rdb-900", "shutdown_nosave").run(tmp_path / "rdb"))
-    assert found.lost == found.acknowledged
+    assert (found.lost, found.promised_seconds) == (found.acknowledged, 1000.0)
 
 
 @pytest.mark.usefixtures("power")
@@ -98,13 +80,12 @@ async def test_a_file_synced_always_loses_nothing_in_a_power_cut(tmp_path: Path)
     assert result.verdict is RecoveryVerdict.INSIDE
 
 
-@pytest.mark.parametrize("postgres", ["18", "16"])
-async def test_postgres_that_waits_for_the_disk_loses_nothing_in_a_crash(tmp_path: Path, postgres: str) -> None:
+async def test_postgres_that_waits_for_the_disk_loses_nothing_in_a_crash(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    result = await plan("postgres-sync", "crash", postgres=postgres).run(tmp_path)
+    result = await plan("postgres-sync", "crash", postgres="16").run(tmp_path)
     assert (measured(result).lost, measured(result).promised_seconds) == (0, 0.0)
     assert result.verdict is RecoveryVerdict.INSIDE
-    assert result.server.startswith(f"PostgreSQL {postgres}")
+    assert result.server.startswith("PostgreSQL 16")
 
 
 @pytest.mark.usefixtures("power")
@@ -152,8 +133,11 @@ async def test_the_promise_is_the_servers_own_and_not_the_names(
     misnamed = msgspec.structs.replace(CONFIGURATIONS["none"], name="aof-always")
     monkeypatch.setitem(CONFIGURATIONS, "aof-always", misnamed)
     result = await plan("aof-always", "crash").run(tmp_path)
-    assert measured(result).promised_seconds is None
+    found = measured(result)
+    assert (found.lost, found.promised_seconds) == (found.acknowledged, None)
+    assert found.recovery_point_seconds > 0.5
     assert result.verdict is RecoveryVerdict.INSIDE
+    assert result.origin.startswith("neither AOF nor save: anything may be lost")
 
 
 async def test_without_a_compiler_there_is_no_power_cut_and_no_cell(
