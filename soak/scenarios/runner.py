@@ -140,7 +140,7 @@ async def _run_all(
         async with asyncio.TaskGroup() as group:
             for number in sorted(range(len(scenarios)), key=lambda number: scenarios[number].weight, reverse=True):
                 try:
-                    ready = await asyncio.to_thread(scenarios[number].prepare)
+                    ready = await asyncio.to_thread(scenarios[number].prepare, progress.say)
                 except SoakError as error:
                     results[number] = scenarios[number].not_made(str(error))
                 else:

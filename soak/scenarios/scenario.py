@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
@@ -78,7 +78,7 @@ class Scenario(msgspec.Struct, Generic[L, E, R], frozen=True, kw_only=True):
     weight: float = 0.0
     """The heaviest begin first, so that they do not hold up the end."""
 
-    def prepare(self) -> Self:
+    def prepare(self, say: Callable[[str], None]) -> Self:  # noqa: ARG002  most need nothing
         """Get what is needed before it can run. Only one scenario is prepared at a time; raises `SoakError`."""
         return self
 

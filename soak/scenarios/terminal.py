@@ -31,8 +31,12 @@ class ScenarioProgress:
     def ended(self, name: str, outcome: str) -> None:
         self._ended += 1
         self._under_way.remove(name)
+        self.say(f"{self._ended:3} of {self._total}  {name}: {outcome}")
+
+    def say(self, line: str) -> None:
+        """Print a line of its own."""
         self.clear()
-        sys.stderr.write(f"{self._ended:3} of {self._total}  {name}: {outcome}\n")
+        sys.stderr.write(f"{line}\n")
         self._show()
 
     def clear(self) -> None:

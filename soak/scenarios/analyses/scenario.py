@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -48,9 +47,9 @@ class AnalysisScenario(Scenario[list[str], Subject, AnalysisResult], frozen=True
     """Where the logs of the library are kept; None: nowhere."""
     interpreter: str = ""
 
-    def prepare(self) -> AnalysisScenario:
+    def prepare(self, say: Callable[[str], None]) -> AnalysisScenario:
         """Install the library; alone, for pip is at its best alone."""
-        return msgspec.structs.replace(self, interpreter=_interpreter(self.expectation, self.environments))
+        return msgspec.structs.replace(self, interpreter=_interpreter(self.expectation, self.environments, say))
 
     async def run(self, folder: Path) -> AnalysisResult:
         return AnalysisResult(cells=await _make_cells(self, folder))
@@ -74,19 +73,14 @@ _NOT_INSTALLED: dict[str, SoakError] = {}
 """By library: what failed for one stage is not tried again for the next."""
 
 
-def _interpreter(subject: Subject, environments: str) -> str:
+def _interpreter(subject: Subject, environments: str, say: Callable[[str], None]) -> str:
     if subject.name in _NOT_INSTALLED:
         raise _NOT_INSTALLED[subject.name]
     try:
-        return str(interpreter_for(subject, Path(environments), _say))
+        return str(interpreter_for(subject, Path(environments), lambda line: say(f"{subject.name}: {line}")))
     except SoakError as error:
         _NOT_INSTALLED[subject.name] = error
         raise
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -> list[Trial]:
