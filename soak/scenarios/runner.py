@@ -143,6 +143,8 @@ async def _run_all(
                     ready = await asyncio.to_thread(scenarios[number].prepare, progress.say)
                 except SoakError as error:
                     results[number] = scenarios[number].not_made(str(error))
+                    progress.begun(scenarios[number].name)
+                    progress.ended(scenarios[number].name, results[number].outcome)
                 else:
                     group.create_task(run(number, ready))
     finally:

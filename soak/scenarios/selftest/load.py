@@ -28,7 +28,7 @@ from soak.tasks import end_tasks
 TOGETHER_SHARE = 0.5
 """How often the writers of a shared session speak at the same moment."""
 TURN_SECONDS_MAX = 10.0
-"""How long the last turns may take when the crowd is asked to leave."""
+"""How long the last turns may take when the load is asked to leave."""
 
 AckTimes = dict[str, int]
 """When each message was acknowledged, in microseconds of CLOCK_MONOTONIC, by its name."""
@@ -58,8 +58,8 @@ class NotedMemory:
 class InProcessLoad:
     """The participants of one tenant."""
 
-    def __init__(self, lobby: SessionPool, users: int) -> None:
-        self._lobby = lobby
+    def __init__(self, pool: SessionPool, users: int) -> None:
+        self._pool = pool
         self._users = users
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = asyncio.Event()
@@ -83,7 +83,7 @@ class InProcessLoad:
         return cls(SessionPool(ledger, opened, _plan(load, stores), limit_seconds), load.users)
 
     def begin(self) -> None:
-        self._tasks = [asyncio.create_task(self._take_part(Participant(self._lobby))) for _ in range(self._users)]
+        self._tasks = [asyncio.create_task(self._take_part(Participant(self._pool))) for _ in range(self._users)]
 
     def check(self) -> None:
         """Raise what a participant has failed with, for a reason of its own."""
@@ -98,7 +98,7 @@ class InProcessLoad:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=TURN_SECONDS_MAX)
         await end_tasks(self._tasks)
-        await self._lobby.close()
+        await self._pool.close()
 
     async def _take_part(self, participant: Participant) -> None:
         try:
@@ -110,7 +110,7 @@ class InProcessLoad:
             participant.leave()
 
     def _pause_seconds(self, participant: Participant) -> float:
-        plan, source = self._lobby.plan, self._lobby.random
+        plan, source = self._pool.plan, self._pool.random
         pause = plan.draw_think_seconds(source)
         phase = participant.phase
         if phase is None or source.random() >= TOGETHER_SHARE:

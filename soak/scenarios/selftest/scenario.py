@@ -194,19 +194,19 @@ class _Soak:
             await verifier.close()
 
     async def _load(self, info: JoinInfo, verifier: _Verifying, journal: RunJournal) -> None:
-        crowds = [
+        loads = [
             await InProcessLoad.gather(info, self._scenario.load, self._acknowledged)
             for _ in range(self._scenario.load.tenants)
         ]
         try:
-            for crowd in crowds:
-                crowd.begin()
+            for load in loads:
+                load.begin()
             if self._scenario.fault is not None:
                 await self._inject(self._scenario.fault, journal)
-            await self._until_enough(verifier, crowds)
+            await self._until_enough(verifier, loads)
         finally:
-            for crowd in crowds:
-                await crowd.leave()
+            for load in loads:
+                await load.leave()
 
     async def _inject(self, planned: ScenarioFault, journal: RunJournal) -> None:
         fault = faults.ALL.get(planned.fault)
@@ -215,12 +215,12 @@ class _Soak:
         await asyncio.sleep(planned.after_seconds)
         self._fault = await during(fault, self._servers.bed, planned.target, journal, planned.hold_seconds)
 
-    async def _until_enough(self, verifier: _Verifying, crowds: list[InProcessLoad]) -> None:
+    async def _until_enough(self, verifier: _Verifying, loads: list[InProcessLoad]) -> None:
         begun = time.monotonic()
         wait = AFTER_FAULT_SECONDS_MIN if self._fault is not None else SOAK_SECONDS_MIN
         while time.monotonic() < begun + self._scenario.patience_seconds:
-            for crowd in crowds:
-                crowd.check()
+            for load in loads:
+                load.check()
             verifier.check()
             for event in self._servers.deaths:
                 raise SoakError(f"the {event.kind} server of the trial has died by itself ({event.detail})")
