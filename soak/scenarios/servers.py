@@ -13,7 +13,7 @@ from soak.contracts.guarantees import Guarantees
 from soak.scenarios.scenario import ServerSetup
 from soak.servers import versions
 from soak.servers.local import LocalServers
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from soak.servers.servers import Servers
 from soak.servers.web_process import ServiceProgram
 
@@ -28,7 +28,7 @@ class ScenarioServers:
         self, setup: ServerSetup, folder: Path, faults: Collection[str] = (), service: ServiceProgram | None = None
     ) -> None:
         """Choose the servers for a scenario with these faults; none is started yet."""
-        self.deaths: list[ServerEvent] = []
+        self.deaths: list[LifecycleEvent] = []
         self.repairs: list[str] = []
         """What had to be done about data by hand before a server started again."""
         self.bed = self._make_bed(setup, folder, faults, service)
@@ -77,7 +77,7 @@ class ScenarioServers:
             on_event=self._note,
         )
 
-    def _note(self, event: ServerEvent) -> None:
+    def _note(self, event: LifecycleEvent) -> None:
         if event.what == "repaired":
             self.repairs.append(event.detail)
         elif event.what in {"died", "gave_up"}:

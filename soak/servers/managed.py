@@ -20,7 +20,7 @@ from soak.servers import postgres, redis, state
 from soak.servers.kinds import BackendKind, Protocol, Role, ServerKind, with_needs
 from soak.servers.ports import free_port
 from soak.servers.power_cut import Disks, LoopbackVolume, size_bytes
-from soak.servers.server import EventListener, Server, ServerEvent
+from soak.servers.server import EventListener, LifecycleEvent, Server
 from soak.servers.unprivileged import Account
 
 _PASSWORD_BYTES = 24
@@ -203,7 +203,7 @@ def _raise_first(results: Iterable[BaseException | None]) -> None:
             raise result
 
 
-def _ignore(_event: ServerEvent) -> None:
+def _ignore(_event: LifecycleEvent) -> None:
     pass
 
 

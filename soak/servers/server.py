@@ -58,7 +58,7 @@ class ServerState(enum.StrEnum):
     GAVE_UP = "gave_up"
 
 
-class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
+class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a server and that nobody asked for."""
 
     kind: str
@@ -69,7 +69,7 @@ class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-EventListener = Callable[[ServerEvent], Awaitable[None] | None]
+EventListener = Callable[[LifecycleEvent], Awaitable[None] | None]
 
 
 class Server(abc.ABC):
@@ -471,7 +471,7 @@ class Server(abc.ABC):
     async def _report(self, on_event: EventListener, what: str, detail: str) -> None:
         if what != "repaired":
             self._death_reported = what != "restarted"
-        event = ServerEvent(kind=self.name, what=what, at_us=now_us(), detail=detail)
+        event = LifecycleEvent(kind=self.name, what=what, at_us=now_us(), detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

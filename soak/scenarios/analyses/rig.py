@@ -22,7 +22,7 @@ from soak.scenarios.scenario import ServerSetup
 from soak.scenarios.servers import ScenarioServers, as_given
 from soak.servers.inspect import inspect
 from soak.servers.proxy import Proxy
-from soak.servers.server import Server, ServerEvent
+from soak.servers.server import LifecycleEvent, Server
 from soak.servers.servers import Servers
 from soak.stores.http import HttpStore
 from soak.subjects.description import Subject
@@ -83,7 +83,7 @@ class LibraryRig:
         contract: Contract,
         seed: int,
         *,
-        deaths: Sequence[ServerEvent] = (),
+        deaths: Sequence[LifecycleEvent] = (),
     ) -> None:
         self.subject = subject
         self.deaths = deaths
