@@ -54,7 +54,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChatTurn:
     """What is to be remembered, and what comes back of it. The id must come back with the content."""
 
     id: Any
@@ -86,21 +86,21 @@ class Surroundings:
         return self.servers["postgres"].partition("?")[0].replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
-def with_id(message: Turn) -> str:
+def with_id(message: ChatTurn) -> str:
     """Put role and id in front of the content, for libraries that have no other place for them."""
     head = f"{message.role} {message.id}"
     return f"{len(head)}:{head}{message.content}"
 
 
-def without_id(text: Any) -> Turn:
+def without_id(text: Any) -> ChatTurn:
     """Take role and id off again; what has none is handed on as it came."""
     if not isinstance(text, str):
-        return Turn(None, None, text)
+        return ChatTurn(None, None, text)
     size, _, rest = text.partition(":")
     if not size.isdecimal() or len(rest) < int(size):
-        return Turn(None, None, text)
+        return ChatTurn(None, None, text)
     role, _, name = rest[: int(size)].partition(" ")
-    return Turn(name, role, rest[int(size) :])
+    return ChatTurn(name, role, rest[int(size) :])
 
 
 def serve(open_memory: Callable[[Surroundings], Any], twin: Callable[[Surroundings], Any] | None = None) -> None:
@@ -321,7 +321,7 @@ def _append(memory: Any, loop: _Loop, question: dict[str, Any]) -> dict[str, Any
     sent = question.get("message")
     if not isinstance(sent, dict) or not all(isinstance(sent.get(name), str) for name in ("id", "role", "content")):
         raise _BadRequestError("a message has an id, a role and a content, and each is a text")
-    message = Turn(sent["id"], sent["role"], sent["content"])
+    message = ChatTurn(sent["id"], sent["role"], sent["content"])
     loop.settled(memory.append(question["session"], message))
     return {"id": message.id}
 
@@ -345,5 +345,5 @@ def _forget(memory: Any, loop: _Loop, question: dict[str, Any]) -> dict[str, Any
     return {"forgotten": True}
 
 
-def _listed(messages: Sequence[Turn]) -> dict[str, Any]:
+def _listed(messages: Sequence[ChatTurn]) -> dict[str, Any]:
     return {"messages": [{"id": one.id, "role": one.role, "content": one.content} for one in messages]}

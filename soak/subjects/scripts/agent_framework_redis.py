@@ -23,7 +23,7 @@ from typing import Any
 
 from agent_framework import Message
 from agent_framework_redis import RedisHistoryProvider
-from soak_subject import Surroundings, Turn, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 
 class AgentFrameworkHistory:
@@ -32,14 +32,14 @@ class AgentFrameworkHistory:
     def __init__(self, surroundings: Surroundings) -> None:
         self._history = RedisHistoryProvider(redis_url=surroundings.servers["redis"], application_id="soak")
 
-    async def append(self, session: str, message: Turn) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         said = Message(role=message.role, contents=[message.content], additional_properties={"id": message.id})
         await self._history.save_messages(session, [said])
 
-    async def history(self, session: str, last: int | None) -> list[Turn]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         said: list[Any] = await self._history.get_messages(session)
         return [
-            Turn(one.additional_properties.get("id"), str(getattr(one.role, "value", one.role)), one.text)
+            ChatTurn(one.additional_properties.get("id"), str(getattr(one.role, "value", one.role)), one.text)
             for one in (said if last is None else said[-last:])
         ]
 

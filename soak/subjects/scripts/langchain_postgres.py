@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import ConnectionPool
-from soak_subject import Surroundings, Turn, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 TABLE = "chat_history"
 ROLES = {"human": "user", "ai": "assistant"}
@@ -43,16 +43,17 @@ class LangchainHistory:
             session = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
             yield PostgresChatMessageHistory(TABLE, session, sync_connection=connection)
 
-    def append(self, session: str, message: Turn) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         kind = HumanMessage if message.role == "user" else AIMessage
         with self._session(session) as history:
             history.add_messages([kind(content=message.content, id=message.id)])
 
-    def history(self, session: str, last: int | None) -> list[Turn]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         with self._session(session) as history:
             said = history.get_messages()
         return [
-            Turn(one.id, ROLES.get(one.type, one.type), one.content) for one in (said if last is None else said[-last:])
+            ChatTurn(one.id, ROLES.get(one.type, one.type), one.content)
+            for one in (said if last is None else said[-last:])
         ]
 
     def forget(self, session: str) -> None:

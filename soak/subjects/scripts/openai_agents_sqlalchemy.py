@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.extensions.memory.sqlalchemy_session import SQLAlchemySession
-from soak_subject import Surroundings, Turn, serve
+from soak_subject import ChatTurn, Surroundings, serve
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 
@@ -32,13 +32,13 @@ class SqlalchemySessions:
     def _session(self, name: str) -> SQLAlchemySession:
         return SQLAlchemySession(session_id=name, engine=self._engine)
 
-    async def append(self, session: str, message: Turn) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         item: Any = {"id": message.id, "role": message.role, "content": message.content}
         await self._session(session).add_items([item])
 
-    async def history(self, session: str, last: int | None) -> list[Turn]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         items: list[Any] = await self._session(session).get_items(limit=last)
-        return [Turn(item.get("id"), item.get("role"), item.get("content")) for item in items]
+        return [ChatTurn(item.get("id"), item.get("role"), item.get("content")) for item in items]
 
     async def forget(self, session: str) -> None:
         await self._session(session).clear_session()
