@@ -90,7 +90,7 @@ class FaultRoutes:
 
 
 def listing(possible: Possible) -> list[FaultListing]:
-    """List every fault, what it does, and where it can happen."""
+    """Tell of every fault what it does, and where it can happen."""
     return [
         FaultListing(
             fault=name,

@@ -127,8 +127,8 @@ def _reproduce(configuration: Configuration, beginning: RunIdentity, given: list
         if one.key not in _SAID_OTHERWISE and not one.key.startswith(_RULES):
             words += ["--set", f"{one.key}={one.value}"]
     if rules := configuration.settings.faults.rules:
-        written = [rule.model_dump(exclude_defaults=True) for rule in rules]
-        words += ["--set", f"{_RULES}={msgspec.json.encode(written).decode()}"]
+        told = [rule.model_dump(exclude_defaults=True) for rule in rules]
+        words += ["--set", f"{_RULES}={msgspec.json.encode(told).decode()}"]
     return shlex.join(words)
 
 

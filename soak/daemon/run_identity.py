@@ -96,7 +96,7 @@ class RunIdentity:
 
 
 def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
-    """Decide whether an unfinished run is resumed; what a finished one left is put aside."""
+    """Decide whether an unfinished run is resumed; what a finished one left is put place."""
     unfinished, notes = _find_unfinished(folder)
     if unfinished is not None:
         return _resume(configuration, folder, unfinished)
@@ -140,8 +140,8 @@ def _find_unfinished(folder: DataFolder) -> tuple[RunState | None, list[str]]:
         return state, []
     run = state.header.run
     found = folder.violations_on_record(run)
-    aside = folder.put_aside(run)
-    return None, [f"run {run} was cut off by a restart of the machine{_with(found)}; what is left of it is in {aside}"]
+    place = folder.put_aside(run)
+    return None, [f"run {run} was cut off by a restart of the machine{_with(found)}; what is left of it is in {place}"]
 
 
 def _put_aside(folder: DataFolder) -> list[str]:
@@ -156,11 +156,11 @@ def _put_aside(folder: DataFolder) -> list[str]:
             return []
         # A start that failed before its run began leaves servers without a run.
         return [f"a start that failed left something; it is in {folder.put_aside(f'unfinished-{int(time.time())}')}"]
-    aside = folder.put_aside(run or f"unfinished-{int(time.time())}")
+    place = folder.put_aside(run or f"unfinished-{int(time.time())}")
     text = (
         f"run {run or '(its name is lost)'} did not end and cannot be resumed, for {folder.state_file.name} and its "
         f"copy are gone: it is {'a violation' if found else 'inconclusive'}{_with(found)}; what is left of it is in "
-        f"{aside}, and this is a new run"
+        f"{place}, and this is a new run"
     )
     return [text]
 

@@ -38,7 +38,7 @@ CODES_PATH = "/codes"
 STOP_PATH = "/stop"
 SERIES_PATH = "/series"
 FRESH_SECONDS = 10.0
-"""Points sent with each state, so that a page that missed a few has them all the same."""
+"""Points told with each state: one that missed a few of them has them all the same."""
 RECOVERIES_SHOWN_MAX = 60
 STORIES_AT_ONCE_MAX = 2
 """Evidence files may be large; reading them must not become the daemon's main occupation."""
@@ -122,7 +122,7 @@ class StatusPage:
             web.post(STOP_PATH, self._drain),
         ]
 
-    # What it sends ------------------------------------------------------------------------------------------
+    # What it tells ------------------------------------------------------------------------------------------
 
     async def show(self, snapshot: SoakStatus) -> None:
         """Send the status to every open page; called about every second."""
@@ -133,7 +133,7 @@ class StatusPage:
         try:
             await self._take_in()
             self._audience.publish(frame_of("state", self._state(snapshot)))
-        except Exception:  # noqa: BLE001  the page says itself that it gets no updates, and the soak goes on
+        except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
             _log.exception("page_update_failed")
 
     def end(self, outcome: RunOutcome) -> None:
@@ -166,7 +166,7 @@ class StatusPage:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         if is_cross_site(request):
-            # It could read nothing, and would take the slot of one that can.
+            # It could not read a word, and would take the place of somebody who can.
             return error(403, "refused: the request comes from another site")
         if self._audience.is_full or self._snapshot is None:
             why = "too many pages are open" if self._snapshot is not None else "the soak is starting"
@@ -276,9 +276,9 @@ def _shown(snapshot: SoakStatus) -> SoakStatus:
 
 
 def _listed(record: ViolationRecord) -> dict[str, object]:
-    shown = record.as_dict()
-    del shown["evidence"]  # a path on this machine; the page has an address for it
-    return shown
+    told = record.as_dict()
+    del told["evidence"]  # a path on this machine; the page has an address for it
+    return told
 
 
 def _json(value: object) -> web.Response:

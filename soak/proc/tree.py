@@ -101,7 +101,7 @@ def kill_group(pid: int) -> None:
 
 
 def is_same_process(pid: int, created_seconds: float) -> bool:
-    """Return whether this pid still is the process it was: pids are given out again."""
+    """Tell whether this pid still is the process it was: pids are given out again."""
     try:
         process = psutil.Process(pid)
         # The creation time is derived from the boot time, which moves a little when the clock is set.

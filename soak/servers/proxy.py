@@ -221,7 +221,7 @@ class Proxy:
         await self.accept()
 
     def is_to_be_lost(self) -> bool:
-        """Count an acknowledged write; return whether its reply is one to drop."""
+        """Count an acknowledged write; tells whether its reply is one to lose."""
         if not self._drop_one_in:
             return False
         self._writes_answered += 1

@@ -129,7 +129,7 @@ class HttpAddress:
         return self.base + path
 
     def with_token(self) -> str:
-        """Return it as one text, the way addresses of all servers are handed on: the token is the password."""
+        """Return it as one text, the way addresses of all servers are handed on: the token stands as a password."""
         if self.token is None:
             return self.base
         parts = urlsplit(self.base)
