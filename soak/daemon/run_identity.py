@@ -96,7 +96,7 @@ class RunIdentity:
 
 
 def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
-    """Decide whether an unfinished run is resumed; what a finished one left is put place."""
+    """Decide whether an unfinished run is resumed; what a finished one left is put aside."""
     unfinished, notes = _find_unfinished(folder)
     if unfinished is not None:
         return _resume(configuration, folder, unfinished)
