@@ -32,6 +32,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let `--cov` measure unit tests only: the others run most of the code in children, and measuring slows them."""
+    for item in items:
+        if "unit" not in item.path.relative_to(Path(__file__).parent).parts:
+            item.add_marker("no_cover")
+
+
 def _testbed(**options: object) -> Iterator[TestbedThread]:
     folder = Path(tempfile.mkdtemp(prefix="soak-tests-"))
     folder.chmod(0o755)  # so that a PostgreSQL that runs as another user gets in

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +12,12 @@ import msgspec
 
 from soak.errors import ExitCode, UsageError
 from soak.report.text import print_json, print_table
-from soak.scenarios.analyses import document, page, table, trials
-from soak.scenarios.analyses.analysing import SIDE_BY_SIDE, AnalysisRequest, analyse
-from soak.scenarios.analyses.scenario import TrialResult, exit_code_of, plan_stages, trials_for
+from soak.scenarios.analyses import page, table, trials
+from soak.scenarios.analyses.judgement import TrialResult, exit_code_of
+from soak.scenarios.analyses.scenario import SIDE_BY_SIDE, AnalysisScenario, plan_stages, trials_for
 from soak.scenarios.analyses.trials import Trial
-from soak.scenarios.terminal import ScenarioProgress, completed, print_results
+from soak.scenarios.runner import run_scenarios
+from soak.scenarios.terminal import print_results
 from soak.subjects import catalogue, environment
 from soak.subjects.description import PROCESSES_MAX, Subject
 
@@ -65,28 +65,35 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.list:
         _list(as_json=arguments.json)
         return ExitCode.PASS
-    wanted = _wanted(arguments)
-    wanted_trials = trials.find(arguments.trial)
-    begun = time.monotonic()
-    progress = ScenarioProgress(_stages(wanted, wanted_trials))
-    cells = completed(analyse(wanted, wanted_trials, progress, _say), progress, "servers and libraries")
-    if cells is None:
+    subjects, wanted = _subjects(arguments), trials.find(arguments.trial)
+    scenarios, cells = _plan(arguments, subjects, wanted)
+    ran = run_scenarios(scenarios, "servers and libraries", arguments.jobs)
+    if ran is None:
         return ExitCode.INCONCLUSIVE
-    _print(arguments, cells, time.monotonic() - begun)
+    cells += [cell for result in ran.results for cell in result.cells]
+    names, order = [subject.name for subject in subjects], [trial.name for trial in wanted]
+    cells.sort(key=lambda cell: (names.index(cell.subject), order.index(cell.trial)))
+    _print(arguments, cells, ran.seconds)
     return exit_code_of(cells)
 
 
-def _stages(wanted: AnalysisRequest, trials: Sequence[Trial]) -> int:
-    own = [(subject, trials_for(subject, trials, known_only=wanted.known_only)) for subject in wanted.subjects]
-    return sum(len(plan_stages(subject, fitting, wanted.seed)[0]) for subject, fitting in own)
+def _plan(
+    arguments: argparse.Namespace, subjects: Sequence[Subject], wanted: Sequence[Trial]
+) -> tuple[list[AnalysisScenario], list[TrialResult]]:
+    """Return what is to be run, and the cells of which it is known before that they cannot be."""
+    environments = str(arguments.environments or environment.default_folder())
+    logs = str(arguments.logs) if arguments.logs is not None else None
+    scenarios: list[AnalysisScenario] = []
+    cells: list[TrialResult] = []
+    for subject in subjects:
+        own = trials_for(subject, wanted, known_only=arguments.all_releases and not arguments.trial)
+        stages, empty = plan_stages(subject, own, arguments.seed, environments, logs)
+        scenarios += stages
+        cells += empty
+    return scenarios, cells
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
-
-
-def _wanted(arguments: argparse.Namespace) -> AnalysisRequest:
+def _subjects(arguments: argparse.Namespace) -> list[Subject]:
     for flag, value, least, most in (
         ("--seed", arguments.seed, 0, SEED_MAX),
         ("--jobs", arguments.jobs, 1, JOBS_MAX),
@@ -100,16 +107,8 @@ def _wanted(arguments: argparse.Namespace) -> AnalysisRequest:
     if arguments.html is not None and not arguments.html.parent.is_dir():
         raise UsageError(f"--html {arguments.html}: there is no such folder")
     if arguments.into is not None:
-        document.check(arguments.into)
-    return AnalysisRequest(
-        subjects=subjects,
-        trials=[trial.name for trial in trials.find(arguments.trial)],
-        seed=arguments.seed,
-        environments=str(arguments.environments or environment.default_folder()),
-        known_only=arguments.all_releases and not arguments.trial,
-        side_by_side=arguments.jobs,
-        logs=str(arguments.logs) if arguments.logs is not None else None,
-    )
+        table.check_marks(arguments.into)
+    return subjects
 
 
 def _list(*, as_json: bool) -> None:
@@ -130,6 +129,6 @@ def _print(arguments: argparse.Namespace, cells: Sequence[TrialResult], seconds:
     if arguments.html is not None:
         arguments.html.write_text(page.document(cells, seconds), encoding="utf-8")
     if arguments.into is not None:
-        document.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
+        table.write_into(arguments.into, cells, seconds, "soak " + shlex.join(sys.argv[1:]))
     lines = table.markdown_lines if arguments.markdown else table.report_lines
     print_results(arguments, table.as_json(cells, seconds), lines(cells, seconds))

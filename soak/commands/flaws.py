@@ -112,23 +112,23 @@ def _told(head: str, text: str) -> str:
 
 
 def _fault(setup: FlawSetup) -> str:
-    disturbance = setup.disturbance
-    if disturbance is None:
+    fault = setup.fault
+    if fault is None:
         return "none"
-    return f"{disturbance.fault} of {disturbance.target}, for {disturbance.hold_seconds:g} s"
+    return f"{fault.fault} of {fault.target}, for {fault.hold_seconds:g} s"
 
 
 def _setup(setup: FlawSetup) -> str:
-    options = {**setup.redis_options, **setup.postgres_options}
+    options = {**setup.servers.redis_options, **setup.servers.postgres_options}
     configured = "".join(f", {name} {value or '(empty)'}" for name, value in options.items())
-    fault = f", under {_fault(setup)}" if setup.disturbance is not None else ""
-    served = f" of the service {setup.service}" if setup.service else ""
+    fault = f", under {_fault(setup)}" if setup.fault is not None else ""
+    served = f" of the service {setup.servers.service}" if setup.servers.service else ""
     derived = ", with the contract that follows from its server" if setup.derives_contract else ""
     return setup.store + served + configured + derived + fault
 
 
 def _source(setup: FlawSetup) -> str:
-    if setup.service:
+    if setup.servers.service:
         # A process of its own is a script, and all of it is the story.
-        return (SERVICES / f"{setup.service}.py").read_text(encoding="utf-8")
+        return (SERVICES / f"{setup.servers.service}.py").read_text(encoding="utf-8")
     return inspect.getsource(registry.find(setup.store).factory)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
-from soak.scenarios.recovery_matrix import picture, table
-from soak.scenarios.recovery_matrix.measuring import SIDE_BY_SIDE, make_cells
+from soak.scenarios.recovery_matrix import table
+from soak.scenarios.recovery_matrix.judgement import exit_code_of, worst_of
 from soak.scenarios.recovery_matrix.scenario import (
     BEDS,
     CONFIGURATIONS,
@@ -17,11 +16,13 @@ from soak.scenarios.recovery_matrix.scenario import (
     POSTGRESES,
     POWER_CUTS,
     REDISES,
+    SIDE_BY_SIDE,
     RecoveryScenario,
-    exit_code_of,
     plan_cells,
 )
-from soak.scenarios.terminal import ScenarioProgress, completed, print_results
+from soak.scenarios.runner import run_scenarios
+from soak.scenarios.scenario import ServerSetup
+from soak.scenarios.terminal import print_results
 
 DESCRIPTION = (
     "Write to a server of each configuration, break it, start it again, and count what it had acknowledged and lost.\n"
@@ -67,40 +68,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    plans = _plans(arguments)
-    begun = time.monotonic()
-    progress = ScenarioProgress(len(plans))
-    making = make_cells(plans, progress, repeats=arguments.repeat, side_by_side=arguments.jobs)
-    results = completed(making, progress, "servers")
-    if results is None:
+    scenarios = _scenarios(arguments)
+    ran = run_scenarios(scenarios, "servers", arguments.jobs, tries=arguments.repeat, worst_of=worst_of)
+    if ran is None:
         return ExitCode.INCONCLUSIVE
-    seconds = time.monotonic() - begun
+    results, seconds = ran
     if arguments.picture is not None:
-        arguments.picture.write_text(picture.draw(results), encoding="utf-8")
+        arguments.picture.write_text(table.draw(results), encoding="utf-8")
     lines = table.markdown_lines if arguments.markdown else table.report_lines
     print_results(arguments, table.as_json(results, seconds), lines(results, seconds))
     return exit_code_of(results)
 
 
-def _plans(arguments: argparse.Namespace) -> list[RecoveryScenario]:
+def _scenarios(arguments: argparse.Namespace) -> list[RecoveryScenario]:
     if arguments.picture is not None and not arguments.picture.parent.is_dir():
         raise UsageError(f"--picture {arguments.picture}: there is no such folder")
     for flag, value, most in (("--repeat", arguments.repeat, REPEATS_MAX), ("--jobs", arguments.jobs, REPEATS_MAX)):
         if not 1 <= value <= most:
             raise UsageError(f"{flag} {value}: should be from 1 to {most}")
-    like = RecoveryScenario(
-        configuration="",
-        fault="",
-        load_seconds=_load_seconds(arguments.seconds),
+    servers = ServerSetup(
         testbed=arguments.testbed,
         redis=arguments.redis,
         postgres=arguments.postgres,
         redis_image=arguments.redis_image,
         postgres_image=arguments.postgres_image,
         power_cut=arguments.power_cut,
-        preset=arguments.contract,
     )
-    return plan_cells(arguments.config, arguments.fault, like)
+    load_seconds = _load_seconds(arguments.seconds)
+    return plan_cells(arguments.config, arguments.fault, servers, load_seconds, arguments.contract)
 
 
 def _load_seconds(text: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -12,9 +11,9 @@ import msgspec
 from soak.errors import ExitCode, UsageError
 from soak.flaws import catalogue
 from soak.report.text import table_lines
-from soak.scenarios.selftest.rig import Pace
+from soak.scenarios.selftest.scenario import Pace
 from soak.scenarios.selftest.trial import SIDE_BY_SIDE, FlawTrial, make_trials
-from soak.scenarios.terminal import ScenarioProgress, completed, print_results
+from soak.scenarios.terminal import print_results
 
 DESCRIPTION = (
     "Run each planted flaw on real servers and check that it is found, with the right kind and cause. Its correct\n"
@@ -51,12 +50,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.jobs < 1:
         raise UsageError(f"--jobs {arguments.jobs}: should be at least 1")
     pace = Pace.AS_SHIPPED if arguments.as_shipped else Pace.QUICK
-    begun = time.monotonic()
-    progress = ScenarioProgress(len(flaws))
-    trials = completed(make_trials(flaws, progress, arguments.jobs, pace), progress, "trials")
-    if trials is None:
+    made = make_trials(flaws, arguments.jobs, pace)
+    if made is None:
         return ExitCode.INCONCLUSIVE
-    seconds = time.monotonic() - begun
+    trials, seconds = made
     print_results(arguments, as_json(trials, seconds, pace), report_lines(trials, seconds, pace))
     return ExitCode.PASS if all(trial.passed for trial in trials) else ExitCode.VIOLATION
 

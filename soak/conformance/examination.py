@@ -17,6 +17,7 @@ from soak.contract_suite import content, order, searching, sessions, workloads
 from soak.contract_suite.comparison import ContractBrokenError
 from soak.contract_suite.memory import Memory
 from soak.errors import SoakError
+from soak.servers.kinds import HTTP
 from soak.stores import http_contract as wire
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
@@ -168,7 +169,7 @@ async def examine(address: str, *, timeout_seconds: float) -> AsyncIterator[Conf
     """Make all checks on the service; raises `SoakError` if it is not there or speaks something else."""
 
     async def open_store(context: StoreContext) -> HttpStore:
-        service = msgspec.structs.replace(context, servers={"http": address}, timeout_seconds=timeout_seconds)
+        service = msgspec.structs.replace(context, servers={HTTP.name: address}, timeout_seconds=timeout_seconds)
         return await HttpStore.open(service)
 
     # No server of it can be broken: checks that would want to are not among these.

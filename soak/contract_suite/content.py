@@ -14,6 +14,7 @@ from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, compare
 from soak.contract_suite.memory import Memory
 from soak.contract_suite.workloads import LONG_TURNS, SAME_TURNS, hard_text, identical_turns, long_session
+from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores.protocol import MemoryStore
 
 SHORT = 12
@@ -145,7 +146,7 @@ async def _is_taken(store: MemoryStore, message: Message) -> bool:
 
 @contextlib.asynccontextmanager
 async def _lagging_replica(memory: Memory) -> AsyncIterator[None]:
-    replica = memory.servers.get("postgres-replica")
+    replica = memory.servers.get(POSTGRES_REPLICA.name)
     if replica is None or replica.protected is not None:
         yield
         return

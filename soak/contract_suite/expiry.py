@@ -13,6 +13,7 @@ from soak.contract_suite import administration
 from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, compare, not_tried
 from soak.contract_suite.memory import Memory
+from soak.servers.kinds import REDIS
 from soak.stores.protocol import MemoryStore
 
 TTL_SECONDS = 1.5
@@ -31,11 +32,11 @@ REQUIRE_VARIABLE = "SOAK_REQUIRE_ALL"
 @check()
 async def nothing_expires_before_its_time(memory: Memory) -> None:
     contract = memory.contract
-    if "redis" in memory.servers:
+    if REDIS.name in memory.servers:
         await _expect_no_early_expiry(memory)
     ttl = _short_ttl(memory)
     if ttl is None:
-        if contract.ttl_seconds is not None and "redis" not in memory.servers:
+        if contract.ttl_seconds is not None and REDIS.name not in memory.servers:
             not_tried(f"sessions live for {contract.ttl_seconds:g} s, which is longer than the suite waits")
         return
     for number, ttl in enumerate(_patient_ttls(memory)):
@@ -81,7 +82,7 @@ async def time_counts_from_where_the_contract_says(memory: Memory) -> None:
 async def _expect_no_early_expiry(memory: Memory) -> None:
     store = await memory.open()
     await memory.say(store, memory.turns(memory.session("life"), 2))
-    url = memory.servers["redis"].url
+    url = memory.servers[REDIS.name].url
     life = await administration.longest_life_seconds(url, memory.namespace)
     promised = memory.contract.ttl_seconds
     if life is not None and (promised is None or life < promised - SLACK_SECONDS):

@@ -14,6 +14,7 @@ from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, not_tried, shown
 from soak.contract_suite.lost_reply import LostReplies
 from soak.contract_suite.memory import BreakableServer, Memory, described
+from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores.protocol import MemoryStore
 
 PATIENCE_SECONDS = 8.0
@@ -77,7 +78,7 @@ async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
 
 @check()
 async def a_write_that_is_refused_is_an_error(memory: Memory) -> None:
-    servers = [server for server in breakable(memory) if server.kind != "postgres-replica"]
+    servers = [server for server in breakable(memory) if server.kind != POSTGRES_REPLICA.name]
     trouble = during(servers, methodcaller("refuse_writes"), methodcaller("accept_writes"))
     await _talk_meanwhile(memory, "A user who talks while the server is full", trouble)
 

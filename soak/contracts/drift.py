@@ -48,7 +48,7 @@ class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differences(record: ServerRecord, sample: ServerSample) -> dict[str, str]:
-    """Return the settings that are not as they were at the beginning; what is not told is not a difference."""
+    """Return the settings that are not as they were at the beginning; what is not reported is not a difference."""
     return {
         setting: sample.configuration[setting]
         for setting in WATCHED_SETTINGS.get(sample.server, ())

@@ -46,7 +46,7 @@ _UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, None: 1e-3}
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
-    """How much acknowledged tail one kind of fault may take, as far as the configuration tells."""
+    """How much acknowledged tail one kind of fault may take, as far as the configuration says."""
 
     seconds: float | None = 0.0
     """None: anything."""
@@ -94,7 +94,7 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """Say it in one line, such as `AOF everysec: at most 2s lost after a crash or a power cut; never evicts`."""
         if not self.crash.is_known and not self.power.is_known:
-            kept = "does not tell how it keeps its data"
+            kept = "does not say how it keeps its data"
         elif (self.crash.because, self.crash.words) == (self.power.because, self.power.words):
             kept = f"{self.crash.because}: {self.crash.words} after a crash or a power cut"
         else:
@@ -102,7 +102,7 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
             kept = f"{', '.join(because)}: {self.crash.words} after a crash, {self.power.words} after a power cut"
         may_drop = {
             EvictionScope.NONE: "never evicts",
-            EvictionScope.UNKNOWN: "does not tell whether it evicts",
+            EvictionScope.UNKNOWN: "does not say whether it evicts",
         }.get(self.eviction, f"may evict {self.eviction.value} ({self.eviction_because})")
         if self.failover is not None:
             kept = f"{kept}; {self.failover.because}: {self.failover.words} before a failover"

@@ -19,7 +19,7 @@ _RDB_SECONDS = rdb_loss_seconds([(3600.0, 1)])
 
 
 class ContractPreset(msgspec.Struct, frozen=True, kw_only=True):
-    """The clauses a name stands for; every other clause stays the store's own."""
+    """The clauses of a preset; every other clause stays the store's own."""
 
     description: str
     crash_loss_seconds: float | None

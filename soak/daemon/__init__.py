@@ -1,1 +1,1 @@
-"""Puts the rooms together: starts servers, supervises load and verifier, tells how it goes, drains at the end."""
+"""One run from beginning to end: starts servers, supervises load and verifier, reports, drains at the end."""

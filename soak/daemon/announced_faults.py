@@ -1,8 +1,8 @@
 """Faults that others cause: a chaos tool outside, or an operator, says when one begins and when it is over.
 
-What a fault excuses is for whoever announces it to say. The window is in the ledger before its announcement is
-answered, so whoever waits for the answer breaks nothing that soak does not know of. Open windows are kept in the data
-folder: a daemon that was killed takes them up again.
+The announcement says what the fault excuses. The window is in the ledger before the announcement is answered, so an
+operator who waits for the answer breaks nothing that soak does not know of. Open windows are kept in the data folder: a
+daemon that was killed takes them up again.
 """
 
 from __future__ import annotations

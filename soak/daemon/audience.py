@@ -41,7 +41,7 @@ class Watcher:
         self._woken.set()
 
     async def take(self) -> tuple[bytes, bool]:
-        """Wait for what is newest; also tells whether nothing comes after it."""
+        """Wait for what is newest; and whether nothing comes after it."""
         await self._woken.wait()
         self._woken.clear()
         frame, self._newest = self._newest or b"", None
@@ -49,7 +49,7 @@ class Watcher:
 
 
 class Audience:
-    """All watchers; what is told to one is told to all."""
+    """All watchers; each gets everything."""
 
     def __init__(self) -> None:
         self._watchers: set[Watcher] = set()
@@ -96,7 +96,7 @@ class Audience:
             watcher.give(frame)
 
     def end(self, frame: bytes) -> None:
-        """Tell everybody the last word; nobody is let in after it."""
+        """Send everybody the last state; nobody is let in after it."""
         self._is_over = True
         for watcher in self._watchers:
             watcher.give(frame, is_last=True)

@@ -10,7 +10,7 @@ from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
 from soak.faults.catalogue import ALIASES, current_name
 from soak.servers import versions
-from soak.servers.external.command import OperatorCommand
+from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
 from soak.servers.kinds import KINDS, BackendKind, RedisTopology
 from soak.servers.local import LocalServers
@@ -75,7 +75,7 @@ def make_testbed(
         )
     given = _given(settings, plan, folder, containers)
     others += [own, given] if docker else [given]
-    # What is here comes last: a service is told the addresses of all that it rests on.
+    # What is here comes last: a service gets the addresses of all that it depends on.
     return CombinedServers(
         {
             **dict.fromkeys(plan.given, given),
@@ -86,7 +86,7 @@ def make_testbed(
 
 
 def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
-    """Tell whoever brings load of their own where given servers are reached, for faults between the two to happen."""
+    """Say where clients outside soak reach the given servers, so that network faults happen to them, too."""
     return [
         f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
         "spared its faults, unless it is given an address of the proxy that it can reach (testbed.proxy_host)"

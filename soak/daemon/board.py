@@ -72,7 +72,7 @@ class StatusBoard:
         self._clock_since = time.monotonic()
 
     def remaining_seconds(self) -> float | None:
-        """Tell how long the run still goes on; the time before it was resumed counts."""
+        """Return how long the run still goes on; the time before it was resumed counts."""
         if self._duration_seconds is None:
             return None
         active = self._beginning.active_seconds
@@ -98,7 +98,7 @@ class StatusBoard:
         }
 
     async def snapshot(self) -> SoakStatus:
-        """Tell how the soak is now."""
+        """Return how the soak is now."""
         status = await self._fresh_verifier_status()
         beginning = self._beginning
         servers = self._servers()

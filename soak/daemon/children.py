@@ -92,7 +92,7 @@ def find_locustfile() -> Path:
 
 
 def child_environment(settings: SoakSettings, data_dir: Path) -> dict[str, str]:
-    """Return our environment with the effective settings in place of those it had."""
+    """Return our environment with the effective settings instead of those it had."""
     absolute = settings.model_copy(update={"data_dir": data_dir})
     # Locust reads its own variables and would change what is run.
     kept = {name: value for name, value in os.environ.items() if not name.startswith((ENVIRONMENT_PREFIX, "LOCUST_"))}

@@ -182,7 +182,7 @@ class Conductor:
             self._say(f"fault: {story.name} of {story.target} {story.state} after {story.lasted_seconds:.1f}s")
 
     async def _watch(self, fault: Fault, story: InjectedFault) -> None:
-        """End the run if the server is not back in time; it is no violation, for nobody can tell what it holds."""
+        """End the run if the server is not back in time; it is no violation, for nobody knows what it holds."""
         if self._recovery_max is None:
             return
         await asyncio.sleep(story.hold_seconds + self._recovery_max)
@@ -195,11 +195,11 @@ class Conductor:
 
     async def _fail(self, fault: Fault, story: InjectedFault, error: Exception) -> None:
         story.state = "failed"
-        told = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         what = (
-            told
+            reason
             if isinstance(error, HealFailedError)
-            else f"{fault.name} of {story.target} could not be injected: {told}"
+            else f"{fault.name} of {story.target} could not be injected: {reason}"
         )
         story.reason = what
         _log.error("fault_failed", fault=fault.name, target=story.target, exc_info=error)
@@ -244,6 +244,6 @@ def _meets(one: str, other: str) -> bool:
 
 
 def _taken_note_of(task: asyncio.Task[Injected]) -> None:
-    # What went wrong is told where it happened; asyncio must not tell it again.
+    # What went wrong is reported where it happened; asyncio must not report it again.
     if not task.cancelled():
         task.exception()

@@ -19,7 +19,7 @@ import psutil
 
 LOOP_STEP_SECONDS = 0.5
 LOOP_STEPS_KEPT = 30
-"""The worst of the last fifteen seconds is told: as long as it commonly is between two scrapes."""
+"""The worst of the last fifteen seconds is reported: a common interval between scrapes."""
 PROCESSES_SECONDS = 5.0
 """To find the children of a process, all processes of the machine are looked at: not at every scrape."""
 FOLDER_SECONDS = 15.0
@@ -66,7 +66,7 @@ class Consumption:
         self._free_bytes: int | None = None
 
     def use(self) -> Use:
-        """Tell what was taken when it was last measured; it takes no time."""
+        """Return what was taken when it was last measured; it takes no time."""
         running = {name for name, pid in self._pids().items() if pid is not None}
         return Use(
             processes={name: use for name, use in self._processes.items() if name in running},

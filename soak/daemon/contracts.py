@@ -13,9 +13,8 @@ import msgspec
 
 from soak.checker.contract import DURABILITY, Contract
 from soak.checker.telemetry import ServerSample
-from soak.contracts.floor import refusal_below_floor
 from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of, weakest_node
-from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches
+from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches, refusal_below_floor
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
@@ -48,7 +47,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     raised: dict[str, Loss] = {}
     """By clause, what its server as configured may lose, where that is more than the floor it is held to instead."""
     is_unchecked: bool = False
-    """Its server does not tell enough of its configuration to hold the contract against it."""
+    """Its server reports too little of its configuration to compare the contract with it."""
 
     @property
     def line(self) -> str:
@@ -114,7 +113,7 @@ def _settle(
 def _derived(
     spec: StoreSpec, own: Contract, clauses: Mapping[str, object], given: Guarantees | None
 ) -> dict[str, Loss]:
-    """Return how much may be lost as the server tells it, for what nobody has declared about a store."""
+    """Return how much may be lost by what the server reports, where nothing is declared for a store."""
     if given is None:
         return {}
     losses = {"crash_loss_seconds": given.crash, "power_loss_seconds": given.power}
@@ -220,7 +219,7 @@ async def _ask(kind: str, url: str) -> ServerSample | None:
             return sample
         others = await other_nodes(url, timeout_seconds=ASK_SECONDS_MAX)
     except ServerUnreachableError:
-        return None  # whoever opens the store next says why, and with which address
+        return None  # opening the store next says why, and with which address
     weakest = weakest_node([sample.configuration, *others])
     kept = {name: value for name, value in weakest.items() if name not in {"role", "topology"}}
     return msgspec.structs.replace(sample, configuration={**sample.configuration, **kept})
@@ -234,7 +233,7 @@ async def settle_promises(
 ) -> SettledContracts:
     """Settle every contract; raises `UsageError` where a server cannot keep one, unless that is allowed.
 
-    A run that is resumed keeps the contracts it began with: what has changed since is drift, which the verifier tells.
+    A resumed run keeps the contracts it began with: what has changed since is drift, which the verifier reports.
     """
     now = await ask_servers(context.servers)
     first = begun.configurations if begun is not None else now
@@ -247,7 +246,7 @@ async def settle_promises(
     lines += [one.line for one in settled]
     lines += [f"warning: {mismatch.fact}" for mismatch in found]
     lines += [
-        f"warning: {one.server} does not tell how it is configured; the contract of {one.store} is taken on trust"
+        f"warning: {one.server} does not report its configuration; the contract of {one.store} is taken on trust"
         for one in settled
         if one.server is not None and one.is_unchecked
     ]

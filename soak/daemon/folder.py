@@ -63,7 +63,7 @@ class DataFolder:
         return found if found is not None and found.run == run else None
 
     def result_run(self) -> str | None:
-        """Name the run whose result lies here."""
+        """Name the run whose result is here."""
         found = read_result(self.verifier)
         return found.run if found is not None else None
 
@@ -138,5 +138,5 @@ def violations_not_hidden(folder: DataFolder, run: str | None = None) -> Iterato
         if not (found := folder.violations_on_record(run)):
             raise
         raise ViolationsOnRecordError(
-            f"{error}; {found} violations are on record, as 'soak report {folder.path}' tells"
+            f"{error}; {found} violations are on record, see 'soak report {folder.path}'"
         ) from error

@@ -39,7 +39,7 @@ class Scrapes:
 
     @contextlib.contextmanager
     def one(self, headers: Mapping[str, str]) -> Iterator[None]:
-        """Answer somebody; one who asked before the end was near does not count as told of it."""
+        """Answer a request; a client that asked before the end was near does not count as informed of it."""
         asked_in_time = self._is_listening
         yield
         if SCRAPER_HEADER not in headers:

@@ -43,7 +43,7 @@ class Notifier:
         return min(INTERVAL_SECONDS_MAX, self.watchdog_seconds * WATCHDOG_SHARE)
 
     def send(self, **fields: str) -> bool:
-        """Send fields such as `READY="1"`; tells whether they were taken."""
+        """Send fields such as `READY="1"`; returns whether they were taken."""
         if self._address is None:
             return False
         lines = "\n".join(f"{name}={' '.join(value.split())[:STATUS_CHARACTERS_MAX]}" for name, value in fields.items())
@@ -62,28 +62,28 @@ class Notifier:
             self._socket = None
 
 
-class VerifierProgress:
+class VerifierTurns:
     """Whether the verifier's loop goes round: its count of turns, seen to rise."""
 
     def __init__(self) -> None:
         self._last: tuple[int, int] | None = None
 
     def is_seen(self, snapshot: SoakStatus) -> bool:
-        """Tell whether the verifier has answered now, and has turned since it was last asked."""
+        """Return whether the verifier answered now, and made a turn since it was last asked."""
         pid = next((child.pid for child in snapshot.children if child.name == "verifier"), None)
         turns = None if snapshot.verifier is None else snapshot.verifier.turns
         if pid is None or turns is None:
             return False
         before, self._last = self._last, (pid, turns)
-        # One that has just been started in place of another has begun to count anew.
+        # One that has just replaced another starts to count from zero.
         return before is None or before[0] != pid or turns > before[1]
 
 
 async def keep_notified(notifier: Notifier, ask: Callable[[], Awaitable[SoakStatus]]) -> None:
-    """Say how it is, again and again, until cancelled; nothing where no service manager listens."""
+    """Report the state until cancelled; nothing where no service manager listens."""
     if not notifier.is_listened_to:
         return
-    progress = VerifierProgress()
+    progress = VerifierTurns()
     is_ready = False
     while True:
         snapshot = await ask()

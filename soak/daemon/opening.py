@@ -107,17 +107,17 @@ def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict
 async def describe_servers(beginning: RunIdentity, addresses: dict[str, str]) -> dict[str, str]:
     """Say of each server under test whose it is, and which version it says it is."""
     plan = beginning.plan
-    told = {}
+    described = {}
     for kind, address in sorted(addresses.items()):
         given = plan.given.get(kind)
-        told[kind] = f"started here ({plan.testbed})" if given is None else f"given, {without_secrets(given)}"
+        described[kind] = f"started here ({plan.testbed})" if given is None else f"given, {without_secrets(given)}"
         try:
             telemetry = (await inspect(kind, address, timeout_seconds=INSPECT_SECONDS_MAX)).telemetry
         except (OSError, SoakError):
             continue  # it is only for the report
         if version := telemetry.get("version") or telemetry.get("server_version"):
-            told[kind] = f"version {version}, {told[kind]}"
-    return told
+            described[kind] = f"version {version}, {described[kind]}"
+    return described
 
 
 def _reproduce(configuration: Configuration, beginning: RunIdentity, given: list[Setting]) -> str:
@@ -149,7 +149,7 @@ async def open_run(
     token: str,
     say: Callable[[str], None],
 ) -> OpenedRun:
-    """Open the ledger and every store, so that what does not fit is told before anybody speaks."""
+    """Open the ledger and every store, so that what does not fit is reported before the load begins."""
     settings = configuration.settings
     under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
     context = join.store_context(settings.stores, under_test, beginning.namespace)

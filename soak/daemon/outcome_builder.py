@@ -30,7 +30,7 @@ CLEAN_UP_SECONDS_MAX = 120.0
 
 
 def outlives_us(spec: StoreSpec, given: Iterable[str]) -> bool:
-    """Tell whether what this store wrote stays when the embedded servers are gone."""
+    """Return whether what this store wrote stays when the embedded servers are gone."""
     return not spec.needs or any(kind in given for kind in spec.needs)
 
 
@@ -173,12 +173,12 @@ class OutcomeWriter:
 
     async def write_forever(self, make: Callable[[Result | None], RunOutcome]) -> None:
         """Write the outcome so far every few seconds, and as soon as another violation is found."""
-        written_at, told = float("-inf"), None
+        written_at, last = float("-inf"), None
         while True:
             so_far = await asyncio.to_thread(self._folder.result_so_far, self._run)
             found = so_far.totals.violations if so_far is not None else None
-            if found != told or time.monotonic() - written_at >= INTERVAL_SECONDS:
-                written_at, told = time.monotonic(), found
+            if found != last or time.monotonic() - written_at >= INTERVAL_SECONDS:
+                written_at, last = time.monotonic(), found
                 await asyncio.to_thread(self._write, make(so_far))
             await asyncio.sleep(LOOK_SECONDS)
 

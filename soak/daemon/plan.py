@@ -66,7 +66,7 @@ def setting_of(kind: str) -> str:
 
 
 def without_secrets(address: str) -> str:
-    """Name a server without user and password, to tell whether it is the same one."""
+    """Name a server without user and password, to see whether it is the same one."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{','.join(map(str, hosts_of(address)))}{parts.path}"
 
@@ -85,7 +85,7 @@ def _subject(settings: SoakSettings) -> Subject | None:
 
 
 def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
-    """Let a store know what stands behind the service it speaks with, and what that promises."""
+    """Give a store what is behind the service it speaks with, and what that promises."""
     if subject is None or HTTP.name not in spec.needs:
         return spec
     return msgspec.structs.replace(

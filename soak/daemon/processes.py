@@ -19,7 +19,7 @@ from soak.proc.tree import created_seconds, is_same_process
 
 
 class Started(msgspec.Struct, frozen=True):
-    """A process that leads a group of its own; the time tells it from a later one with the same pid."""
+    """A process that leads a group of its own; the time distinguishes it from a later one with the same pid."""
 
     pid: int
     created_seconds: float
@@ -38,7 +38,7 @@ async def spawn(argv: Sequence[str], environment: Mapping[str, str]) -> Spawned:
 
     Call it from the main thread: the kernel watches the thread, not the process, that started it.
     """
-    # A pipe of our own: with asyncio's, the end of a process is not told before all who inherited its output end.
+    # A pipe of our own: with asyncio's, the end of a process is not reported before all that inherited its output end.
     reading, writing = os.pipe()
     try:
         process = await start_async(

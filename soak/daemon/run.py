@@ -40,7 +40,7 @@ from soak.page.standing import Measure
 from soak.proc.lock import DataFolderLock
 from soak.report import outcome as outcomes
 from soak.report.outcome import RunOutcome
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from soak.tasks import end_tasks
 
 REFRESH_SECONDS = 1.0
@@ -171,8 +171,8 @@ class Daemon:
                 f"what the run wrote may still be on its servers, under the namespace {self._beginning.namespace}; "
                 "'soak clean' removes it"
             )
-        if (told := outcomes.read(self._folder.path)) is not None:
-            self._ending.setup = told.setup
+        if (previous := outcomes.read(self._folder.path)) is not None:
+            self._ending.setup = previous.setup
         outcome = self._ending.outcome(self._folder.result(self._beginning.run))
         await self._board.close()
         await self._ending.settle(outcome)
@@ -421,7 +421,7 @@ class Daemon:
                 self._ending.failure = ExitCode(child.last_exit)
         self._stop.ask(f"the {child.name} has ended")
 
-    def _on_server_event(self, event: ServerEvent) -> None:
+    def _on_server_event(self, event: LifecycleEvent) -> None:
         if event.what == "gave_up":
             self._note_problem(f"server {event.kind} does not start any more: {event.detail}")
             self._ending.failure = ExitCode.UNREACHABLE

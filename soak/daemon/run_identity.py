@@ -1,6 +1,6 @@
-"""How a run begins: anew, or resumed where a daemon that was killed left it.
+"""How a run begins: as a new one, or resumed where a daemon that was killed left it.
 
-A heartbeat every second tells the next daemon until when this one lived.
+A heartbeat every second shows the next daemon until when this one lived.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     boot: str
-    """CLOCK_MONOTONIC begins anew with each boot: two times of different boots cannot be compared."""
+    """CLOCK_MONOTONIC starts over with each boot: two times of different boots cannot be compared."""
     at_us: int
     active_seconds: float
     """How long the run has been active, all its daemons taken together."""
@@ -92,7 +92,7 @@ class RunIdentity:
     ending: str | None = None
     """Why it was to end when its daemon was killed; None: it goes on."""
     is_concluded: bool = False
-    """The verifier has given its verdict; only the daemon was killed before it could tell."""
+    """The verifier has given its verdict; only the daemon was killed before it could report it."""
 
 
 def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
@@ -157,12 +157,12 @@ def _put_aside(folder: DataFolder) -> list[str]:
         # A start that failed before its run began leaves servers without a run.
         return [f"a start that failed left something; it is in {folder.put_aside(f'unfinished-{int(time.time())}')}"]
     place = folder.put_aside(run or f"unfinished-{int(time.time())}")
-    told = (
+    text = (
         f"run {run or '(its name is lost)'} did not end and cannot be resumed, for {folder.state_file.name} and its "
         f"copy are gone: it is {'a violation' if found else 'inconclusive'}{_with(found)}; what is left of it is in "
         f"{place}, and this is a new run"
     )
-    return [told]
+    return [text]
 
 
 def _with(violations: int) -> str:

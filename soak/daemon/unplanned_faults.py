@@ -11,7 +11,7 @@ from soak.errors import SoakError
 from soak.faults.fault import Fault
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 
 QUEUE_MAX = 1_000
 _RETRY_SECONDS = 0.5
@@ -30,7 +30,7 @@ class UnplannedFaults:
     def active(self) -> list[str]:
         return sorted(f"{phase.kind} of {phase.target}" for phase in self._open.values())
 
-    def died(self, event: ServerEvent) -> None:
+    def died(self, event: LifecycleEvent) -> None:
         """Open a window: a server is gone though nobody asked it to. One that is gone already cannot die again."""
         if event.kind in self._open:
             return
@@ -38,7 +38,7 @@ class UnplannedFaults:
         self._open[event.kind] = phase
         self._write(phase)
 
-    def came_back(self, event: ServerEvent) -> None:
+    def came_back(self, event: LifecycleEvent) -> None:
         opened = self._open.pop(event.kind, None)
         if opened is not None:
             self._write(_unplanned(opened.fault, opened.kind, opened.target, "end", event.at_us))

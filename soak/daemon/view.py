@@ -56,16 +56,16 @@ _STARTING = "starting …"
 
 
 class View(Protocol):
-    """Something that tells how the soak goes."""
+    """Shows how the soak goes."""
 
     def say(self, text: str) -> None:
-        """Tell that something happened."""
+        """Show an event."""
 
     def offer(self, text: str) -> None:
-        """Tell the person at the terminal what nobody else may read; where there is none, tell nobody."""
+        """Show a secret to the person at the terminal; where there is no terminal, to nobody."""
 
     def show(self, snapshot: SoakStatus) -> None:
-        """Tell how it is; called about every second."""
+        """Show the state; called about every second."""
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -100,7 +100,7 @@ class PlainView:
 
 
 class LiveView:
-    """A panel that is drawn anew every second; events scroll above it."""
+    """A panel that is redrawn every second; events scroll above it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -129,19 +129,19 @@ def status_line(snapshot: SoakStatus, rates: Rates) -> str:
     """Return the whole status in one line."""
     totals = snapshot.totals
     if snapshot.verifier is None:
-        told = f"{snapshot.phase}, the verifier does not answer"
+        text = f"{snapshot.phase}, the verifier does not answer"
     else:
-        told = (
+        text = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
             f"verified {totals.verified:,} of {totals.acknowledged:,}  "
             f"violations {_violations(snapshot)}  tolerated {totals.tolerated:,}  "
             f"lag {_seconds(snapshot.verifier.ledger_lag_seconds)}"
         )
     if snapshot.faults_active:
-        told += f"  faults: {', '.join(snapshot.faults_active)}"
+        text += f"  faults: {', '.join(snapshot.faults_active)}"
     if trouble := _trouble(snapshot):
-        told += f"  ({'; '.join(trouble)})"
-    return told
+        text += f"  ({'; '.join(trouble)})"
+    return text
 
 
 def panel(snapshot: SoakStatus, rates: Rates) -> Group:
@@ -181,12 +181,12 @@ def _rows(snapshot: SoakStatus, rates: Rates) -> list[tuple[str, str]]:
 
 
 def _faults(snapshot: SoakStatus) -> str:
-    told = ", ".join(snapshot.faults_active) or "none"
+    text = ", ".join(snapshot.faults_active) or "none"
     planned = snapshot.fault_next
     if planned is None:
-        return told
+        return text
     when = f"in {format_seconds(planned.in_seconds)}" if planned.in_seconds > 0 else "waiting for another fault to end"
-    return f"{told}  next: {planned.name} of {planned.target} {when}"
+    return f"{text}  next: {planned.name} of {planned.target} {when}"
 
 
 def _mark(name: str, up: bool, restarts: int) -> str:  # noqa: FBT001  a row of three plain facts

@@ -21,7 +21,7 @@ LISTED_MAX = 200
 
 
 class ViolationFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which violations to list; an empty word stands for all."""
+    """Which violations to list; an empty word means all."""
 
     store: str = ""
     kind: str = ""
@@ -43,7 +43,7 @@ class ViolationIndex:
 
     def __init__(self, verifier_folder: Path) -> None:
         self.version = 0
-        """Grows with every change, so that whoever lists knows when to list again."""
+        """Grows with every change, so that a reader knows when to list again."""
         self._folder = verifier_folder
         self._offset = 0
         self._records: dict[str, ViolationRecord] = {}
@@ -58,7 +58,7 @@ class ViolationIndex:
                 file.seek(self._offset)
                 text = file.read(READ_BYTES_MAX)
         except OSError:
-            return  # it is not there before the first violation; what is wrong with a disk is told elsewhere
+            return  # it is not there before the first violation; what is wrong with a disk is reported elsewhere
         whole = text.rfind(b"\n") + 1
         for line in text[:whole].splitlines():
             self._take(line)

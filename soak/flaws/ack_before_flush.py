@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, Load, WrongFrom
+from soak.flaws.flaw import GONE, Flaw, Load, WrongFrom
 from soak.flaws.served import same_service
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import HTTP
 
 FLAW = Flaw(
@@ -15,7 +16,7 @@ FLAW = Flaw(
     user="The pod was rescheduled in the middle of a sentence. The sentence had been acknowledged.",
     kinds=GONE,
     causes=frozenset({Cause.UNSYNCED_TAIL}),
-    setups=same_service("ack_before_flush", Disturbance(fault="crash", target=HTTP.name, after_seconds=2.5)),
+    setups=same_service("ack_before_flush", ScenarioFault(fault="crash", target=HTTP.name, after_seconds=2.5)),
     load=Load(users=12),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

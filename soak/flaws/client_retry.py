@@ -10,8 +10,9 @@ from redis.backoff import ExponentialBackoff
 
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
-from soak.flaws.flaw import Disturbance, Flaw, same_server
+from soak.flaws.flaw import Flaw, same_server
 from soak.flaws.redis_memory import CONNECTIONS_MAX, RedisMemory
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import REDIS
 from soak.stores import StoreContext
 
@@ -36,5 +37,5 @@ FLAW = Flaw(
     user="'Transfer the money.' 'Transfer the money.'",
     kinds=frozenset({Kind.DUPLICATED}),
     causes=frozenset({Cause.RETRY}),
-    setups=same_server(ClientRetry, RedisMemory, Disturbance(fault="dropped_reply", hold_seconds=0.7)),
+    setups=same_server(ClientRetry, RedisMemory, ScenarioFault(fault="dropped_reply", hold_seconds=0.7)),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, WrongFrom
+from soak.flaws.flaw import GONE, Flaw, WrongFrom
 from soak.flaws.served import same_service
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import REDIS
 
 # Of the server behind the service, which itself is well all the time.
@@ -16,7 +17,9 @@ FLAW = Flaw(
     user="Greeted as a new customer, told their story again; ten seconds later everything was known twice.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    setups=same_service("empty_on_error", Disturbance(fault="connection_refused", target=REDIS.name, hold_seconds=0.7)),
+    setups=same_service(
+        "empty_on_error", ScenarioFault(fault="connection_refused", target=REDIS.name, hold_seconds=0.7)
+    ),
     wrong_from=WrongFrom.FAULT_STARTED,
     heals=True,
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 
 import msgspec
 
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
-from soak.servers.kinds import REDIS
+from soak.scenarios.scenario import ScenarioFault, ServerSetup
 
 PATIENCE_SECONDS = 15.0
 
@@ -23,17 +22,6 @@ class WrongFrom(enum.Enum):
     """As soon as the fault begins."""
     FAULT_ENDED = "fault ended"
     """When the server is back and has forgotten."""
-
-
-class Disturbance(msgspec.Struct, frozen=True, kw_only=True):
-    """The fault that a flaw needs to show itself."""
-
-    fault: str
-    """A name of the fault catalogue."""
-    target: str = REDIS.name
-    after_seconds: float = 1.5
-    """How long the load runs before it."""
-    hold_seconds: float = 0.5
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,17 +52,14 @@ RARE = Load(users=32, think_seconds=0.02, mix="short")
 
 
 class FlawSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to do it: a store, the configuration of its server, and the fault it is put through."""
+    """One way to do it: a store, how its servers are set, and the fault they are put through."""
 
     store: str
     """As `package.module:Class`."""
+    servers: ServerSetup = ServerSetup()
+    fault: ScenarioFault | None = None
     derives_contract: bool = False
     """Nobody declares how durable it is: that follows from its server as configured, down to the floor."""
-    service: str = ""
-    """The service that it speaks with, by the name of its script; empty: it is in the process of whoever asks."""
-    redis_options: Mapping[str, str] = {}
-    postgres_options: Mapping[str, str] = {}
-    disturbance: Disturbance | None = None
 
     def can_share_a_server_with(self, other: FlawSetup) -> bool:
         return msgspec.structs.replace(self, store="") == msgspec.structs.replace(other, store="")
@@ -121,11 +106,11 @@ def store_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def same_server(wrong: type, right: type, disturbance: Disturbance | None = None) -> tuple[FlawSetup, FlawSetup]:
+def same_server(wrong: type, right: type, fault: ScenarioFault | None = None) -> tuple[FlawSetup, FlawSetup]:
     """Set up a wrong and a right store next to each other, under one and the same fault."""
     return (
-        FlawSetup(store=store_of(wrong), disturbance=disturbance),
-        FlawSetup(store=store_of(right), disturbance=disturbance),
+        FlawSetup(store=store_of(wrong), fault=fault),
+        FlawSetup(store=store_of(right), fault=fault),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from soak.checker.causes import Cause
 from soak.flaws.flaw import GONE, Flaw, FlawSetup, Load, store_of
 from soak.flaws.redis_memory import EverySecondMemory
+from soak.scenarios.scenario import ServerSetup
 
 MEMORY = "4mb"
 
@@ -18,11 +19,13 @@ FLAW = Flaw(
     causes=frozenset({Cause.EVICTION}),
     setups=(
         FlawSetup(
-            store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}
+            store=store_of(EverySecondMemory),
+            servers=ServerSetup(redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}),
         ),
         # Full is full: the write is refused, and the caller knows.
         FlawSetup(
-            store=store_of(EverySecondMemory), redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}
+            store=store_of(EverySecondMemory),
+            servers=ServerSetup(redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}),
         ),
     ),
     load=Load(mix="long", session_messages=30, users=12, think_seconds=0.02),

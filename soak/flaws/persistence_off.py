@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import RedisMemory
+from soak.scenarios.scenario import ScenarioFault, ServerSetup
 
-_RESTART = Disturbance(fault="restart", after_seconds=3.5, hold_seconds=0.2)
+_RESTART = ScenarioFault(fault="restart", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="persistence_off",
@@ -21,10 +22,10 @@ FLAW = Flaw(
         FlawSetup(
             store=store_of(RedisMemory),
             derives_contract=True,
-            redis_options={"appendonly": "no", "save": ""},
-            disturbance=_RESTART,
+            servers=ServerSetup(redis_options={"appendonly": "no", "save": ""}),
+            fault=_RESTART,
         ),
-        FlawSetup(store=store_of(RedisMemory), derives_contract=True, disturbance=_RESTART),
+        FlawSetup(store=store_of(RedisMemory), derives_contract=True, fault=_RESTART),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -28,7 +28,7 @@ FLAW = Flaw(
     mocks="A thousand tests of one message each find it once, and it is re-run.",
     user="Now and then the assistant had not heard one sentence. Nobody could reproduce it.",
     kinds=GONE,
-    # Where it was the last of its session nothing tells a dropped write from a read that stopped short.
+    # Where it was the last of its session a dropped write looks like a read that stopped short.
     causes=frozenset({Cause.SWALLOWED_ERROR, Cause.UNKNOWN}),
     setups=same_server(RareLoss, RedisMemory),
     load=RARE,

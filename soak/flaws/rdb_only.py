@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
+from soak.scenarios.scenario import ScenarioFault, ServerSetup
 
-_CRASH = Disturbance(fault="crash", after_seconds=3.5, hold_seconds=0.2)
+_CRASH = ScenarioFault(fault="crash", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="rdb_only",
@@ -19,10 +20,10 @@ FLAW = Flaw(
     setups=(
         FlawSetup(
             store=store_of(EverySecondMemory),
-            redis_options={"appendonly": "no", "save": "900 1"},
-            disturbance=_CRASH,
+            servers=ServerSetup(redis_options={"appendonly": "no", "save": "900 1"}),
+            fault=_CRASH,
         ),
-        FlawSetup(store=store_of(EverySecondMemory), disturbance=_CRASH),
+        FlawSetup(store=store_of(EverySecondMemory), fault=_CRASH),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Self
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
 from soak.checker.message import decode_history
-from soak.flaws.flaw import Disturbance, Flaw, Load, same_server
+from soak.flaws.flaw import Flaw, Load, same_server
 from soak.flaws.postgres_memory import PostgresMemory, connect
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import StoreContext, Stored
 
@@ -55,7 +56,9 @@ FLAW = Flaw(
     kinds=frozenset({Kind.STALE}),
     causes=frozenset({Cause.REPLICA_LAG}),
     setups=same_server(
-        ReadsFromReplica, PostgresMemory, Disturbance(fault="replica_lag", target="postgres-replica", hold_seconds=1.0)
+        ReadsFromReplica,
+        PostgresMemory,
+        ScenarioFault(fault="replica_lag", target=POSTGRES_REPLICA.name, hold_seconds=1.0),
     ),
     load=Load(users=8),
 )

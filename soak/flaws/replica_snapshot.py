@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
-from soak.flaws.flaw import Disturbance, Flaw, Load, WrongFrom, same_server
+from soak.flaws.flaw import Flaw, Load, WrongFrom, same_server
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores import Stored
 from soak.stores.postgres import STALENESS_SECONDS, PostgresReplicaStore
@@ -47,7 +48,7 @@ FLAW = Flaw(
     setups=same_server(
         ReplicaSnapshot,
         PostgresReplicaStore,
-        Disturbance(fault="restart", target=POSTGRES_REPLICA.name, after_seconds=3.0, hold_seconds=1.0),
+        ScenarioFault(fault="restart", target=POSTGRES_REPLICA.name, after_seconds=3.0, hold_seconds=1.0),
     ),
     load=Load(users=8),
     wrong_from=WrongFrom.FAULT_ENDED,

@@ -7,7 +7,8 @@ from typing import Self
 
 import msgspec
 
-from soak.flaws.flaw import Disturbance, FlawSetup, store_of
+from soak.flaws.flaw import FlawSetup, store_of
+from soak.scenarios.scenario import ScenarioFault, ServerSetup
 from soak.servers.kinds import HTTP
 from soak.stores import StoreContext
 from soak.stores.http import HttpStore
@@ -28,9 +29,9 @@ class ServedTwin(HttpStore):
         return await super().open(msgspec.structs.replace(context, servers=servers))
 
 
-def same_service(name: str, disturbance: Disturbance | None = None) -> tuple[FlawSetup, FlawSetup]:
+def same_service(name: str, fault: ScenarioFault | None = None) -> tuple[FlawSetup, FlawSetup]:
     """Set up the wrong and the right memory of one service, under one and the same fault."""
     return (
-        FlawSetup(store=store_of(Served), service=name, disturbance=disturbance),
-        FlawSetup(store=store_of(ServedTwin), service=name, disturbance=disturbance),
+        FlawSetup(store=store_of(Served), servers=ServerSetup(service=name), fault=fault),
+        FlawSetup(store=store_of(ServedTwin), servers=ServerSetup(service=name), fault=fault),
     )

@@ -8,8 +8,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, same_server
+from soak.flaws.flaw import GONE, Flaw, same_server
 from soak.flaws.redis_memory import RedisMemory
+from soak.scenarios.scenario import ScenarioFault
 from soak.stores import Message
 
 _log = logging.getLogger(__name__)
@@ -33,5 +34,5 @@ FLAW = Flaw(
     user="What was said in one particular second had not been said. Nobody knew which second.",
     kinds=GONE,
     causes=frozenset({Cause.SWALLOWED_ERROR}),
-    setups=same_server(SwallowedError, RedisMemory, Disturbance(fault="connection_refused", hold_seconds=0.7)),
+    setups=same_server(SwallowedError, RedisMemory, ScenarioFault(fault="connection_refused", hold_seconds=0.7)),
 )

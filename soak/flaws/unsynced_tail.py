@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.redis_memory import EverySecondMemory
+from soak.scenarios.scenario import ScenarioFault, ServerSetup
 
-_POWER_CUT = Disturbance(fault="power_cut", after_seconds=3.5, hold_seconds=0.2)
+_POWER_CUT = ScenarioFault(fault="power_cut", after_seconds=3.5, hold_seconds=0.2)
 
 FLAW = Flaw(
     name="unsynced_tail",
@@ -17,8 +18,12 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.UNSYNCED_TAIL}),
     setups=(
-        FlawSetup(store=store_of(EverySecondMemory), redis_options={"appendfsync": "no"}, disturbance=_POWER_CUT),
-        FlawSetup(store=store_of(EverySecondMemory), disturbance=_POWER_CUT),
+        FlawSetup(
+            store=store_of(EverySecondMemory),
+            servers=ServerSetup(redis_options={"appendfsync": "no"}),
+            fault=_POWER_CUT,
+        ),
+        FlawSetup(store=store_of(EverySecondMemory), fault=_POWER_CUT),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, WrongFrom
+from soak.flaws.flaw import GONE, Flaw, WrongFrom
 from soak.flaws.served import same_service
+from soak.scenarios.scenario import ScenarioFault
 from soak.servers.kinds import HTTP
 
-_WRONG, _ = same_service("wiped_volume", Disturbance(fault="wiped_volume", target=HTTP.name, hold_seconds=0.2))
+_WRONG, _ = same_service("wiped_volume", ScenarioFault(fault="wiped_volume", target=HTTP.name, hold_seconds=0.2))
 # The same end of the process, on a volume that is kept.
-_RIGHT = msgspec.structs.replace(_WRONG, disturbance=Disturbance(fault="crash", target=HTTP.name, hold_seconds=0.2))
+_RIGHT = msgspec.structs.replace(_WRONG, fault=ScenarioFault(fault="crash", target=HTTP.name, hold_seconds=0.2))
 
 FLAW = Flaw(
     name="wiped_volume",

@@ -6,7 +6,7 @@ What one must know before touching it:
    native thread which gevent knows nothing about. `asyncio.to_thread` does not work on that loop.
 2. A thread does not survive a fork, so a bridge is made in the process that uses it and never at import. A forked
    copy notices and refuses calls.
-3. Waking the other thread is the dear part: system calls on both sides and a fight for the interpreter's lock. So
+3. Cross-thread wake-ups dominate the cost: system calls on both sides, and contention for the GIL. So
    calls and answers wait a millisecond for company. Operations are timed on the loop and do not see that wait.
 4. `CancelledError` is no `Exception`: let out, it would end the Locust user in silence. It is mapped.
 5. A greenlet may be killed, or time out, while it waits. Its coroutine is cancelled then; whether its effect

@@ -1,4 +1,4 @@
-"""The browser users of one load process: their child process, and a lobby whose memories lead through its pages.
+"""The browser users of one load process: their child process, and a pool whose memories lead through its pages.
 
 They are ordinary participants. What they say goes through a page of a chat service that is opened on the run's own
 stores, servers and namespace, so the verifier reads and judges it like everything else.
@@ -123,8 +123,8 @@ class Visitor(Participant):
 
     __slots__ = ("_browsers",)
 
-    def __init__(self, lobby: SessionPool, browsers: Browsers) -> None:
-        super().__init__(lobby)
+    def __init__(self, pool: SessionPool, browsers: Browsers) -> None:
+        super().__init__(pool)
         self._browsers = browsers
 
     async def turn(self) -> list[Performed]:
@@ -136,11 +136,11 @@ class Visitor(Participant):
 class Browsers:
     """Starts the child, again if it dies, and ends it. Lives on the hub's side of the bridge."""
 
-    def __init__(self, bridge: Bridge, lobby: SessionPool, memories: list[BrowserMemory], told: bytes) -> None:
+    def __init__(self, bridge: Bridge, pool: SessionPool, memories: list[BrowserMemory], configuration: bytes) -> None:
         self._bridge = bridge
-        self._lobby = lobby
+        self._pool = pool
         self._memories = memories
-        self._told = told
+        self._configuration = configuration
         self._starts: deque[float] = deque(maxlen=STARTS_MAX)
         self._is_stopping = Event()
         self.is_ready = Event()
@@ -155,7 +155,7 @@ class Browsers:
         """Start them all; raises `SoakError` with one line where there is no browser."""
         step_seconds = info.timeout_seconds * STEP_FACTOR + STEP_SLACK_SECONDS
         operation_seconds = STEPS * step_seconds
-        told = {
+        configuration = {
             "stores": plan.stores,
             "context": info.store_context(),
             "chromium": str(find_chromium(load.browser)),
@@ -165,19 +165,19 @@ class Browsers:
         }
         context = StoreContext(servers={}, namespace=PREFIX, timeout_seconds=operation_seconds)
         memories = [BrowserMemory(number, context) for number in range(len(plan.stores))]
-        lobby = bridge.call(
-            _open_lobby, info, ledger, plan, memories, operation_seconds, timeout_seconds=BRIDGE_SECONDS_MAX
+        pool = bridge.call(
+            _open_pool, info, ledger, plan, memories, operation_seconds, timeout_seconds=BRIDGE_SECONDS_MAX
         )
-        return cls(bridge, lobby, memories, msgspec.json.encode(told) + b"\n")
+        return cls(bridge, pool, memories, msgspec.json.encode(configuration) + b"\n")
 
     def participant(self) -> Participant:
-        return Visitor(self._lobby, self)
+        return Visitor(self._pool, self)
 
     def stop(self) -> bool:
         """Let what is under way end, then end the child; return whether the goodbye was written in time."""
         self._is_stopping.set()
         try:
-            self._bridge.call(self._lobby.close, timeout_seconds=BRIDGE_SECONDS_MAX)
+            self._bridge.call(self._pool.close, timeout_seconds=BRIDGE_SECONDS_MAX)
         except TimeoutError:
             return False
         finally:
@@ -197,7 +197,7 @@ class Browsers:
         )
         pipe: Any = process.stdin
         with contextlib.suppress(OSError):
-            pipe.write(self._told)
+            pipe.write(self._configuration)
             pipe.flush()
         return process
 
@@ -277,11 +277,11 @@ def _slower(plan: Plan) -> Plan:
         shared_share=SHARED_SHARE,
         recall_share=RECALL_SHARE,
         reread_share=REREAD_SHARE,
-        similar_share=0.0,  # what stands in a page's address is for its chat to decide
+        similar_share=0.0,  # what is in a page's address is for its chat to decide
     )
 
 
-async def _open_lobby(
+async def _open_pool(
     info: JoinInfo, settings: LedgerSettings, plan: Plan, memories: list[BrowserMemory], operation_seconds: float
 ) -> SessionPool:
     ledger = await BrowserLedger.connect(info.ledger_url, settings)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from soak.checker.outcome import Outcome
 
 NOT_OK_MAX = 1_000
-"""A session with more attempts that did not end well is given up: a new one tells more than this one still can."""
+"""A session with more attempts that did not end well is given up: a new one shows more than this one still can."""
 
 _COLUMNS = 4
 
@@ -139,7 +139,7 @@ class Conversation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether enough has been said, or so much went wrong that a new session tells more."""
+        """Whether enough has been said, or so much went wrong that a new session shows more."""
         return self.attempts >= self.length or len(self.failed or ()) + len(self.unsure or ()) > NOT_OK_MAX
 
     @property

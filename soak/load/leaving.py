@@ -1,9 +1,9 @@
 """How a Locust process ends: once, in order, and at once when asked twice.
 
 - Locust handles SIGTERM only once its start-up is over, and never while a load shape runs: here it is handled from the
-  beginning, and whoever comes first does the work.
+  beginning, and the first to come does the work.
 - Locust's exit code 0 hides dead workers and dead greenlets: here they are looked for, and make the code non-zero.
-- A forked worker outlives a killed master by a minute: here the kernel tells it at once.
+- A forked worker outlives a killed master by a minute: here the kernel signals it at once.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Watch:
                 self.give_up(trouble, ExitCode.INTERNAL, at_once=self._is_supervised)
 
     def give_up(self, why: str, code: int, *, at_once: bool) -> None:
-        """Say what is wrong and make the exit code tell; supervised, leave now to be started again."""
+        """Log what is wrong and set the exit code; supervised, leave now to be started again."""
         _log.error("%s", why)
         self._environment.process_exit_code = int(code)
         if at_once:
@@ -112,7 +112,7 @@ class Watch:
 
     @property
     def _is_loading(self) -> bool:
-        """Whether participants are wanted: a master tells its workers to end a while before Locust says it quits."""
+        """Whether participants are wanted: a master ends its workers a while before Locust says it quits."""
         runner = self._environment.runner
         return runner is not None and runner.state in _LOADING_STATES
 

@@ -123,7 +123,7 @@ class LocustProcess:
             gevent.spawn(page.watch_for_ever)
         for forever in (self._watch_load, self._watch_run, lambda: prune_for_ever(self._runner)):
             gevent.spawn(forever).link_exception(self._on_greenlet_death)
-        # The hub has not run since the imports began and its clock still stands there: --run-time would end too early.
+        # The hub has not run since the imports began and its clock has not moved: --run-time would end too early.
         gevent.get_hub().loop.update_now()
 
     def _listen(self, events: Any) -> None:

@@ -1,4 +1,4 @@
-"""Two tabs on Locust's own page: what was verified, store by store, and the violations, as the daemon tells them.
+"""Two tabs on Locust's own page: what was verified, store by store, and the violations, as the daemon reports them.
 
 Locust knows how a page may be added to: tables are declared in its template's arguments, and their rows travel with the
 statistics that the page asks for while a test runs. The daemon is asked by a greenlet, never by a request of the page,
@@ -61,7 +61,7 @@ TABLES = [
 ]
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class DaemonSample(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon said last, and when."""
 
     at_wall_seconds: float
@@ -77,7 +77,7 @@ class MemoryPage:
     def __init__(self, web_ui: Any, data_dir: Path) -> None:
         self._web_ui = web_ui
         self._data_dir = data_dir
-        self._told: Told | None = None
+        self._sample: DaemonSample | None = None
 
     def install(self) -> None:
         """Add the tabs, their rows, and a way to the daemon's own page."""
@@ -91,16 +91,18 @@ class MemoryPage:
         """Run as a greenlet next to the runner."""
         while True:
             try:
-                self._told = self._ask()
+                self._sample = self._ask()
             except (OSError, ValueError, SoakError, http.client.HTTPException):
-                self._told = None if self._told is None else msgspec.structs.replace(self._told, is_live=False)
+                self._sample = None if self._sample is None else msgspec.structs.replace(self._sample, is_live=False)
             gevent.sleep(ASK_SECONDS)
 
-    def _ask(self) -> Told:
+    def _ask(self) -> DaemonSample:
         address = self._address()
         status = _get(f"{address}/status")
         listed = _get(f"{address}/violations")
-        return Told(at_wall_seconds=time.time(), status=status, violations=listed["violations"][:VIOLATIONS_SHOWN_MAX])
+        return DaemonSample(
+            at_wall_seconds=time.time(), status=status, violations=listed["violations"][:VIOLATIONS_SHOWN_MAX]
+        )
 
     def _address(self) -> str:
         info = join.find(self._data_dir)
@@ -114,7 +116,7 @@ class MemoryPage:
         if not request.path.endswith("/stats/requests") or not response.is_json or response.status_code != 200:
             return response
         answer = response.get_json()
-        ours = {MEMORY_TAB: memory_rows(self._told), VIOLATIONS_TAB: violation_rows(self._told)}
+        ours = {MEMORY_TAB: memory_rows(self._sample), VIOLATIONS_TAB: violation_rows(self._sample)}
         others = [one for one in answer.get("extended_stats", []) if one["key"] not in ours]
         answer["extended_stats"] = [*others, *({"key": key, "data": rows} for key, rows in ours.items())]
         response.set_data(json.dumps(answer))
@@ -131,14 +133,14 @@ class MemoryPage:
             )
 
 
-def memory_rows(told: Told | None) -> list[dict[str, Any]]:
+def memory_rows(sample: DaemonSample | None) -> list[dict[str, Any]]:
     """Return a row for each store; what is not known now says of when it is."""
-    if told is None:
+    if sample is None:
         return numbered([{"store": "-", "standing": "the soak does not answer"}])
-    verifier = told.status.get("verifier")
+    verifier = sample.status.get("verifier")
     if verifier is None:
         return numbered(
-            [{"store": store, "standing": "the verifier does not answer"} for store in told.status["stores"]]
+            [{"store": store, "standing": "the verifier does not answer"} for store in sample.status["stores"]]
         )
     canaries = {one["store"]: one for one in verifier.get("canaries") or []}
     return numbered(
@@ -146,25 +148,25 @@ def memory_rows(told: Told | None) -> list[dict[str, Any]]:
             {
                 **{key: one[key] for key in ("store", "acknowledged", "verified", "violations", "tolerated")},
                 "alarm": _alarm(canaries.get(one["store"])),
-                "standing": _standing(told, one),
+                "standing": _standing(sample, one),
             }
             for one in verifier["by_store"]
         ]
     )
 
 
-def violation_rows(told: Told | None) -> list[dict[str, Any]]:
+def violation_rows(sample: DaemonSample | None) -> list[dict[str, Any]]:
     """Return the newest violations, the newest first."""
-    if told is None:
+    if sample is None:
         return numbered([{"found": "-", "detail": "the soak does not answer"}])
     rows: list[dict[str, Any]] = [
         {
             "found": clock(one["found_at_wall_seconds"]),
             **{key: one[key] for key in ("kind", "store", "message", "cause", "state", "detail")},
         }
-        for one in told.violations
+        for one in sample.violations
     ]
-    return numbered(rows or [{"found": "-", "detail": f"none so far{_age(told)}"}])
+    return numbered(rows or [{"found": "-", "detail": f"none so far{_age(sample)}"}])
 
 
 def numbered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -172,14 +174,14 @@ def numbered(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"name": f"{number:06}", **row} for number, row in enumerate(rows)]
 
 
-def _standing(told: Told, one: dict[str, Any]) -> str:
+def _standing(sample: DaemonSample, one: dict[str, Any]) -> str:
     if one["violations"]:
-        return f"violation{_age(told)}"
-    return f"{'clean so far' if one['verified'] else 'nothing verified yet'}{_age(told)}"
+        return f"violation{_age(sample)}"
+    return f"{'clean so far' if one['verified'] else 'nothing verified yet'}{_age(sample)}"
 
 
-def _age(told: Told) -> str:
-    return "" if told.is_live else f" at {clock(told.at_wall_seconds)}; the soak has not answered since"
+def _age(sample: DaemonSample) -> str:
+    return "" if sample.is_live else f" at {clock(sample.at_wall_seconds)}; the soak has not answered since"
 
 
 def _alarm(canary: dict[str, Any] | None) -> str:

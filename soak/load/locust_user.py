@@ -105,7 +105,7 @@ class BrowserUser(ChatUser):
 
     def participant_of(self, load: RunningLoad) -> Participant | None:
         del load
-        return None  # a browser takes seconds to start: whoever spawns us must not wait for that
+        return None  # a browser takes seconds to start: the spawner must not wait for that
 
     def on_start(self) -> None:
         if self._load is None:
@@ -122,13 +122,13 @@ def add_browser_users(environment: Any, load: LoadSettings, runner: Any) -> None
     """Put them beside the other users, so many of them; raises `UsageError` where they cannot be had."""
     if load.browser_users and (not isinstance(runner, MasterRunner) or environment.parsed_options.processes):
         find_chromium(load.browser)
-    # A worker is told by its master how many it has; it must only know what they are.
+    # The master decides how many a worker has; the worker only knows what they are.
     if load.browser_users or isinstance(runner, WorkerRunner):
         BrowserUser.fixed_count = load.browser_users
         environment.user_classes.append(BrowserUser)
 
 
-# The load of one process while a test runs: a bridge, a lobby on its loop, and the participants.
+# The load of one process while a test runs: a bridge, a pool on its loop, and the participants.
 #
 # It is made when Locust's test starts and ends with it, so that a test stopped on the web page is drained, recorded and
 # said goodbye for, and the next one is a new worker in the ledger.
@@ -141,12 +141,12 @@ FAREWELL_SECONDS_MAX = 20.0
 class RunningLoad:
     """Everything that the greenlets of one test share."""
 
-    def __init__(self, bridge: Bridge, lobby: SessionPool, plan: Plan, browsers: LazyBrowsers) -> None:
+    def __init__(self, bridge: Bridge, pool: SessionPool, plan: Plan, browsers: LazyBrowsers) -> None:
         self.bridge = bridge
         self.plan = plan
         self.random = random.Random()
         self.browsers = browsers
-        self._lobby = lobby
+        self._pool = pool
 
     @classmethod
     def start(cls, info: JoinInfo, ledger: LedgerSettings, load: LoadSettings, stores: tuple[str, ...]) -> Self:
@@ -154,14 +154,14 @@ class RunningLoad:
         plan = Plan.of(load, stores)
         bridge = Bridge()
         try:
-            lobby = bridge.call(SessionPool.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
+            pool = bridge.call(SessionPool.open, info, ledger, plan, timeout_seconds=START_SECONDS_MAX)
         except BaseException:
             bridge.close()
             raise
-        return cls(bridge, lobby, plan, LazyBrowsers(bridge, info, ledger, load, plan))
+        return cls(bridge, pool, plan, LazyBrowsers(bridge, info, ledger, load, plan))
 
     def participant(self) -> Participant:
-        return Participant(self._lobby)
+        return Participant(self._pool)
 
     def stop(self) -> bool:
         """Drain, write what is left, say goodbye; return whether the goodbye was written in time."""
@@ -169,7 +169,7 @@ class RunningLoad:
             return True
         try:
             are_gone = self.browsers.stop()
-            self.bridge.call(self._lobby.close, timeout_seconds=FAREWELL_SECONDS_MAX)
+            self.bridge.call(self._pool.close, timeout_seconds=FAREWELL_SECONDS_MAX)
         except TimeoutError:
             return False
         finally:

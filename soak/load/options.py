@@ -38,7 +38,7 @@ def settings() -> SoakSettings:
 
 
 def add_options(parser: Any) -> None:
-    """Add soak's options, and make Locust listen on this machine only unless told otherwise."""
+    """Add soak's options, and make Locust listen on loopback by default."""
     effective = settings()
     load = effective.load
     group = parser.add_argument_group("soak", "What the simulated chat participants do, and which run they join.")

@@ -21,10 +21,10 @@ from soak.load.conversation import Conversation
 from soak.load.reading import (
     SUSPICIONS,
     Expectation,
+    LoadRead,
     OperationFailedError,
     Performed,
-    Read,
-    Suspicion,
+    ReadSuspicion,
     failure_of,
     observation,
     suspicion,
@@ -42,25 +42,25 @@ MESSAGES_PER_TURN = 2
 class Participant:
     """Takes turns in one session after another."""
 
-    __slots__ = ("_conversation", "_has_left", "_lobby", "_writer")
+    __slots__ = ("_conversation", "_has_left", "_pool", "_writer")
 
-    def __init__(self, lobby: SessionPool) -> None:
-        self._lobby = lobby
+    def __init__(self, pool: SessionPool) -> None:
+        self._pool = pool
         self._conversation: Conversation | None = None
         self._writer = 0
         self._has_left = False
 
     async def turn(self) -> list[Performed]:
         """Read the context, say something and get an answer, and sometimes more; return what there is to report."""
-        lobby = self._lobby
+        pool = self._pool
         conversation = self._conversation
         if conversation is None or conversation.has_ended:
             conversation = await self._move_on()
         performed: list[Performed] = []
         conversation.turns_under_way += 1
         try:
-            plan, draw = lobby.plan, lobby.random.random
-            if draw() < plan.recall_share and (ended := lobby.ended_session()) is not None:
+            plan, draw = pool.plan, pool.random.random
+            if draw() < plan.recall_share and (ended := pool.ended_session()) is not None:
                 performed.append(await self._read(ended, "recall", None))
             performed.append(await self._read(conversation, "history", plan.context_messages))
             if self._can_search(conversation) and draw() < plan.search_share:
@@ -75,12 +75,12 @@ class Participant:
                 conversation.has_ended = True
                 if conversation.ends_forgotten:
                     conversation.turns_under_way += 1
-                    lobby.do_later(self._forget_once_read(conversation, self._writer))
+                    pool.do_later(self._forget_once_read(conversation, self._writer))
         finally:
             conversation.turns_under_way -= 1
             if conversation.has_ended:
-                lobby.retire_if_over(conversation)
-        return performed + lobby.take_performed_later()
+                pool.retire_if_over(conversation)
+        return performed + pool.take_performed_later()
 
     @property
     def phase(self) -> float | None:
@@ -95,36 +95,36 @@ class Participant:
         """Go, and leave the session to those who stay."""
         self._has_left = True
         if self._conversation is not None:
-            self._lobby.leave(self._conversation)
+            self._pool.leave(self._conversation)
             self._conversation = None
 
     async def _move_on(self) -> Conversation:
         if self._conversation is not None:
-            self._lobby.leave(self._conversation)
+            self._pool.leave(self._conversation)
             self._conversation = None
-        conversation, self._writer = await self._lobby.join()
+        conversation, self._writer = await self._pool.join()
         if self._has_left:
-            self._lobby.leave(conversation)
+            self._pool.leave(conversation)
             raise asyncio.CancelledError
         self._conversation = conversation
         return conversation
 
     async def _append(self, conversation: Conversation, writer: int) -> Performed:
-        lobby = self._lobby
-        if lobby.needs_lease(conversation, writer):
-            await lobby.lease_next(conversation, writer)
-        ledger = lobby.ledger
+        pool = self._pool
+        if pool.needs_lease(conversation, writer):
+            await pool.lease_next(conversation, writer)
+        ledger = pool.ledger
         if ledger.stalled:
             await ledger.ready()
         store = conversation.store
-        message = lobby.author.write(conversation.session, writer, conversation.sent[writer] + 1)
+        message = pool.author.write(conversation.session, writer, conversation.sent[writer] + 1)
         outcome, failure = Outcome.UNKNOWN, None
         seq = conversation.begin(writer)
         sent = monotonic_ns() // 1000
         try:
-            await lobby.deadlines.bounded(lobby.stores[store].memory.append(conversation.session, message))
+            await pool.deadlines.bounded(pool.stores[store].memory.append(conversation.session, message))
             outcome = Outcome.OK
-            lobby.acknowledged += 1
+            pool.acknowledged += 1
         except NotApplied as error:
             outcome, failure = Outcome.FAILED, self._failure(store, "append", error)
         except Exception as error:  # noqa: BLE001  whatever a store raises: the write may have happened
@@ -136,86 +136,86 @@ class Participant:
         return self._report("append", store, ended - sent, failure)
 
     async def _read(self, conversation: Conversation, operation: str, last: int | None) -> Performed:
-        lobby, store = self._lobby, conversation.store
-        memory, expectation, _ = lobby.stores[store]
+        pool, store = self._pool, conversation.store
+        memory, expectation, _ = pool.stores[store]
         acked_total = conversation.acked_total
         invoked = monotonic_ns() // 1000
         try:
-            items = await lobby.deadlines.bounded(memory.history(conversation.session, last))
+            items = await pool.deadlines.bounded(memory.history(conversation.session, last))
         except Exception as error:  # noqa: BLE001  a store that cannot be read is unavailable, which is measured
             took = monotonic_ns() // 1000 - invoked
             return self._report(operation, store, took, self._failure(store, "history", error))
         returned = monotonic_ns() // 1000
-        suspected: Suspicion | None = None
+        suspected: ReadSuspicion | None = None
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
         if conversation.forget_sent is None:
-            read = Read(items, last, invoked, returned, acked_total)
-            suspected = suspicion(conversation, read, lobby.author, expectation)
+            read = LoadRead(items, last, invoked, returned, acked_total)
+            suspected = suspicion(conversation, read, pool.author, expectation)
         elif _must_be_forgotten(conversation, invoked, expectation):
-            read = Read(items, last, invoked, returned, acked_total)
-            suspected = suspicion_after_forget(conversation, read, lobby.author)
+            read = LoadRead(items, last, invoked, returned, acked_total)
+            suspected = suspicion_after_forget(conversation, read, pool.author)
         else:
             return self._report(operation, store, returned - invoked, None)
         if suspected is None:
             return self._report(operation, store, returned - invoked, None)
-        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author))
-        lobby.ledger.latency(store, operation, (returned - invoked) / 1e6, False)  # noqa: FBT003
+        pool.ledger.observe(observation(conversation, read, suspected, pool.author))
+        pool.ledger.latency(store, operation, (returned - invoked) / 1e6, False)  # noqa: FBT003
         return Performed(operation, store, (returned - invoked) / 1e3, SUSPICIONS[suspected])
 
     def _can_search(self, conversation: Conversation) -> bool:
-        return self._lobby.stores[conversation.store].search is not None
+        return self._pool.stores[conversation.store].search is not None
 
     async def _search(self, conversation: Conversation) -> list[Performed]:
         """Ask for one of the last messages by its own words; nothing where nothing has been acknowledged yet."""
-        lobby, store = self._lobby, conversation.store
-        _, expectation, search = lobby.stores[store]
+        pool, store = self._pool, conversation.store
+        _, expectation, search = pool.stores[store]
         known = conversation.acked()
         if search is None or not known:
             return []
-        chosen = lobby.random.choice(known)
-        asked = lobby.author.write(conversation.session, chosen.writer, chosen.seq)
-        acked_total, limit = conversation.acked_total, lobby.plan.context_messages
+        chosen = pool.random.choice(known)
+        asked = pool.author.write(conversation.session, chosen.writer, chosen.seq)
+        acked_total, limit = conversation.acked_total, pool.plan.context_messages
         invoked = monotonic_ns() // 1000
         try:
-            items = await lobby.deadlines.bounded(search(conversation.session, asked.content, limit))
+            items = await pool.deadlines.bounded(search(conversation.session, asked.content, limit))
         except Exception as error:  # noqa: BLE001  a store that cannot be searched is unavailable, which is measured
             took = monotonic_ns() // 1000 - invoked
             return [self._report("search", store, took, self._failure(store, "search", error))]
         returned = monotonic_ns() // 1000
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
-        read = Read(items, limit, invoked, returned, acked_total)
+        read = LoadRead(items, limit, invoked, returned, acked_total)
         if conversation.forget_sent is not None and not _must_be_forgotten(conversation, invoked, expectation):
             return [self._report("search", store, returned - invoked, None)]
-        suspected = suspicion_of_search(conversation, read, asked, lobby.author, expectation)
+        suspected = suspicion_of_search(conversation, read, asked, pool.author, expectation)
         if suspected is None:
             return [self._report("search", store, returned - invoked, None)]
-        place = (chosen.writer, chosen.seq)
-        lobby.ledger.observe(observation(conversation, read, suspected, lobby.author, place))
-        lobby.ledger.latency(store, "search", (returned - invoked) / 1e6, False)  # noqa: FBT003
+        sought = (chosen.writer, chosen.seq)
+        pool.ledger.observe(observation(conversation, read, suspected, pool.author, sought))
+        pool.ledger.latency(store, "search", (returned - invoked) / 1e6, False)  # noqa: FBT003
         return [Performed("search", store, (returned - invoked) / 1e3, SUSPICIONS[suspected])]
 
     async def _forget_once_read(self, conversation: Conversation, writer: int) -> list[Performed]:
         """Forget a session that has ended, once it was read; sometimes while something more is said in it."""
-        lobby = self._lobby
+        pool = self._pool
         performed: list[Performed] = []
         try:
-            if await lobby.until_read():
+            if await pool.until_read():
                 await self._forget(conversation, writer, performed)
         finally:
             conversation.turns_under_way -= 1
-            lobby.retire_if_over(conversation)
+            pool.retire_if_over(conversation)
         return performed
 
     async def _forget(self, conversation: Conversation, writer: int, performed: list[Performed]) -> None:
-        lobby = self._lobby
-        races = lobby.draw_race()
-        is_at_once = races and lobby.random.random() < AT_ONCE_SHARE
+        pool = self._pool
+        races = pool.draw_race()
+        is_at_once = races and pool.random.random() < AT_ONCE_SHARE
         if races and not is_at_once:
             performed.append(await self._append(conversation, writer))
         conversation.forget_sent = monotonic_ns() // 1000
-        await lobby.ledger.intend_forget(conversation.number, conversation.forget_sent)
+        await pool.ledger.intend_forget(conversation.number, conversation.forget_sent)
         if is_at_once:
             said, outcome = await asyncio.gather(
                 self._append(conversation, writer), self._send_forget(conversation, performed)
@@ -223,16 +223,16 @@ class Participant:
             performed.append(said)
         else:
             outcome = await self._send_forget(conversation, performed)
-        if outcome is Outcome.OK and lobby.random.random() < lobby.plan.reread_share:
+        if outcome is Outcome.OK and pool.random.random() < pool.plan.reread_share:
             performed.append(await self._read(conversation, "recall", None))
             performed += await self._search(conversation)
 
     async def _send_forget(self, conversation: Conversation, performed: list[Performed]) -> Outcome:
-        lobby, ledger, store = self._lobby, self._lobby.ledger, conversation.store
+        pool, ledger, store = self._pool, self._pool.ledger, conversation.store
         outcome, failure = Outcome.UNKNOWN, None
         sent = conversation.forget_sent = monotonic_ns() // 1000
         try:
-            await lobby.deadlines.bounded(lobby.stores[store].memory.forget(conversation.session))
+            await pool.deadlines.bounded(pool.stores[store].memory.forget(conversation.session))
             outcome = Outcome.OK
         except NotApplied as error:
             outcome, failure = Outcome.FAILED, self._failure(store, "forget", error)
@@ -247,11 +247,11 @@ class Participant:
         return outcome
 
     def _failure(self, store: str, method: str, error: Exception) -> OperationFailedError:
-        self._lobby.ledger.raised(store, method, error)
+        self._pool.ledger.raised(store, method, error)
         return failure_of(error)
 
     def _report(self, operation: str, store: str, took_us: int, failure: OperationFailedError | None) -> Performed:
-        self._lobby.ledger.latency(store, operation, took_us / 1e6, failure is not None)
+        self._pool.ledger.latency(store, operation, took_us / 1e6, failure is not None)
         return Performed(operation, store, took_us / 1e3, failure)
 
 

@@ -76,7 +76,7 @@ class Plan(NamedTuple):
 # Names of sessions, among them pairs that differ in next to nothing.
 #
 # A store that lower-cases its keys, trims them, brings them into a normal form or splits them at a slash puts two such
-# sessions into one drawer. A pair stands on one store, one session right after the other, so that both are there at the
+# sessions into one drawer. A pair is on one store, one session right after the other, so that both are there at the
 # same time. The other names are plain: a run is easier to follow with them.
 #
 # The name of the mix ends the name of a session, blanks aside: what is said follows from it (`soak.checker.text`).

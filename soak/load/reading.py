@@ -27,7 +27,7 @@ RAW_BYTES_MAX = 192 * 1024
 """More than the longest message takes: one that is cut would pass for something that is no message at all."""
 
 
-class Suspicion(enum.StrEnum):
+class ReadSuspicion(enum.StrEnum):
     """What does not look right about a read; the first that is noticed."""
 
     GARBLED = "garbled"
@@ -66,7 +66,7 @@ class Expectation(NamedTuple):
         )
 
 
-class Read(NamedTuple):
+class LoadRead(NamedTuple):
     """One read: when, how much was asked for, what came, and how much had been acknowledged before."""
 
     items: Sequence[object]
@@ -76,7 +76,7 @@ class Read(NamedTuple):
     acked_total: int
 
 
-def looks_clean(conversation: Conversation, read: Read) -> bool:
+def looks_clean(conversation: Conversation, read: LoadRead) -> bool:
     """Compare with what must be there exactly, where that is known; a false answer means: look closer.
 
     This is the hot path: one hash per message, no message is written again.
@@ -95,15 +95,17 @@ def looks_clean(conversation: Conversation, read: Read) -> bool:
 
 
 def suspicion(
-    conversation: Conversation, read: Read, author: MessageGenerator, expectation: Expectation
-) -> Suspicion | None:
+    conversation: Conversation, read: LoadRead, author: MessageGenerator, expectation: Expectation
+) -> ReadSuspicion | None:
     """Say what does not look right about a read of a session that nobody has set out to forget."""
     if looks_clean(conversation, read):
         return None
     return _closer_look(conversation, read, author, expectation)
 
 
-def suspicion_after_forget(conversation: Conversation, read: Read, author: MessageGenerator) -> Suspicion | None:
+def suspicion_after_forget(
+    conversation: Conversation, read: LoadRead, author: MessageGenerator
+) -> ReadSuspicion | None:
     """Say whether a read after an acknowledged forget still shows what was acknowledged before it."""
     if not read.items:
         return None
@@ -115,13 +117,13 @@ def suspicion_after_forget(conversation: Conversation, read: Read, author: Messa
         assert isinstance(item, Message)  # noqa: S101  anything else is a problem
         name = (item.writer, item.seq)
         if name not in later and name not in (conversation.unsure or ()):
-            return Suspicion.FORGOTTEN
+            return ReadSuspicion.FORGOTTEN
     return None
 
 
 def suspicion_of_search(
-    conversation: Conversation, read: Read, asked: Message, author: MessageGenerator, expectation: Expectation
-) -> Suspicion | None:
+    conversation: Conversation, read: LoadRead, asked: Message, author: MessageGenerator, expectation: Expectation
+) -> ReadSuspicion | None:
     """Say what does not look right about a search for the words of a message; `last` is how many were asked for."""
     names: list[tuple[int, int]] = []
     for item in read.items:
@@ -130,9 +132,9 @@ def suspicion_of_search(
         message = cast("Message", item)
         names.append((message.writer, message.seq))
     if len(set(names)) < len(names) and not expectation.repeats_allowed:
-        return Suspicion.DUPLICATE
+        return ReadSuspicion.DUPLICATE
     if read.last is not None and len(read.items) > read.last:
-        return Suspicion.TOO_MANY
+        return ReadSuspicion.TOO_MANY
     if conversation.forget_sent is not None:
         return suspicion_after_forget(conversation, read, author)
     # What may be gone, or may be late, need not be found; and of many who say the same some do not fit in.
@@ -140,12 +142,12 @@ def suspicion_of_search(
     equals = [item for item in read.items if isinstance(item, Message) and item.content == asked.content]
     if may_lack or expectation.staleness_us != 0 or (equals and len(equals) == len(read.items)):
         return None
-    return None if (asked.writer, asked.seq) in names else Suspicion.ABSENT
+    return None if (asked.writer, asked.seq) in names else ReadSuspicion.ABSENT
 
 
 def _closer_look(
-    conversation: Conversation, read: Read, author: MessageGenerator, expectation: Expectation
-) -> Suspicion | None:
+    conversation: Conversation, read: LoadRead, author: MessageGenerator, expectation: Expectation
+) -> ReadSuspicion | None:
     look = _Look(conversation, read, expectation)
     for item in read.items:
         if not look.knows(item) and (problem := _unlike(item, conversation, author)) is not None:
@@ -153,32 +155,32 @@ def _closer_look(
         if (problem := look.take(cast("Message", item))) is not None:
             return problem
     if read.last is not None and len(read.items) > read.last:
-        return Suspicion.TOO_MANY
+        return ReadSuspicion.TOO_MANY
     if look.misses_something():
-        return Suspicion.ABSENT
+        return ReadSuspicion.ABSENT
     return None
 
 
-def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> Suspicion | None:
-    """Say what is wrong with one element, whatever stands around it."""
+def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> ReadSuspicion | None:
+    """Say what is wrong with one element, whatever is around it."""
     if not isinstance(item, Message) or not is_well_made(item):
-        return Suspicion.GARBLED
+        return ReadSuspicion.GARBLED
     if item.session != conversation.session or item.run != author.run:
-        return Suspicion.FOREIGN
+        return ReadSuspicion.FOREIGN
     writer, seq = item.writer, item.seq
     if not (0 <= writer < conversation.writers and 1 <= seq <= conversation.sent[writer]):
-        return Suspicion.PHANTOM
+        return ReadSuspicion.PHANTOM
     if item != author.write(conversation.session, writer, seq):
-        return Suspicion.CONTENT
+        return ReadSuspicion.CONTENT
     if conversation.failed is not None and (writer, seq) in conversation.failed:
-        return Suspicion.PHANTOM
+        return ReadSuspicion.PHANTOM
     return None
 
 
 class _Look:
-    """The closer look at one read: what stands in it, and what it says about what is missing."""
+    """The closer look at one read: what is in it, and what that says about what is missing."""
 
-    def __init__(self, conversation: Conversation, read: Read, expectation: Expectation) -> None:
+    def __init__(self, conversation: Conversation, read: LoadRead, expectation: Expectation) -> None:
         self._conversation = conversation
         self._read = read
         self._expectation = expectation
@@ -188,7 +190,7 @@ class _Look:
         self._due, fresh = _due_and_fresh(known, read.invoked, expectation)
         self._due_total = read.acked_total - len(fresh)
         optional = {(one.writer, one.seq) for one in [*fresh, *acked[len(known) :]]}
-        # What is under way now has no outcome yet: it may stand in the read or not.
+        # What is under way now has no outcome yet: it may be in the read or not.
         ends = zip(conversation.sent, conversation.done, strict=True)
         optional.update((writer, sent) for writer, (sent, done) in enumerate(ends) if sent != done)
         optional |= conversation.unsure or set()
@@ -209,11 +211,11 @@ class _Look:
             return False
         return self._fingerprints.get((item.writer, item.seq)) == hash(item)
 
-    def take(self, item: Message) -> Suspicion | None:
+    def take(self, item: Message) -> ReadSuspicion | None:
         """Add the next element in the order of the read."""
         writer, seq = name = (item.writer, item.seq)
         if name in self._names:
-            return None if self._expectation.repeats_allowed else Suspicion.DUPLICATE
+            return None if self._expectation.repeats_allowed else ReadSuspicion.DUPLICATE
         self._names.add(name)
         if name in self._optional:
             return None
@@ -228,7 +230,7 @@ class _Look:
             self._earliest_end = ended if self._earliest_end is None else min(ended, self._earliest_end)
         if times is not None:
             self._latest_send = max(times.sent, self._latest_send)
-        return Suspicion.ORDER if follows_later_one and self._expectation.order is not Order.NONE else None
+        return ReadSuspicion.ORDER if follows_later_one and self._expectation.order is not Order.NONE else None
 
     def misses_something(self) -> bool:
         expectation, read = self._expectation, self._read
@@ -242,7 +244,7 @@ class _Look:
         return any(self._is_hole(one) for one in self._due)
 
     def _is_hole(self, one: Acknowledged) -> bool:
-        """Whether this is missing although something that certainly stands before it is in the window."""
+        """Whether this is missing although something that certainly comes before it is in the window."""
         if (one.writer, one.seq) in self._names:
             return False
         if self._lowest.get(one.writer, one.seq) < one.seq:
@@ -278,8 +280,8 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 def observation(
     conversation: Conversation,
-    read: Read,
-    suspected: Suspicion,
+    read: LoadRead,
+    suspected: ReadSuspicion,
     author: MessageGenerator,
     asked: tuple[int, int] | None = None,
 ) -> Observation:
@@ -320,7 +322,7 @@ def _no_message(item: object) -> SeenItem:
 
 
 def _escaped(item: Message) -> Message:
-    """Write out half characters, which no record can hold; what they stand in is not what was written either way."""
+    """Write out half characters, which no record can hold; such a text is not what was written either way."""
     texts = {name: getattr(item, name) for name in ("run", "session", "role", "content")}
     escaped = {name: text.encode("utf-8", "backslashreplace").decode() for name, text in texts.items()}
     return item if escaped == texts else msgspec.structs.replace(item, **escaped)
@@ -348,7 +350,7 @@ class Performed(NamedTuple):
     error: OperationFailedError | None
 
 
-SUSPICIONS = {one: OperationFailedError(f"suspicious read: {one.value}") for one in Suspicion}
+SUSPICIONS = {one: OperationFailedError(f"suspicious read: {one.value}") for one in ReadSuspicion}
 
 _TIMEOUT = OperationFailedError("no answer in time")
 _NOT_APPLIED = OperationFailedError("refused, not applied")
@@ -357,7 +359,7 @@ _by_type: dict[type[BaseException], OperationFailedError] = {}
 
 
 def failure_of(error: BaseException) -> OperationFailedError:
-    """Give the one error object that stands for all errors of this kind."""
+    """Give the one error object for all errors of this kind."""
     if isinstance(error, TimeoutError):
         return _TIMEOUT
     if isinstance(error, NotApplied):

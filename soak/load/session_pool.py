@@ -31,7 +31,7 @@ QUIET_SECONDS_MAX = 5.0
 QUIET_POLL_SECONDS = 0.01
 READ_POLL_SECONDS = 0.1
 READ_SLACK_SECONDS = 1.0
-"""What the verifier says of itself is a moment old, and so is what the ledger told it."""
+"""What the verifier says of itself is a moment old, and so is what it read from the ledger."""
 LATER_MAX = 1_000
 """Things to be done later, at most; what would be more is not done."""
 PERFORMED_LATER_MAX = 10_000
@@ -93,7 +93,7 @@ class SessionPool:
         return cls(ledger, stores, plan, info.timeout_seconds * LIMIT_FACTOR + LIMIT_SLACK_SECONDS)
 
     async def join(self) -> tuple[Conversation, int]:
-        """Give a free place in a shared session if there is one, else the first of a new session."""
+        """Join a shared session with a free seat if there is one, else open a new session."""
         conversation = self._session_with_free_seat() or await self._open_session()
         writer = conversation.seats_taken
         conversation.seats_taken += 1
@@ -101,7 +101,7 @@ class SessionPool:
         return conversation, writer
 
     def leave(self, conversation: Conversation) -> None:
-        """Give a place up for good; the last to leave ends the session."""
+        """Leave for good; the last to leave ends the session."""
         conversation.present -= 1
         if conversation.present == 0:
             conversation.has_ended = True
@@ -132,7 +132,7 @@ class SessionPool:
         task.add_done_callback(self._was_done_later)
 
     def take_performed_later(self) -> list[Performed]:
-        """Return what was performed meanwhile, to be reported by whoever comes next."""
+        """Return what was performed meanwhile, to be reported by the next participant."""
         performed = list(self._performed_later)
         self._performed_later.clear()
         return performed

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from soak.proc.spawn import DEVNULL, PIPE, start
 
 _END_SECONDS_MAX = 5.0
-# The last line that came names whom to wake. Pids of processes that have ended since are no harm: nobody else minds
-# being told to go on.
+# The last line names the pids to resume. Pids of processes that have ended since do no harm: SIGCONT changes nothing
+# for others.
 _SCRIPT = "pids=$*; while read -r line; do pids=$line; done; kill -CONT $pids 2>/dev/null"
 
 

@@ -131,7 +131,7 @@ def _die_with(parent: int, death_signal: signal.Signals | None) -> Callable[[], 
     def before_exec() -> None:
         # Runs after the change of user, which would have cleared it.
         die_with_parent(death_signal)
-        if os.getppid() != parent:  # it died before we asked to be told
+        if os.getppid() != parent:  # it died before we asked for the signal
             os._exit(1)
 
     return before_exec

@@ -1,4 +1,4 @@
-"""A process with all its children: stop it, let it go on, end it, and tell whether a pid is still the same process."""
+"""A process with all its children: stop it, let it go on, end it, and whether a pid is still the same process."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def freeze(pid: int) -> set[psutil.Process]:
             break
         for member in sorted(found, key=lambda one: one.pid != pid):
             send(member, signal.SIGSTOP)
-        # A system call under way, such as a write, is finished before the process stands still.
+        # A system call under way, such as a write, is finished before the process stops.
         await _until_none(found, _moves, _FREEZE_SECONDS_MAX)
         frozen |= found
     return frozen
@@ -71,7 +71,7 @@ def thaw(process: Process) -> None:
 
 
 async def kill(process: Process) -> None:
-    """End a process we started and its children at one moment, as a crash does: nothing is told to any of them."""
+    """End a process we started and its children at one moment, as a crash does: with no signal to handle."""
     if process.poll() is not None:
         return
     tree = await freeze(process.pid)

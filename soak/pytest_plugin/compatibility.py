@@ -9,6 +9,7 @@ from soak.checker.text import RECORDED_TEXTS
 from soak.contract_suite.comparison import broken, not_tried
 from soak.contract_suite.memory import Memory, described
 from soak.pytest_plugin import recording
+from soak.servers.kinds import POSTGRES, REDIS
 
 
 async def what_is_written_today_can_be_read_again(memory: Memory, soak_record: tuple[str, Path] | None) -> None:
@@ -42,10 +43,10 @@ def _conversations(memory: Memory) -> dict[str, list[Message]]:
 async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], label: str) -> recording.StoreRecording:
     keys: list[recording.Key] = []
     statements = ""
-    if "redis" in memory.servers:
-        keys = await recording.read_redis(memory.servers["redis"].url, memory.namespace)
-    if "postgres" in memory.servers:
-        statements = await recording.read_postgres(memory.servers["postgres"].url, memory.namespace)
+    if REDIS.name in memory.servers:
+        keys = await recording.read_redis(memory.servers[REDIS.name].url, memory.namespace)
+    if POSTGRES.name in memory.servers:
+        statements = await recording.read_postgres(memory.servers[POSTGRES.name].url, memory.namespace)
     if not keys and not statements:
         broken("A user's words lie where nobody finds them: nothing on the servers begins with the namespace")
     return recording.StoreRecording(
@@ -62,9 +63,9 @@ async def _take(memory: Memory, factory: type, said: dict[str, list[Message]], l
 async def _expect(memory: Memory, old: recording.StoreRecording, who: str) -> None:
     namespace = memory.other_namespace()
     if old.keys:
-        await recording.write_redis(memory.servers["redis"].url, old.keys, old.namespace, namespace)
+        await recording.write_redis(memory.servers[REDIS.name].url, old.keys, old.namespace, namespace)
     if old.statements:
-        url = memory.servers["postgres"].url
+        url = memory.servers[POSTGRES.name].url
         await recording.write_postgres(url, old.statements, old.namespace, namespace)
     try:
         store = await memory.open(namespace=namespace)

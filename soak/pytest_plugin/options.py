@@ -25,21 +25,21 @@ class Version(NamedTuple):
 
 
 EMBEDDED = (
-    Version("valkey-9", "redis"),
-    Version("redis-7.0", "redis", is_packaged=False),
-    Version("redis-6.2", "redis"),
-    Version("postgres-18", "postgres"),
-    Version("postgres-16", "postgres"),
+    Version("valkey-9", REDIS.name),
+    Version("redis-7.0", REDIS.name, is_packaged=False),
+    Version("redis-6.2", REDIS.name),
+    Version("postgres-18", POSTGRES.name),
+    Version("postgres-16", POSTGRES.name),
 )
 """Newest first of each kind: what plain fixtures use."""
 
 GIVEN = {
-    "redis": Version("given-redis", "redis"),
-    "postgres": Version("given-postgres", "postgres"),
+    REDIS.name: Version("given-redis", REDIS.name),
+    POSTGRES.name: Version("given-postgres", POSTGRES.name),
 }
 """A server whose address was given is of the version it is."""
 
-KINDS = ("redis", "postgres", "postgres-replica")
+KINDS = (REDIS.name, POSTGRES.name, POSTGRES_REPLICA.name)
 ALL = "all"
 NEWEST = "newest"
 
@@ -49,7 +49,9 @@ def choose(wanted: str) -> tuple[Version, ...]:
     if wanted == ALL:
         return EMBEDDED
     if wanted == NEWEST:
-        return tuple(next(version for version in EMBEDDED if version.kind == kind) for kind in ("redis", "postgres"))
+        return tuple(
+            next(version for version in EMBEDDED if version.kind == kind) for kind in (REDIS.name, POSTGRES.name)
+        )
     known = {version.name: version for version in EMBEDDED}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
@@ -61,7 +63,7 @@ def choose(wanted: str) -> tuple[Version, ...]:
 
 
 def is_installed(version: Version) -> bool:
-    """Tell whether a version that no package brings can be had on this machine."""
+    """Return whether a version that no package brings can be had on this machine."""
     # Imported only here: a pytest that uses nothing of soak must not pay for it.
     from soak.errors import ServerUnreachableError  # noqa: PLC0415
     from soak.servers import binaries  # noqa: PLC0415
@@ -76,7 +78,7 @@ def is_installed(version: Version) -> bool:
 
 def sets_for(needs: tuple[str, ...], chosen: tuple[Version, ...]) -> list[tuple[Version, ...]]:
     """Return the sets of servers that a store which needs these kinds is tested on: each version at least once."""
-    kinds = list(dict.fromkeys("postgres" if kind == "postgres-replica" else kind for kind in needs))
+    kinds = list(dict.fromkeys(POSTGRES.name if kind == POSTGRES_REPLICA.name else kind for kind in needs))
     by_kind = [[version for version in chosen if version.kind == kind] for kind in kinds]
     if not all(by_kind):
         return []

@@ -10,12 +10,13 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.pytest_plugin.options import GIVEN, Choice, Version
 from soak.pytest_plugin.server import Background, SoakServer
 from soak.servers import versions
+from soak.servers.kinds import REDIS
 from soak.servers.local import LocalServers
 from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
 
 
-class TestbedServers(abc.ABC):
+class ServerSource(abc.ABC):
     """The testbeds of this session and worker."""
 
     __test__ = False
@@ -56,11 +57,11 @@ class TestbedServers(abc.ABC):
         return folder
 
 
-class EmbeddedServers(TestbedServers):
+class LocalSource(ServerSource):
     """Servers from installed packages, as local processes: no Docker, no root, no network."""
 
     def _make(self, version: Version, folder: Path) -> Servers:
-        if version.kind == "redis":
+        if version.kind == REDIS.name:
             return LocalServers(folder, redis_version=version.name, redis_options=self._choice.redis_options)
         return LocalServers(
             folder,
@@ -69,7 +70,7 @@ class EmbeddedServers(TestbedServers):
         )
 
 
-class DockerServers(TestbedServers):
+class DockerSource(ServerSource):
     """Containers, which are removed in the end; what killed sessions left behind goes with the next one's start."""
 
     def __init__(self, choice: Choice, background: Background) -> None:
@@ -91,7 +92,7 @@ class DockerServers(TestbedServers):
         from soak.servers.docker.servers import DockerServers  # noqa: PLC0415  the client of Docker is a heavy one
 
         image = self._choice.images.get(version.name)
-        if version.kind == "redis":
+        if version.kind == REDIS.name:
             return DockerServers(
                 folder,
                 redis_version=versions.redis_version(version.name),
@@ -112,7 +113,7 @@ class ServerPool:
     def __init__(self, choice: Choice) -> None:
         self.choice = choice
         self.background = Background()
-        self._source: TestbedServers | None = None
+        self._source: ServerSource | None = None
         self._servers: dict[tuple[str, str], SoakServer] = {}
 
     @property
@@ -160,6 +161,6 @@ class ServerPool:
             self._source = self._open_source()
         return self._source.start(kind, version)
 
-    def _open_source(self) -> TestbedServers:
-        source = DockerServers if self.choice.mode == "docker" else EmbeddedServers
+    def _open_source(self) -> ServerSource:
+        source = DockerSource if self.choice.mode == "docker" else LocalSource
         return source(self.choice, self.background)

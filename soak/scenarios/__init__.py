@@ -7,5 +7,5 @@
 - `analyses`: a library on a stage of servers, under the workloads of `soak.contract_suite` and disruptions. Expected:
   the strictest contract, as far as the library does not promise less.
 
-Each has a `KIND` for `runner`, which makes scenarios side by side, each in a process of its own (`child`).
+Each is a list of `Scenario`s. `runner` runs a list side by side, each scenario in a process of its own (`child`).
 """

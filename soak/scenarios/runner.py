@@ -1,25 +1,30 @@
-"""Scenarios side by side: each in a process of its own, a few at a time, and none left when we are gone."""
+"""Runs scenarios side by side: each in a process of its own, a few at a time, and none is left when we are gone."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import shutil
+import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple
 
 import msgspec
 
 import soak
+from soak.errors import SoakError
 from soak.json_input import decode_json
 from soak.masking import mask
+from soak.scenarios.scenario import E, L, R, Scenario
 from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.temporary import TemporaryFolder
+
+_CHILD = "soak.scenarios.child"
 
 END_SECONDS_MAX = 20.0
 LAST_WORDS_CHARACTERS = 300
@@ -81,107 +86,86 @@ async def _end(child: Process) -> None:
         await child.wait()
 
 
-_CHILD = "soak.scenarios.child"
+class Ran(NamedTuple, Generic[R]):
+    """The results of a list of scenarios, in its order."""
+
+    results: list[R]
+    seconds: float
 
 
-class Scenario(Protocol):
-    """What one process must know to make a scenario: a value that can be written as JSON."""
-
-    @property
-    def name(self) -> str:
-        """What it is called while it is under way."""
-
-    @property
-    def seconds_max(self) -> float:
-        """How long its process may take."""
-
-
-class ScenarioResult(Protocol):
-    """What came of a scenario: a `msgspec.Struct`, to which the child process adds how long it took."""
-
-    @property
-    def seconds(self) -> float: ...
-
-    @property
-    def outcome(self) -> str:
-        """What came of it, in a few words."""
-
-
-P = TypeVar("P", bound=Scenario)
-R = TypeVar("R", bound=ScenarioResult)
-
-
-class ScenarioKind(NamedTuple, Generic[P, R]):
-    """One kind of scenario. It is called `KIND` in its module, where the child process finds it."""
-
-    name: str
-    module: str
-    plan: type[P]
-    result: type[R]
-    make: Callable[[P, Path], Awaitable[R]]
-    """Makes one in a folder; raises `SoakError` where it cannot be made."""
-    not_made: Callable[[P, str, bool], R]
-    """The result of one that could not be made, for this reason; the last says whether a server is unreachable."""
-
-
-@contextlib.asynccontextmanager
-async def running(
-    kind: ScenarioKind[P, R],
-    progress: ScenarioProgress,
+def run_scenarios(
+    scenarios: Sequence[Scenario[L, E, R]],
+    what: str,
     side_by_side: int,
     *,
     tries: int = 1,
     worst_of: Callable[[Sequence[R]], R] = lambda results: results[0],
-    before_removal: Callable[[P, Path], None] = lambda _plan, _folder: None,
-) -> AsyncIterator[Callable[[P], asyncio.Task[R]]]:
-    """Give a function that begins a scenario; all have ended at the end of the block, and their folders are gone."""
-    places = asyncio.Semaphore(side_by_side)
-    folder = TemporaryFolder(f"soak-{kind.name}-")
-    numbers = itertools.count()
+) -> Ran[R] | None:
+    """Run a list of scenarios for a command; None after Ctrl-C or SIGTERM, when all of them were ended."""
+    begun = time.monotonic()
+    progress = ScenarioProgress(len(scenarios))
+    try:
+        results = asyncio.run(_run_all(scenarios, progress, side_by_side, tries, worst_of))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        progress.clear()
+        sys.stderr.write(f"soak: interrupted; all {what} were ended, and nothing is proved\n")
+        return None
+    finally:
+        progress.clear()
+    return Ran(results, time.monotonic() - begun)
 
-    async def make_once(plan: P) -> R:
-        own = folder.path / str(next(numbers))
-        try:
-            return await _in_process(kind, plan, own)
-        finally:
-            before_removal(plan, own)
-            shutil.rmtree(own, ignore_errors=True)
 
-    async def make(plan: P) -> R:
-        async with places:
-            progress.begun(plan.name)
-            result = worst_of([await make_once(plan) for _ in range(tries)])
-            progress.ended(plan.name, result.outcome)
-            return result
+async def _run_all(
+    scenarios: Sequence[Scenario[L, E, R]],
+    progress: ScenarioProgress,
+    side_by_side: int,
+    tries: int,
+    worst_of: Callable[[Sequence[R]], R],
+) -> list[R]:
+    if (task := asyncio.current_task()) is not None:
+        # A supervisor's SIGTERM is handled as Ctrl-C is.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    slots = asyncio.Semaphore(side_by_side)
+    folder = TemporaryFolder("soak-scenarios-")
+    results: dict[int, R] = {}
+
+    async def run(number: int, scenario: Scenario[L, E, R]) -> None:
+        async with slots:
+            progress.begun(scenario.name)
+            own = folder.path / str(number)
+            results[number] = worst_of([await _in_process(scenario, own) for _ in range(tries)])
+            progress.ended(scenario.name, results[number].outcome)
 
     try:
         async with asyncio.TaskGroup() as group:
-            yield lambda plan: group.create_task(make(plan))
+            for number in sorted(range(len(scenarios)), key=lambda number: scenarios[number].weight, reverse=True):
+                try:
+                    ready = await asyncio.to_thread(scenarios[number].prepare, progress.say)
+                except SoakError as error:
+                    results[number] = scenarios[number].not_made(str(error))
+                    progress.begun(scenarios[number].name)
+                    progress.ended(scenarios[number].name, results[number].outcome)
+                else:
+                    group.create_task(run(number, ready))
     finally:
         folder.remove()
+    return [results[number] for number in range(len(scenarios))]
 
 
-async def run_all(
-    kind: ScenarioKind[P, R],
-    scenarios: Sequence[P],
-    progress: ScenarioProgress,
-    side_by_side: int,
-    *,
-    takes_long: Callable[[P], float],
-    tries: int = 1,
-    worst_of: Callable[[Sequence[R]], R] = lambda results: results[0],
-) -> list[R]:
-    """Make these scenarios; the results come in their order."""
-    async with running(kind, progress, side_by_side, tries=tries, worst_of=worst_of) as begin:
-        # Begun first, the long ones do not hold up the end.
-        longest_first = sorted(scenarios, key=takes_long, reverse=True)
-        tasks = {scenario.name: begin(scenario) for scenario in longest_first}
-    return [tasks[scenario.name].result() for scenario in scenarios]
-
-
-async def _in_process(kind: ScenarioKind[P, R], plan: P, folder: Path) -> R:
-    words = (kind.module, msgspec.json.encode(plan).decode(), str(folder), str(os.getpid()))
+async def _in_process(scenario: Scenario[L, E, R], folder: Path) -> R:
+    kind = type(scenario)
+    words = (
+        f"{kind.__module__}:{kind.__name__}",
+        msgspec.json.encode(scenario).decode(),
+        str(folder),
+        str(os.getpid()),
+    )
     try:
-        return decode_json(await answer_of(_CHILD, *words, seconds_max=plan.seconds_max), kind.result)
+        answer = await answer_of(_CHILD, *words, seconds_max=scenario.seconds_max)
+        result: R = decode_json(answer, kind.result)
     except (NoAnswerError, msgspec.MsgspecError) as error:
-        return kind.not_made(plan, " ".join(str(error).split()), False)  # noqa: FBT003  nobody was asked
+        result = scenario.not_made(" ".join(str(error).split()))
+    finally:
+        scenario.keep(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    return result

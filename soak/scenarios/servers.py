@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
 from soak.checker.contract import Contract
 from soak.contracts.guarantees import Guarantees
+from soak.scenarios.scenario import ServerSetup
 from soak.servers import versions
 from soak.servers.local import LocalServers
-from soak.servers.power_cut import PowerCutWay
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from soak.servers.servers import Servers
 from soak.servers.web_process import ServiceProgram
 
-BedName = Literal["local", "docker"]
-RedisName = Literal["valkey", "6.2"]
-PostgresName = Literal["18", "16"]
 PROXIED_FAULTS = frozenset({"connection_refused", "dropped_reply"})
 """Faults of the way to a server, which need a proxy before it."""
-
-
-class ServerSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """How the servers of a scenario are run."""
-
-    testbed: BedName = "local"
-    redis: RedisName = "valkey"
-    postgres: PostgresName = "18"
-    redis_image: str | None = None
-    """In Docker, another image than the official one."""
-    postgres_image: str | None = None
-    power_cut: PowerCutWay = "auto"
-    redis_options: Mapping[str, str] = {}
-    postgres_options: Mapping[str, str] = {}
 
 
 class ScenarioServers:
@@ -46,7 +28,7 @@ class ScenarioServers:
         self, setup: ServerSetup, folder: Path, faults: Collection[str] = (), service: ServiceProgram | None = None
     ) -> None:
         """Choose the servers for a scenario with these faults; none is started yet."""
-        self.deaths: list[ServerEvent] = []
+        self.deaths: list[LifecycleEvent] = []
         self.repairs: list[str] = []
         """What had to be done about data by hand before a server started again."""
         self.bed = self._make_bed(setup, folder, faults, service)
@@ -95,7 +77,7 @@ class ScenarioServers:
             on_event=self._note,
         )
 
-    def _note(self, event: ServerEvent) -> None:
+    def _note(self, event: LifecycleEvent) -> None:
         if event.what == "repaired":
             self.repairs.append(event.detail)
         elif event.what in {"died", "gave_up"}:

@@ -1,15 +1,13 @@
-"""What the commands that make scenarios have in common: progress on standard error, interruption, output."""
+"""What the commands that run scenarios share: progress on standard error, names, output."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import difflib
 import shutil
-import signal
 import sys
-from collections.abc import Collection, Coroutine, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,7 +16,7 @@ from soak.report.text import print_json
 
 
 class ScenarioProgress:
-    """Says a line for each thing that has ended, and on a terminal keeps one of what is under way."""
+    """Prints a line for each scenario that ended; a terminal also shows which are under way."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -33,8 +31,12 @@ class ScenarioProgress:
     def ended(self, name: str, outcome: str) -> None:
         self._ended += 1
         self._under_way.remove(name)
+        self.say(f"{self._ended:3} of {self._total}  {name}: {outcome}")
+
+    def say(self, line: str) -> None:
+        """Print a line of its own."""
         self.clear()
-        sys.stderr.write(f"{self._ended:3} of {self._total}  {name}: {outcome}\n")
+        sys.stderr.write(f"{line}\n")
         self._show()
 
     def clear(self) -> None:
@@ -48,29 +50,6 @@ class ScenarioProgress:
             # A line that is wrapped could not be cleared as one.
             sys.stderr.write(f"under way: {', '.join(self._under_way)}"[: shutil.get_terminal_size().columns - 1])
         sys.stderr.flush()
-
-
-T = TypeVar("T")
-
-
-def completed(making: Coroutine[Any, Any, T], progress: ScenarioProgress, what: str) -> T | None:
-    """Return what was made; None after Ctrl-C or SIGTERM, when all of it was ended."""
-    try:
-        return asyncio.run(_cancelled_by_signal(making))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        progress.clear()
-        sys.stderr.write(f"soak: interrupted; all {what} were ended, and nothing is proved\n")
-        return None
-    finally:
-        progress.clear()
-
-
-async def _cancelled_by_signal(making: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.current_task()
-    if task is not None:
-        # A supervisor's SIGTERM is handled as Ctrl-C is.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await making
 
 
 def print_results(arguments: argparse.Namespace, for_programs: dict[str, Any], lines: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a server runs in, as its supervisor sees it: a process here, a container, or a place that is not ours."""
+"""What a server runs in, as its supervisor sees it: a process here, a container, or a server that is not ours."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class ServerBackend(abc.ABC):
         """Why its power cannot be cut; None if it can."""
 
     def refuses(self, what: str) -> str | None:
-        """Tell why it must not be `killed`, `stopped`, `paused`, `wiped` or `configured`; None if it may."""
+        """Return why it must not be `killed`, `stopped`, `paused`, `wiped` or `configured`; None if it may."""
         del what
         return None
 
     def refuses_fault(self, fault: str) -> str | None:
-        """Tell why its operator does not let this fault happen; None if it may."""
+        """Return why its operator does not let this fault happen; None if it may."""
         del fault
         return None
 
@@ -111,10 +111,10 @@ class ServerBackend(abc.ABC):
 
     @abc.abstractmethod
     async def how_it_ended(self) -> str | None:
-        """Tell how it ended by itself; None while it lives."""
+        """Return how it ended by itself; None while it lives."""
 
     def what_is_wrong(self) -> str | None:
-        """Tell what is wrong with it although it answers."""
+        """Return what is wrong with it although it answers."""
         return None
 
     @abc.abstractmethod

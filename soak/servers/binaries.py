@@ -100,16 +100,16 @@ def _short(family: str, number: str) -> ServerVersion:
 
 
 def program_version(path: Path) -> str | None:
-    """Ask a Redis or Valkey server for its version; none if it does not tell."""
-    found = re.search(r"v=(\d+(?:\.\d+)*)", _told(path))
+    """Ask a Redis or Valkey server for its version; None if it does not say."""
+    found = re.search(r"v=(\d+(?:\.\d+)*)", _version_output(path))
     return found[1] if found else None
 
 
 def _family(path: Path) -> str:
-    return "valkey" if "valkey" in _told(path).lower() else "redis"
+    return "valkey" if "valkey" in _version_output(path).lower() else "redis"
 
 
-def _told(path: Path) -> str:
+def _version_output(path: Path) -> str:
     try:
         return run([path, "--version"], seconds_max=_PROGRAM_SECONDS_MAX).output
     except OSError:  # which a timeout is, too

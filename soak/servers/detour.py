@@ -2,9 +2,9 @@
 
 What one must know before touching it:
 - The proxy passes bytes on and ends no encryption: behind TLS the client and the server check each other as before, and
-  what they say cannot be read. So no reply can be told from another there.
-- A client that compares the name in a certificate with the name it connects to would find the proxy's, and refuse. It
-  is not talked out of that: the operator says in the address that the name is not compared, or there is no detour.
+  what they say cannot be read. So no single reply can be recognized there.
+- A client that compares the name in a certificate with the name it connects to would find the proxy's, and refuse.
+  Nothing overrides that: the operator says in the address that the name is not compared, or there is no detour.
 - Addresses hold passwords. What is said of one names host and port, and nothing else.
 """
 
@@ -23,7 +23,7 @@ _NAME_MODE = "verify-full"
 
 
 class Detour(NamedTuple):
-    """Where a server is, and what clients are told instead."""
+    """Where a server is, and the address clients get instead."""
 
     url: str
     host: str
@@ -32,7 +32,7 @@ class Detour(NamedTuple):
     """Whether what passes is encrypted, or may be."""
 
     def through(self, host: str, port: int) -> str:
-        """Return the address with the proxy's place in it; user, password, database and options stay."""
+        """Return the address with the proxy's host and port in it; user, password, database and options stay."""
         parts = urlsplit(self.url)
         login, at, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{login}{at}{host}:{port}"))
@@ -44,13 +44,13 @@ def detour_to(kind: ServerKind, url: str) -> Detour:
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = unquote(parts.hostname or "")
     if parts.scheme == "unix" or host.startswith("/"):
-        raise UsageError("its address is a socket of this machine, which no proxy can stand before; give host and port")
+        raise UsageError(
+            "its address is a socket of this machine, which no proxy can be put in front of; give host and port"
+        )
     if not host:
         raise UsageError("its address names no host; give host and port")
-    if "," in (places := parts.netloc.rpartition("@")[2]):
-        raise UsageError(
-            f"its address names several hosts ({places}), and a proxy stands before one; give the address of one"
-        )
+    if "," in (hosts := parts.netloc.rpartition("@")[2]):
+        raise UsageError(f"its address names several hosts ({hosts}), and a proxy serves one; give the address of one")
     return Detour(url, host, _port(kind, parts, options), _IS_ENCRYPTED[kind.protocol](parts, options))
 
 

@@ -17,7 +17,7 @@ class Exchange(Protocol):
         """Take note of what the client sends."""
 
     def acknowledges(self, data: bytes) -> bool:
-        """Tell whether this part of the server's answer tells the client that a write was applied."""
+        """Return whether this part of the reply acknowledges a write."""
 
 
 class RedisExchange:
@@ -44,7 +44,7 @@ class RedisExchange:
 
     def requested(self, data: bytes) -> None:
         # A request may come in several parts, and a part may hold several requests (a pipeline, a transaction): the
-        # command stands at the beginning, and one that writes is enough.
+        # command is at the beginning, and one that writes is enough.
         if data.startswith(b"*"):
             self._writes |= any(name.upper() not in self._WRITING_NOTHING for name in self._COMMAND.findall(data))
 
@@ -73,7 +73,7 @@ class HttpExchange:
 
 
 class PostgresExchange:
-    """A conversation in PostgreSQL's protocol: what was executed stands in the answer.
+    """A conversation in PostgreSQL's protocol: the reply names what was executed.
 
     A write is acknowledged when the server is ready for the next query, outside a transaction, after it has
     completed a command that writes.

@@ -1,6 +1,6 @@
 """Asking any server what it is configured to and how it fares: one we started, or one that was given.
 
-What a server refuses to tell (managed services deny `CONFIG GET`) is left out, and nothing is put in its place.
+What a server refuses to say (managed services deny `CONFIG GET`) is left out, and no default replaces it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _ROLES = {"master": "primary", "slave": "replica"}
 _POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"
 _POSTGRES_COUNTERS_QUERY = """
 with here as (select pg_is_in_recovery() as recovering),
-     -- Started anew with every life of the server's memory. To an ordinary user its row shows nothing.
+     -- Starts over with every life of the server's memory. To an ordinary user its row shows nothing.
      checkpointer as (select max(backend_start) as backend_start
                         from pg_stat_activity where backend_type = 'checkpointer')
 select recovering::text as pg_is_in_recovery,
@@ -122,16 +122,16 @@ async def inspect_server(
 ) -> ServerSample:
     """Ask one server; raises `ServerUnreachableError` if it gives no answer in time.
 
-    PostgreSQL looks at every file of a database to tell its size, so that is asked for apart.
+    PostgreSQL stats every file of a database to know its size, so that is asked for separately.
     """
     if not kind.can_be_inspected:
-        raise ServerUnreachableError(f"{kind.name} has no way to tell how it is configured")
+        raise ServerUnreachableError(f"{kind.name} cannot be asked for its configuration")
     try:
         async with asyncio.timeout(timeout_seconds):
             configuration, telemetry = await _ASK[kind.protocol](url, timeout_seconds, with_size)
     except (*_SILENT, OSError, TimeoutError) as error:
         raise ServerUnreachableError(
-            f"{kind.name} does not tell how it is configured ({type(error).__name__}); check that it runs"
+            f"{kind.name} does not report its configuration ({type(error).__name__}); check that it runs"
         ) from error
     return ServerSample(server=kind.name, at=now_us(), configuration=configuration, telemetry=telemetry)
 
@@ -148,26 +148,26 @@ async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:
             try:
                 answers: list[Any] = await pipe.execute(raise_on_error=False)
             except (AttributeError, TypeError, ValueError, LookupError) as error:
-                # redis-py takes apart what it was told without asking whether it can be.
+                # redis-py parses the reply without checking that it can be parsed.
                 raise InvalidResponse(f"its answers are not understood: {error}") from error
         database = client.connection_pool.connection_kwargs.get("db") or 0
     finally:
         with contextlib.suppress(RedisError, OSError):
-            # Shielded: whoever is told to stop while closing would leave the connection open.
+            # Shielded: a cancellation during the close would leave the connection open.
             await asyncio.shield(client.aclose())
-    told: Mapping[str, Any] = answers[0] if isinstance(answers[0], Mapping) else {}
-    configuration = _told_of_configuration(told)
+    info: Mapping[str, Any] = answers[0] if isinstance(answers[0], Mapping) else {}
+    configuration = _configuration_in(info)
     if is_sentinel(url):
         configuration["topology"] = RedisTopology.SENTINEL.value
     for answer in answers[1:]:
         if isinstance(answer, Mapping):
             configuration |= {str(name): str(value) for name, value in answer.items()}
-    telemetry = {name: str(told[name]) for name in _REDIS_COUNTERS if name in told}
-    if told:
-        keyspace = told.get(f"db{database}")
+    telemetry = {name: str(info[name]) for name in _REDIS_COUNTERS if name in info}
+    if info:
+        keyspace = info.get(f"db{database}")
         telemetry["keys"] = str(keyspace.get("keys", 0) if isinstance(keyspace, Mapping) else 0)
-        telemetry["version"] = str(told.get("valkey_version") or told.get("redis_version") or "unknown")
-        telemetry |= _replication_lag(told)
+        telemetry["version"] = str(info.get("valkey_version") or info.get("redis_version") or "unknown")
+        telemetry |= _replication_lag(info)
     return configuration, telemetry
 
 
@@ -179,10 +179,10 @@ async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
     configuration = {**answers[0][0], "topology": RedisTopology.CLUSTER.value}
     telemetry = {**telemetries[0]}
     for name in _SUMMED:
-        if all(name in told for told in telemetries):
-            telemetry[name] = str(sum(int(told[name]) for told in telemetries))
-    telemetry["run_id"] = "+".join(sorted(told.get("run_id", "") for told in telemetries))
-    telemetry["uptime_in_seconds"] = str(min(int(told.get("uptime_in_seconds", 0)) for told in telemetries))
+        if all(name in one for one in telemetries):
+            telemetry[name] = str(sum(int(one[name]) for one in telemetries))
+    telemetry["run_id"] = "+".join(sorted(one.get("run_id", "") for one in telemetries))
+    telemetry["uptime_in_seconds"] = str(min(int(one.get("uptime_in_seconds", 0)) for one in telemetries))
     return configuration, telemetry
 
 
@@ -206,35 +206,35 @@ async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str
     return [answer[0] for answer in answers if not isinstance(answer, BaseException)]
 
 
-def _replication_lag(told: Mapping[str, Any]) -> dict[str, str]:
+def _replication_lag(info: Mapping[str, Any]) -> dict[str, str]:
     """Return how far replication is behind: on a primary that of the slowest replica, on a replica its own."""
-    if str(told.get("role")) == "slave":
-        received, applied = told.get("slave_read_repl_offset"), told.get("slave_repl_offset")
+    if str(info.get("role")) == "slave":
+        received, applied = info.get("slave_read_repl_offset"), info.get("slave_repl_offset")
         behind = {} if received is None or applied is None else {"replication_lag_bytes": str(received - applied)}
         # -1: the link is down, and nobody knows.
-        silent = told.get("master_last_io_seconds_ago", -1)
+        silent = info.get("master_last_io_seconds_ago", -1)
         return behind | ({"replication_lag_seconds": str(silent)} if silent >= 0 else {})
-    replicas = [told.get(f"slave{number}") for number in range(int(told.get("connected_slaves", 0)))]
+    replicas = [info.get(f"slave{number}") for number in range(int(info.get("connected_slaves", 0)))]
     known = [one for one in replicas if isinstance(one, Mapping) and {"offset", "lag"} <= one.keys()]
-    if not known or "master_repl_offset" not in told:
+    if not known or "master_repl_offset" not in info:
         return {}
     return {
-        "replication_lag_bytes": str(max(told["master_repl_offset"] - one["offset"] for one in known)),
+        "replication_lag_bytes": str(max(info["master_repl_offset"] - one["offset"] for one in known)),
         "replication_lag_seconds": str(max(one["lag"] for one in known)),
     }
 
 
-def _told_of_configuration(told: Mapping[str, Any]) -> dict[str, str]:
+def _configuration_in(info: Mapping[str, Any]) -> dict[str, str]:
     """Return what `INFO` says of the configuration, for servers that answer no `CONFIG GET`."""
     known: dict[str, str] = {}
-    if "aof_enabled" in told:
-        known["appendonly"] = "yes" if str(told["aof_enabled"]) == "1" else "no"
-    if "maxmemory" in told:
-        known["maxmemory"] = str(told["maxmemory"])
-    if "maxmemory_policy" in told:
-        known["maxmemory-policy"] = str(told["maxmemory_policy"])
-    if str(told.get("role")) in _ROLES:
-        known["role"] = _ROLES[str(told["role"])]
+    if "aof_enabled" in info:
+        known["appendonly"] = "yes" if str(info["aof_enabled"]) == "1" else "no"
+    if "maxmemory" in info:
+        known["maxmemory"] = str(info["maxmemory"])
+    if "maxmemory_policy" in info:
+        known["maxmemory-policy"] = str(info["maxmemory_policy"])
+    if str(info.get("role")) in _ROLES:
+        known["role"] = _ROLES[str(info["role"])]
     return known
 
 
@@ -262,7 +262,7 @@ async def _ask_postgres(url: str, timeout_seconds: float, with_size: bool) -> To
 
 
 async def _ask_web(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
-    return {}, {}  # it has nothing to tell
+    return {}, {}  # it reports nothing
 
 
 _ASK = {Protocol.REDIS: _ask_redis, Protocol.POSTGRES: _ask_postgres, Protocol.HTTP: _ask_web}

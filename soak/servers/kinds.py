@@ -1,6 +1,6 @@
 """The registry of server kinds: what each is called, speaks, needs and can do.
 
-This is the one place that names kinds. It imports no client and no backend, so stores, settings and reports may use it.
+No other module names kinds. It imports no client and no backend, so stores, settings and reports may use it.
 How a kind is started on each backend and what it is asked is its `support`, imported when first needed.
 
 A server is a node of a group. The nodes of a group act as one memory and have roles. Today's groups have one node,
@@ -99,8 +99,8 @@ class ServerKind:
     """Whether it refuses to run as root, and so needs an account."""
     start_mark: str = "started"
     """The name in its telemetry of what changes with each start."""
-    start_is_told: bool = True
-    """Whether a given one always tells that; without it nobody could see that one was restarted."""
+    always_says_start: bool = True
+    """Whether a given one always reports that; without it a restart cannot be seen."""
 
     @property
     def support(self) -> KindSupport:
@@ -188,7 +188,7 @@ CHROMA = ServerKind(
     setting="servers.chroma",
     flag="--chroma",
     is_proxied_when_given=False,
-    start_is_told=False,
+    always_says_start=False,
 )
 HTTP = ServerKind(
     name="http",
@@ -202,7 +202,7 @@ HTTP = ServerKind(
     stage=2,  # it rests on other servers
     can_be_inspected=False,
     is_proxied_when_given=False,
-    start_is_told=False,
+    always_says_start=False,
 )
 
 KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP)}

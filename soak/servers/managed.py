@@ -20,7 +20,7 @@ from soak.servers import postgres, redis, state
 from soak.servers.kinds import BackendKind, Protocol, Role, ServerKind, with_needs
 from soak.servers.ports import free_port
 from soak.servers.power_cut import Disks, LoopbackVolume, size_bytes
-from soak.servers.server import EventListener, Server, ServerEvent
+from soak.servers.server import EventListener, LifecycleEvent, Server
 from soak.servers.unprivileged import Account
 
 _PASSWORD_BYTES = 24
@@ -101,7 +101,7 @@ class ManagedServers(abc.ABC):
 
     @abc.abstractmethod
     def _make(self, kind: ServerKind, pinned: state.Pinned, *, fresh: bool) -> Server:
-        """Make a server, which is not started yet; `fresh`: nobody has been told of its address."""
+        """Make a server, which is not started yet; `fresh`: nobody knows its address yet."""
 
     @abc.abstractmethod
     async def _enter(self) -> None:
@@ -113,14 +113,14 @@ class ManagedServers(abc.ABC):
 
     @abc.abstractmethod
     def _wants_disks(self) -> bool:
-        """Tell whether servers that are new get a disk of their own."""
+        """Return whether servers that are new get a disk of their own."""
 
     @abc.abstractmethod
     async def _no_disk_for(self, kind: ServerKind) -> str | None:
         """Return why this server, whose data is on none, can have no disk of its own; None if it can."""
 
     def _account_of(self, kind: ServerKind) -> Account | None:
-        """Return whom the files of this server belong to, if not to us."""
+        """Return the owner of this server's files, if it is not us."""
         del kind
         return None
 
@@ -145,7 +145,7 @@ class ManagedServers(abc.ABC):
     async def _start_all(self, kinds: list[ServerKind]) -> None:
         for kind in kinds:
             self._nodes[kind.name] = await self._prepare(kind)
-            self._nodes[kind.name].tell(self._on_event)
+            self._nodes[kind.name].report_to(self._on_event)
         servers = [self._nodes[kind.name] for kind in kinds]
         _raise_first(await asyncio.gather(*(server.start() for server in servers), return_exceptions=True))
         for server in servers:
@@ -203,12 +203,12 @@ def _raise_first(results: Iterable[BaseException | None]) -> None:
             raise result
 
 
-def _ignore(_event: ServerEvent) -> None:
+def _ignore(_event: LifecycleEvent) -> None:
     pass
 
 
 def _checked(server: str, options: Mapping[str, str], ours: frozenset[str]) -> dict[str, str]:
-    """Return the options if each can stand in a configuration file and none is about where the server lives."""
+    """Return the options if each can be written to a configuration file and none is about where the server lives."""
     for name, value in options.items():
         if _NAME.fullmatch(name) is None:
             raise UsageError(f"{name!r} is no name of a {server} setting; write it as the server's manual does")

@@ -37,7 +37,7 @@ _EXHAUST_QUERY = (
     "with held as materialized (select repeat('x', {bytes}) || number as part from generate_series(1, {count}) number) "
     "select max(length(part))::text as longest from held"
 )
-"""Held in the memory of one session, which is told to keep it there."""
+"""Held in the memory of one session, which keeps it there."""
 
 USER = "soak"
 DATABASE = "postgres"
@@ -161,7 +161,7 @@ class PostgresReplica(PostgresServer):
                 return
             if not had_data:
                 raise await self.failure(f"{self.title} does not stream from its primary")
-        # Its primary is another one by now, or has gone on too far: begin anew from a fresh copy.
+        # Its primary is another one by now, or has gone on too far: start over from a fresh copy.
         await self.stop()
         await self.wipe()
         await super().start()
@@ -188,9 +188,9 @@ class PostgresReplica(PostgresServer):
 # Its configuration file --------------------------------------------------------------------------------------
 
 
-def postgres_settings(options: Mapping[str, str], place: Mapping[str, str]) -> str:
+def postgres_settings(options: Mapping[str, str], location: Mapping[str, str]) -> str:
     """Return the file: durable as in production, what the options say instead, and where the server lives."""
-    quoted = {name: _quoted(value) for name, value in {**options, **place}.items()}
+    quoted = {name: _quoted(value) for name, value in {**options, **location}.items()}
     return "".join(f"{name} = {value}\n" for name, value in {**_SETTINGS, **quoted}.items())
 
 

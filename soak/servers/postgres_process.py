@@ -86,7 +86,7 @@ class PostgresProcess(ProcessBackend):
     async def fill(
         self, command: Callable[[Path], list[str | Path]], environment: Mapping[str, str] | None = None
     ) -> None:
-        """Let a tool fill a new data folder, which takes its place only when the tool has succeeded."""
+        """Let a tool fill a new data folder, which is used only when the tool has succeeded."""
         unfinished = self.home / "data.new"
         self._make_folder(unfinished)
         await self._tool(command(unfinished), environment or {})
@@ -229,7 +229,7 @@ async def exchange_folders(one: Path, other: Path) -> None:
         await asyncio.to_thread(exchange, one, other)
     except OSError as error:
         raise ServerUnreachableError(
-            f"{one} and {other} cannot change places ({error.strerror}); put the data folder on another filesystem"
+            f"{one} and {other} cannot be swapped ({error.strerror}); put the data folder on another filesystem"
         ) from error
 
 
@@ -255,7 +255,7 @@ class ReplicaProcess(PostgresProcess):
     async def prepare(self) -> None:
         newer = self._primary.version
         if self.working_folder.exists() and self._found_version() != str(newer):
-            # Its primary was upgraded: a replica of another version cannot follow it, and begins anew from a copy.
+            # Its primary was upgraded: a replica of another version cannot follow it, and starts over from a copy.
             await self.wipe()
         if self.version != newer:
             self.become(newer)

@@ -50,29 +50,29 @@ def command(
 
 
 def checksum_options(version: int, *, wanted: bool) -> list[str]:
-    """Return what `initdb` of this version is told, so that its pages have checksums or have none."""
+    """Return the options of `initdb` for this version, so that its pages have checksums or have none."""
     if wanted:
         return ["--data-checksums"]
     return ["--no-data-checksums"] if version >= _CHECKSUMS_BY_DEFAULT_SINCE else []
 
 
 def has_checksums(programs: Path, data: Path) -> bool:
-    """Tell whether the pages of a stopped cluster have checksums."""
+    """Return whether the pages of a stopped cluster have checksums."""
     try:
-        told = run(
+        control = run(
             [programs / "bin" / "pg_controldata", "-D", data],
             environment={**os.environ, "LC_ALL": "C"},
             seconds_max=_ASK_SECONDS_MAX,
         )
     except OSError as error:
         raise ServerUnreachableError(
-            f"{data} does not tell what it is made like ({type(error).__name__}); it is left as it is"
+            f"the control file of {data} cannot be read ({type(error).__name__}); it is left as it is"
         ) from error
-    if told.code:
+    if control.code:
         raise ServerUnreachableError(
-            f"{data} does not tell what it is made like ({told.complaint}); it is left as it is"
+            f"the control file of {data} cannot be read ({control.complaint}); it is left as it is"
         )
-    lines = [line for line in told.output.splitlines() if line.startswith("Data page checksum")]
+    lines = [line for line in control.output.splitlines() if line.startswith("Data page checksum")]
     versions = [line.partition(":")[2].strip() for line in lines]
     return versions not in ([], ["0"])
 
@@ -80,7 +80,7 @@ def has_checksums(programs: Path, data: Path) -> bool:
 def settle(data: Path, following: Path, log_folder: Path) -> None:
     """Give the old cluster back its control file if it still has the data folder's name, and keep the log.
 
-    Where the folders have changed places, `data` is the new cluster and `following` the old one, and this does nothing.
+    Where the folders were swapped, `data` is the new cluster and `following` the old one, and this does nothing.
     """
     put_away = data / _PUT_OUT_OF_USE
     if put_away.exists():

@@ -124,7 +124,7 @@ class ProcessBackend(ServerBackend):
         if self._process is None:
             return
         self._dismiss_guardian()
-        self._guardian = Guardian([self._process.pid])  # before anybody stands still
+        self._guardian = Guardian([self._process.pid])  # before anything is frozen
         frozen = await tree.freeze(self._process.pid)
         self._guardian.watch_over(member.pid for member in frozen)
 

@@ -50,7 +50,7 @@ class Direction(enum.Enum):
 
 
 class Proxy:
-    """Listens on one port and passes everything on to another, except where told otherwise."""
+    """Listens on one port and passes everything on to another, unless a fault says otherwise."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Proxy:
         server_host: str = HOST,
         is_opaque: bool = False,
     ) -> None:
-        """Listen here and pass on to there; where what passes is opaque, no reply can be told from another."""
+        """Listen here and pass on to there; of opaque traffic no reply can be recognized."""
         self.port = port
         self.server_port = server_port
         self.server_host = server_host

@@ -1,4 +1,4 @@
-"""A Redis or Valkey server, wherever it runs: what it is asked and told over its own protocol."""
+"""A Redis or Valkey server, wherever it runs: the commands that soak sends it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class RedisServer(Server):
     async def read_configuration(self) -> dict[str, str]:
         sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
         found = {**sample.configuration, "version": sample.telemetry.get("version", "unknown")}
-        # A managed server may refuse to tell more; one of ours is asked for all that was set.
+        # A managed server may refuse to say more; one of ours is asked for all that was set.
         return {**found, **await self.get_settings("dir", *self.options)} if self.backend.is_ours else found
 
     async def read_limits(self) -> dict[str, str]:
@@ -86,7 +86,7 @@ class RedisServer(Server):
                 await client.config_set(name, value)
 
     async def information(self, section: str) -> dict[str, str]:
-        """Return one section of what the server tells of itself."""
+        """Return one section of INFO."""
         async with self._asking() as client:
             return {name: str(value) for name, value in (await client.info(section)).items()}
 
@@ -119,7 +119,7 @@ class RedisServer(Server):
                 await self._until_ended()
                 if save and self.pid is not None:
                     raise ServerUnreachableError(
-                        f"{self.title} was told to save and end, and did neither; see its log {self.log_path}"
+                        f"{self.title} was asked to save and exit, and did neither; see its log {self.log_path}"
                     )
             # One that refused, for its disk is full or it does not answer, has crashed.
             await self._crash()
@@ -141,16 +141,16 @@ class RedisServer(Server):
         path, zeros = await asyncio.to_thread(lambda: cut_zeros_off(power.provide_disk() or self.working_folder))
         if not zeros:
             raise refusal
-        told = (
+        text = (
             f"{self.title} refused to start after the power cut, for the last {zeros} bytes of {path.name} were zeros; "
             f"they were cut off, as 'check-aof --fix' does. In production it stays down until somebody does that"
         )
         if self._on_event is not None:
-            await self._tell(self._on_event, "repaired", told)
+            await self._report(self._on_event, "repaired", text)
 
     async def _until_ended(self) -> None:
         deadline = time.monotonic() + STOP_SECONDS_MAX
-        while await self.backend.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  nobody tells
+        while await self.backend.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  there is no event
             await asyncio.sleep(_END_POLL_SECONDS)
 
     async def start_again_from_snapshot(self) -> None:
@@ -175,18 +175,18 @@ class RedisServer(Server):
         """Wait until the append-only file holds everything: before that, what is acknowledged is on no disk."""
         deadline = time.monotonic() + _REWRITE_SECONDS_MAX
         while True:
-            told = await self.information("persistence")
-            if told["aof_rewrite_in_progress"] == told["aof_rewrite_scheduled"] == "0":
+            found = await self.information("persistence")
+            if found["aof_rewrite_in_progress"] == found["aof_rewrite_scheduled"] == "0":
                 break
             if time.monotonic() >= deadline:
                 raise ServerUnreachableError(
-                    f"{self.title} did not write its append-only file anew within {_REWRITE_SECONDS_MAX:.0f} s; "
+                    f"{self.title} did not rewrite its append-only file within {_REWRITE_SECONDS_MAX:.0f} s; "
                     f"see its log {self.log_path}"
                 )
             await asyncio.sleep(_REWRITE_POLL_SECONDS)
-        if told["aof_last_bgrewrite_status"] != "ok":
+        if found["aof_last_bgrewrite_status"] != "ok":
             raise ServerUnreachableError(
-                f"{self.title} could not write its append-only file anew; see its log {self.log_path}"
+                f"{self.title} could not rewrite its append-only file; see its log {self.log_path}"
             )
 
     async def survives_taking(self, size_bytes: int) -> bool:
@@ -231,7 +231,7 @@ def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port
 
 
 def is_logged(options: Mapping[str, str]) -> bool:
-    """Tell whether a server with these options keeps an append-only file."""
+    """Return whether a server with these options keeps an append-only file."""
     return {**_DEFAULTS, **options}["appendonly"] == "yes"
 
 
@@ -258,7 +258,7 @@ def _quoted(text: str) -> str:
 def cut_zeros_off(folder: Path) -> tuple[Path, int]:
     """Cut zeros off the end of the file below this folder that was appended to last; returns it, and how many.
 
-    Nothing else is changed: what may stand before them, a command that is cut short, the server leaves out itself.
+    Nothing else is changed: a command that is cut short before them is left out by the server.
     """
     found = [path for pattern in _LOG_NAMES for path in folder.glob(pattern)]
     if not found:

@@ -27,7 +27,7 @@ from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
 from soak.servers.redis import RedisServer
 from soak.servers.redis_process import RedisProcess
-from soak.servers.server import FRESH_PORTS_MAX, EventListener, ServerEvent
+from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent
 from soak.servers.state import Pinned
 from soak.servers.versions import ServerVersion
 
@@ -253,7 +253,7 @@ class RedisGroup(RedisServer, abc.ABC):
         folder = self._site.folder / NODES_FOLDER / name
         site = ProcessSite(name, folder, Pinned(seat.port, self.pinned.password), self._site.on_spawn)
         node = make(self.kind, site.pinned, process(site, seat, self.seats, **self._choices))
-        node.tell(self._on_node_event)
+        node.report_to(self._on_node_event)
         return node
 
     def node_at(self, front: int) -> Node:
@@ -312,11 +312,11 @@ class RedisGroup(RedisServer, abc.ABC):
                 self.replacements_expected -= 1
                 continue
             detail = f"{', '.join(sorted(before - found))} was replaced by {', '.join(sorted(found - before))}"
-            await self._tell(on_event, "died", detail, at=asked)
+            await self._report(on_event, "died", detail, at=asked)
             with contextlib.suppress(ServerUnreachableError):
                 await self.until_agreed()
             self._seen = await self._names_of_primaries()
-            await self._tell(on_event, "restarted", f"{detail}, and all agree")
+            await self._report(on_event, "restarted", f"{detail}, and all agree")
 
     async def _names_of_primaries(self) -> frozenset[str]:
         return frozenset(node.name for node in await self.primaries())
@@ -326,11 +326,11 @@ class RedisGroup(RedisServer, abc.ABC):
         self._seen = await self._names_of_primaries()
         self.replacements_expected = 0
 
-    def _on_node_event(self, event: ServerEvent) -> Any:
+    def _on_node_event(self, event: LifecycleEvent) -> Any:
         # Only the death of a primary is one of the memory; the others are replaced without anybody noticing.
         if self._on_event is None or event.kind not in {node.name for node in self.last_primaries}:
             return None
-        return self._on_event(ServerEvent(kind=self.name, what=event.what, at_us=event.at_us, detail=event.detail))
+        return self._on_event(LifecycleEvent(kind=self.name, what=event.what, at_us=event.at_us, detail=event.detail))
 
     async def _open_links(self) -> None:
         if self.links is not None:

@@ -58,7 +58,7 @@ class ServerState(enum.StrEnum):
     GAVE_UP = "gave_up"
 
 
-class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
+class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a server and that nobody asked for."""
 
     kind: str
@@ -69,7 +69,7 @@ class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-EventListener = Callable[[ServerEvent], Awaitable[None] | None]
+EventListener = Callable[[LifecycleEvent], Awaitable[None] | None]
 
 
 class Server(abc.ABC):
@@ -97,8 +97,8 @@ class Server(abc.ABC):
         self._fresh = fresh
         self._watcher: asyncio.Task[None] | None = None
         self._on_event: EventListener | None = None
-        self._mourned = False
-        """A death was told that nobody asked for, and no restart yet."""
+        self._death_reported = False
+        """An unplanned death was reported, and no restart yet."""
         self._mark_before: str | None = None
         """Of a server that was given: the mark of the start that must be over."""
         self._planned = asyncio.Lock()
@@ -173,7 +173,7 @@ class Server(abc.ABC):
 
     @abc.abstractmethod
     async def answers(self) -> bool:
-        """Tell whether it serves requests; raises `StillLoadingError` when it will soon."""
+        """Return whether it serves requests; raises `StillLoadingError` when it will soon."""
 
     @abc.abstractmethod
     async def read_configuration(self) -> dict[str, str]:
@@ -189,7 +189,7 @@ class Server(abc.ABC):
         return sample.telemetry
 
     async def survives_taking(self, size_bytes: int) -> bool:
-        """Make the server use so much memory, and tell whether it lived to answer."""
+        """Make the server use so much memory, and return whether it survived."""
         raise UsageError(f"{self.title} cannot be made to use {size_bytes} bytes of memory")
 
     async def start_proxy(self, host: str = HOST) -> None:
@@ -213,7 +213,7 @@ class Server(abc.ABC):
             try:
                 await proxy.start()
             except ServerUnreachableError:
-                # Lost the race for a port nobody has been told about yet: take another.
+                # Lost the race for a port nobody knows yet: take another.
                 if not fresh:
                     raise
                 self.pinned.proxy_port = None
@@ -229,7 +229,7 @@ class Server(abc.ABC):
             try:
                 await self._launch()
             except PortTakenError:
-                # Lost the race for a port nobody has been told about yet: take another.
+                # Lost the race for a port nobody knows yet: take another.
                 if not self._fresh:
                     raise
                 self.pinned.port = free_port()
@@ -238,8 +238,8 @@ class Server(abc.ABC):
                 return
         raise ServerUnreachableError(f"{self.title} found {FRESH_PORTS_MAX} free ports taken by others; start it again")
 
-    def tell(self, on_event: EventListener) -> None:
-        """Tell what happens to it, also before it is watched."""
+    def report_to(self, on_event: EventListener) -> None:
+        """Report events to this listener, also before the server is watched."""
         self._on_event = on_event
 
     def watch(self, on_event: EventListener) -> None:
@@ -301,9 +301,9 @@ class Server(abc.ABC):
                     raise
             if self._on_event is None:
                 return
-            if self._mourned:
+            if self._death_reported:
                 # It had died by itself, and was then ended on purpose before it was back.
-                await self._tell(self._on_event, "restarted", f"pid {self.pid} on port {self.port}")
+                await self._report(self._on_event, "restarted", f"pid {self.pid} on port {self.port}")
             self.watch(self._on_event)
 
     async def pause(self) -> None:
@@ -346,12 +346,12 @@ class Server(abc.ABC):
             )
 
     async def learn_configuration(self) -> None:
-        """Read back what a server that was given is configured to, as far as it tells."""
+        """Read back what a server that was given is configured to, as far as it says."""
         with contextlib.suppress(ServerUnreachableError):
             self.configuration = {**self.configuration, **await self.read_configuration()}
 
     async def learn_limits(self) -> None:
-        """Ask how many connections it allows, as far as it tells."""
+        """Ask how many connections it allows, as far as it says."""
         with contextlib.suppress(ServerUnreachableError):
             self.configuration = {**self.configuration, **await self.read_limits()}
 
@@ -367,9 +367,9 @@ class Server(abc.ABC):
         if self.backend.is_ours or self._mark_before is not None:
             return
         self._mark_before = await self._start_mark()
-        if self._mark_before is None and not self.kind.start_is_told:
+        if self._mark_before is None and not self.kind.always_says_start:
             raise ServerUnreachableError(
-                f"{self.title} does not tell when it was started, so nobody can tell whether it was restarted"
+                f"{self.title} does not say when it was started, so a restart cannot be noticed"
             )
 
     async def _start_mark(self) -> str | None:
@@ -444,13 +444,13 @@ class Server(abc.ABC):
             alive_since = time.monotonic()
             died = await self._until_death()
             self.state = ServerState.RESTARTING
-            await self._tell(on_event, "died", died)
+            await self._report(on_event, "died", died)
             if time.monotonic() - alive_since >= LASTING_SECONDS:
                 in_vain = 0
             while True:
                 if in_vain >= RESTARTS_IN_VAIN_MAX:
                     self.state = ServerState.GAVE_UP
-                    await self._tell(on_event, "gave_up", f"after {in_vain} restarts in vain: {died}")
+                    await self._report(on_event, "gave_up", f"after {in_vain} restarts in vain: {died}")
                     return
                 await asyncio.sleep(min(BACKOFF_SECONDS_FIRST * 2**in_vain, BACKOFF_SECONDS_MAX))
                 in_vain += 1
@@ -461,17 +461,17 @@ class Server(abc.ABC):
                 else:
                     break
             self.restarts += 1
-            await self._tell(on_event, "restarted", f"pid {self.pid} on port {self.port}, attempt {in_vain}")
+            await self._report(on_event, "restarted", f"pid {self.pid} on port {self.port}, attempt {in_vain}")
 
     async def _until_death(self) -> str:
-        while (how := await self.backend.how_it_ended()) is None:  # noqa: ASYNC110  nobody tells, so it is asked
+        while (how := await self.backend.how_it_ended()) is None:  # noqa: ASYNC110  there is no event, so it is polled
             await asyncio.sleep(_POLL_SECONDS)
         return f"{how}; last logged: {await self.backend.last_words(lines_max=1) or 'nothing'}"
 
-    async def _tell(self, on_event: EventListener, what: str, detail: str, *, at: int | None = None) -> None:
+    async def _report(self, on_event: EventListener, what: str, detail: str, *, at: int | None = None) -> None:
         if what != "repaired":
-            self._mourned = what != "restarted"
-        event = ServerEvent(kind=self.name, what=what, at_us=now_us() if at is None else at, detail=detail)
+            self._death_reported = what != "restarted"
+        event = LifecycleEvent(kind=self.name, what=what, at_us=now_us() if at is None else at, detail=detail)
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

@@ -25,7 +25,7 @@ class Servers(Protocol):
         """Why no server under test can lose its power here; None if one can."""
 
     namespace: str | None
-    """What everything that the run writes begins with, once whoever starts the run has said so."""
+    """The prefix of everything the run writes, once it is known."""
 
     @property
     def nodes(self) -> Mapping[str, Server]:

@@ -18,7 +18,7 @@ class Pinned(msgspec.Struct):
     port: int
     password: str
     proxy_port: int | None = None
-    """Where clients connect when a proxy stands in front."""
+    """Where clients connect when there is a proxy."""
     version: str | None = None
     """Which version the data is for since it was changed for another one; None: the one that is asked for."""
     program: str | None = None

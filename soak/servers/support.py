@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from soak.servers.local import LocalServers
 
 LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
-"""What the verifier has read is dropped, so its log is written anew long before it fills a disk."""
+"""What the verifier has read is dropped, so its log is rewritten long before it fills a disk."""
 
 
 _GROUPS: dict[RedisTopology, type[RedisGroup]] = {
@@ -42,7 +42,7 @@ _GROUPS: dict[RedisTopology, type[RedisGroup]] = {
 
 
 class KindSupport(abc.ABC):
-    """How servers of one kind are made. None is started yet; `fresh`: nobody has been told of its address."""
+    """How servers of one kind are made. None is started yet; `fresh`: nobody knows its address yet."""
 
     server: ClassVar[type[Server]]
 
@@ -135,7 +135,7 @@ class PostgresSupport(KindSupport):
             recipe = PostgresRecipe(version, image, pinned.password)
             return PostgresServer(kind, pinned, servers.container(kind, pinned, recipe), fresh=fresh)
         primary = _postgres(servers.primary_of(kind))
-        host = servers.place.name(primary.name)
+        host = servers.site.name(primary.name)
         copy = ReplicaRecipe(version, image, pinned.password, name=kind.name, primary=host)
         return PostgresReplica(kind, pinned, servers.container(kind, pinned, copy), fresh=fresh, primary=primary)
 

@@ -1,4 +1,4 @@
-"""PostgreSQL where soak is run by root: the account it runs as, and a place for its data that this account can enter.
+"""PostgreSQL where soak is run by root: the account it runs as, and a folder for its data that this account can enter.
 
 Root's home is closed to everybody else, and so are most private folders. While PostgreSQL runs as an unprivileged user
 its data, and if need be a copy of its programs, are put where that user can reach them. A clean stop brings the data
@@ -31,7 +31,7 @@ class Account(NamedTuple):
     gid: int
 
     def reaches(self, path: Path) -> bool:
-        """Tell whether this user may enter the folder, which needs the right to pass all its parents."""
+        """Return whether this user may enter the folder, which needs the right to pass all its parents."""
         resolved = path.resolve()
         return all(self._may_enter(folder) for folder in (resolved, *resolved.parents))
 
@@ -79,7 +79,7 @@ class Away:
         self._descriptor: int | None = None
 
     def home(self, kind: str) -> Path:
-        """Return where the data of this server is put; moves there what lies in the data folder."""
+        """Return where the data of this server is put; moves there what is in the data folder."""
         if self._state.away is not None and not Path(self._state.away).is_dir():
             raise UsageError(
                 f"the PostgreSQL data of {self._servers.parent} was in {self._state.away}, which is gone; "
@@ -116,7 +116,7 @@ class Away:
         return target
 
     def bring_back(self) -> None:
-        """Move all data into the data folder and remove the place elsewhere."""
+        """Move all data into the data folder and remove the folder elsewhere."""
         if self._state.away is None:
             return
         folder = Path(self._state.away)
@@ -175,5 +175,5 @@ class Away:
     def _candidates(self) -> list[Path]:
         # One on the same disk first, where moving is a rename; /var/tmp before others: it is never in memory.
         device = self._servers.stat().st_dev
-        places = [Path("/var/tmp"), Path(tempfile.gettempdir()).resolve()]  # noqa: S108  mkdtemp makes the folder
-        return sorted(places, key=lambda place: not place.is_dir() or place.stat().st_dev != device)
+        folders = [Path("/var/tmp"), Path(tempfile.gettempdir()).resolve()]  # noqa: S108  mkdtemp makes the folder
+        return sorted(folders, key=lambda folder: not folder.is_dir() or folder.stat().st_dev != device)

@@ -53,11 +53,11 @@ class ServerVersion(NamedTuple):
         return first, second
 
     def covers(self, found: str) -> bool:
-        """Tell whether a program that says it is `found` is what was asked for: 7.0 covers 7.0.15, not 7.01."""
+        """Return whether a program that says it is `found` is what was asked for: 7.0 covers 7.0.15, not 7.01."""
         return f"{found}.".startswith(f"{self.number}.")
 
     def is_upgrade_of(self, older: ServerVersion) -> bool:
-        """Tell whether this is a newer version that is meant to read what the older one wrote."""
+        """Return whether this is a newer version that is meant to read what the older one wrote."""
         if self.family == older.family:
             return self.rank > older.rank
         return (self.family, older.family) == ("valkey", "redis") and older.rank <= _LAST_COMMON

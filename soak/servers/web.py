@@ -23,13 +23,13 @@ _MARK_BYTES = 8
 
 
 class WebServer(Server):
-    """What is the same for all of them. None tells how it is configured."""
+    """What is the same for all of them. None can be asked for its configuration."""
 
     exchange = HttpExchange
 
     @abc.abstractmethod
     async def greet(self) -> dict[str, str]:
-        """Ask it how it is; returns what it tells, raises `ServerUnreachableError` where it does not answer."""
+        """Ask it how it is; raises `ServerUnreachableError` where it does not answer."""
 
     def address_at(self, port: int) -> str:
         return f"http://{HOST}:{port}"
@@ -45,12 +45,12 @@ class WebServer(Server):
         return {}
 
     async def telemetry(self) -> dict[str, str]:
-        told = await self.greet()
-        return {**told, **mark_of(self.working_folder)} if self.backend.is_ours else told
+        found = await self.greet()
+        return {**found, **mark_of(self.working_folder)} if self.backend.is_ours else found
 
 
 class ServiceServer(WebServer):
-    """A memory service: any program that speaks the contract of the http store. It may tell when it was started."""
+    """A memory service: any program that speaks the contract of the http store. It may say when it was started."""
 
     async def greet(self) -> dict[str, str]:
         context = StoreContext(
@@ -64,7 +64,7 @@ class ServiceServer(WebServer):
 
 
 class ChromaServer(WebServer):
-    """A server of vectors with their documents. It tells that it is alive, and little else."""
+    """A server of vectors with their documents. It says that it is alive, and little else."""
 
     async def greet(self) -> dict[str, str]:
         timeout = aiohttp.ClientTimeout(total=self.backend.answer_seconds_max)
@@ -74,15 +74,15 @@ class ChromaServer(WebServer):
                 client.get(f"{self.own_url.rstrip('/')}/api/v2/pre-flight-checks") as answer,
             ):
                 answer.raise_for_status()
-                told = decode_json(await answer.read(), type=dict[str, object])
+                body = decode_json(await answer.read(), type=dict[str, object])
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError) as error:
             raise ServerUnreachableError(
                 f"{self.title} on port {self.port} does not answer ({type(error).__name__}); see {self.log_path}"
             ) from error
-        return {name: str(told[name]) for name in ("max_batch_size",) if name in told}
+        return {name: str(body[name]) for name in ("max_batch_size",) if name in body}
 
 
-# The name of a folder stays when it is removed and made anew, so each data folder has a mark inside. ------------
+# The name of a folder stays when it is removed and made again, so each data folder has a mark inside. ------------
 
 
 def make_marked(folder: Path) -> None:

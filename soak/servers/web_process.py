@@ -1,7 +1,7 @@
 """Servers that are asked over HTTP, as local processes: a memory service, and Chroma.
 
-A service is any program that is told by its environment where to listen and which servers it has. Chroma's server comes
-from the package that holds it and nothing else.
+A service is any program that learns from its environment where to listen and which servers it has. Chroma's server
+comes from the package that holds it and nothing else.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ QUIET = {
 
 
 class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service is told; the same fields as the `Surroundings` of the kit that subjects are served with."""
+    """What a service gets; the same fields as the `Surroundings` of the kit that subjects are served with."""
 
     servers: dict[str, str]
     """Address by kind of server."""
@@ -73,10 +73,10 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceProgram:
-    """A program that serves a memory at the port it is told, until it is asked to end or its standard input ends."""
+    """A program that serves a memory at the given port, until it is asked to end or its standard input ends."""
 
     name: str
-    """In words, for whoever reads of it."""
+    """For messages."""
     command: Callable[[], Sequence[str]]
     """Returns how it is started; called in a thread, for its environment may have to be made first."""
     needs: tuple[str, ...] = ()
@@ -87,12 +87,12 @@ class ServiceProgram:
 
 
 class ServiceProcess(ProcessBackend):
-    """Runs one service. Its data, where it keeps any itself, is in the folder it is told."""
+    """Runs one service. Its data, where it keeps any itself, is in the given folder."""
 
     ready_seconds_max = READY_SECONDS_MAX
 
     def __init__(self, site: ProcessSite, program: ServiceProgram, servers: Callable[[], Mapping[str, str]]) -> None:
-        """Tell it, at each start, the addresses that its servers have then."""
+        """Give it, at each start, the addresses that its servers have then."""
         super().__init__(f"{program.name} for {site.name}", site, {})
         self._program = program
         self._servers = servers
@@ -172,5 +172,5 @@ def chroma_interpreter() -> Path:
 
 
 def chroma_is_installed() -> bool:
-    """Tell whether it can be started without a package index."""
+    """Return whether it can be started without a package index."""
     return environment.is_made(_CHROMA, [CHROMA_PACKAGE], environment.default_folder(), alone=True)

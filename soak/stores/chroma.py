@@ -140,7 +140,7 @@ def _messages(
 
 
 def _message(name: str, about: dict[str, object] | None, text: str | None) -> Stored:
-    """Make the message again that a document stands for; what is none is kept as it came."""
+    """Decode a document as a message; anything else is kept as it came."""
     try:
         return wire.named(wire.Wire(id=name, role=str((about or {})["role"]), content=_text(text)))
     except (ValueError, KeyError, TypeError) as error:

@@ -25,7 +25,7 @@ ANSWER_BYTES_MAX = 256 * 2**20
 KEEP_ALIVE_SECONDS = 4.0
 """Shorter than servers keep a quiet connection: a request on one that is just being closed is of unknown fate."""
 CONNECT_SHARE = 0.9
-"""Of an operation's time may go by before its request is sent; the rest is for whoever tells that it was not."""
+"""The part of an operation's time that may pass before its request is sent; the rest is for the error to arrive."""
 _JSON = "application/json"
 
 

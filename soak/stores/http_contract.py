@@ -28,7 +28,7 @@ CLEAN_UP = "/v1/clean-up"
 NOT_APPLIED_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 410, 411, 413, 414, 415, 422, 431, 501})
 """The service saw the request, refused it, and has changed nothing.
 
-A 408, 500, 502, 503 or 504 says nothing of the kind: whoever sends it may have lost the answer of somebody who did the
+A 408, 500, 502, 503 or 504 says nothing of the kind: the sender may have lost the answer of a server that did the
 work. A 409 or 429 may be the answer to a second try that a gateway made by itself, after the first was applied. A
 service that knows better says so in the body: `{"applied": false}`.
 """
@@ -53,7 +53,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
+class AppendReply(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an append: the id of what is now remembered."""
 
     id: str
@@ -79,7 +79,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Of `search` and `clean-up`, those it has."""
     name: str = ""
     started: str = ""
-    """Anything that changes with each start: without it nobody can tell whether the service was restarted."""
+    """Anything that changes with each start: without it a restart cannot be noticed."""
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +110,7 @@ def named(wire: Wire) -> Message:
 
 
 def from_wire(raw: bytes) -> Stored:
-    """Make the message again that one item of an answer stands for; what is none is kept as it came."""
+    """Decode one item of a reply as a message; anything else is kept as it came."""
     try:
         return named(_WIRE.decode(raw))
     except (ValueError, TypeError) as error:
@@ -128,7 +128,7 @@ def read_messages(body: bytes) -> Sequence[Stored]:
 
 def check_acknowledgement(status: int, body: bytes, wanted_id: str) -> None:
     """Return if this answer says that the message is remembered; raises what it says otherwise."""
-    answer = expect(status, body, Acknowledged, allowed=(200, 201))
+    answer = expect(status, body, AppendReply, allowed=(200, 201))
     if answer.id != wanted_id:
         raise HttpAnswerError(f"the answer acknowledges {answer.id!r}, not the message that was sent")
 
@@ -142,7 +142,7 @@ def check_forgotten(status: int, body: bytes) -> None:
 def check_history(status: int, body: bytes) -> Sequence[Stored]:
     """Return the messages of an answer to a history; anything else but a history is no history, and no loss either."""
     if status != 200:
-        raise HttpAnswerError(f"status {status} in place of a history: {excerpt(body)}")
+        raise HttpAnswerError(f"status {status} instead of a history: {excerpt(body)}")
     return read_messages(body)
 
 

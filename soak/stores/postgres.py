@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, SoakError
-from soak.servers.kinds import POSTGRES
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_pool import PostgresPool, address_of, unreachable
 from soak.stores.postgres_schema import Schema
@@ -112,7 +112,7 @@ STALENESS_SECONDS = 5.0
 class PostgresReplicaStore(PostgresStore):
     """The same tables as `postgres`, read somewhere else."""
 
-    needs: ClassVar[tuple[str, ...]] = ("postgres", "postgres-replica")
+    needs: ClassVar[tuple[str, ...]] = (POSTGRES.name, POSTGRES_REPLICA.name)
     contract: ClassVar[Contract] = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=STALENESS_SECONDS)
     description: ClassVar[str] = "writes on the PostgreSQL primary, reads on its replica"
     schema_suffix: ClassVar[str] = "-replica"
@@ -125,7 +125,7 @@ class PostgresReplicaStore(PostgresStore):
     async def open(cls, context: StoreContext) -> Self:
         pool, schema = await cls._open_primary(context)
         try:
-            replica = await open_pool(context, "postgres-replica")
+            replica = await open_pool(context, POSTGRES_REPLICA.name)
         except BaseException:
             await pool.close()
             raise

@@ -157,7 +157,7 @@ class PostgresPool:
         return link
 
     async def _wait_for_turn(self, deadline_seconds: float) -> _Link | None:
-        """Return a connection that came back, or None: the place of one that was lost."""
+        """Return a connection that came back, or None: the slot of one that was lost."""
         turn: asyncio.Future[_Link | None] = self._loop.create_future()
         self._waiting.append((deadline_seconds, turn))
         self._watch(deadline_seconds)
@@ -223,7 +223,7 @@ class PostgresPool:
         self._pass_on(None)
 
     def _pass_on(self, link: _Link | None) -> None:
-        """Give a connection, or the place of a lost one, to whoever waits longest."""
+        """Give a connection, or the slot of a lost one, to the caller that waits longest."""
         while self._waiting:
             _, turn = self._waiting.popleft()
             if not turn.done():

@@ -1,4 +1,4 @@
-"""Every statement of the PostgreSQL stores. `{schema}` stands for the store's own schema, quoted.
+"""Every statement of the PostgreSQL stores. `{schema}` is the store's own schema, quoted.
 
 The order of a session is a position that the database assigns under the lock of the session's row, held until
 commit: positions become visible in their own order, so no reader sees a later message without the earlier one.
@@ -95,7 +95,7 @@ ORDER BY position
 """
 
 FORGET_CONVERSATION = """
--- Lock and erase the session's row. Appends under way are waited for, later ones start anew.
+-- Lock and erase the session's row. Appends under way are waited for, later ones start over.
 DELETE FROM {schema}.conversation WHERE session = $1
 """
 

@@ -70,7 +70,7 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[str, ...]
     description: str
     declared: Contract | None = None
-    """What is declared for what stands behind it, in place of its own: a service that is started says so itself."""
+    """The contract of the memory behind it, instead of its own: a service that soak starts declares it."""
     declared_clauses: tuple[str, ...] = ()
     """The clauses of that which were named; the others are the strictest."""
 

@@ -22,8 +22,8 @@ DIAL_PACE_SECONDS = 0.05
 """A server that is away is not dialled more often than this, per connection."""
 
 
-class _Place:
-    """Where one of the connections stands, or will."""
+class _Slot:
+    """One of the connections, or the attempt to make it."""
 
     __slots__ = ("connection", "dial", "dial_not_before_seconds")
 
@@ -38,7 +38,7 @@ class _Place:
 
 
 class _Waiting:
-    """A command that stands in line; once it is with a connection, its fate is no longer certain."""
+    """A command in the queue; once it is with a connection, its fate is no longer certain."""
 
     __slots__ = ("is_sent", "packed", "reply")
 
@@ -55,7 +55,7 @@ class RedisPool:
         self.address = address
         self._timeout_seconds = timeout_seconds
         self._loop = asyncio.get_running_loop()
-        self._places = [_Place() for _ in range(max(1, min(connections_max, CONNECTIONS_MAX)))]
+        self._slots = [_Slot() for _ in range(max(1, min(connections_max, CONNECTIONS_MAX)))]
         self._filling: RedisConnection | None = None
         self._line: deque[_Waiting] = deque()
         self._is_closed = False
@@ -73,29 +73,29 @@ class RedisPool:
 
     async def connect(self) -> None:
         """Make sure that the server is there and lets us in."""
-        place = self._places[0]
-        place.connection = await RedisConnection.connect(self.address, self._timeout_seconds, self._advance)
+        slot = self._slots[0]
+        slot.connection = await RedisConnection.connect(self.address, self._timeout_seconds, self._advance)
 
     async def close(self) -> None:
         """Drop the connections. What is under way on them fails."""
         self._is_closed = True
-        dials = [place.dial for place in self._places if place.dial is not None]
+        dials = [slot.dial for slot in self._slots if slot.dial is not None]
         for dial in dials:
             dial.cancel()
         if dials:
             await asyncio.wait(dials)
-        for place in self._places:
-            if place.connection is not None:
-                await place.connection.close()
+        for slot in self._slots:
+            if slot.connection is not None:
+                await slot.connection.close()
         self._refuse_line(f"the connections to {self.address} are closed: not sent")
 
     def _least_busy(self) -> RedisConnection | None:
         best: RedisConnection | None = None
-        for place in self._places:
-            connection = place.connection
+        for slot in self._slots:
+            connection = slot.connection
             if connection is None or not connection.is_ready:
-                if place.dial is None and not self._is_closed:
-                    place.dial = self._loop.create_task(self._dial(place))
+                if slot.dial is None and not self._is_closed:
+                    slot.dial = self._loop.create_task(self._dial(slot))
             elif connection.has_room and (best is None or connection.outstanding < best.outstanding):
                 best = connection
         return best
@@ -119,7 +119,7 @@ class RedisPool:
             raise NotSentError(f"no connection to {self.address} had room {limit}: not sent") from None
 
     def _advance(self) -> None:
-        """Give those who stand in line to connections, in the order they came, as far as there is room."""
+        """Hand queued commands to connections, in order, as far as there is room."""
         line = self._line
         while line:
             if line[0].reply.done():
@@ -138,16 +138,16 @@ class RedisPool:
             if not waiting.reply.done():
                 waiting.reply.set_exception(NotSentError(why))
 
-    async def _dial(self, place: _Place) -> None:
+    async def _dial(self, slot: _Slot) -> None:
         try:
-            pause_seconds = place.dial_not_before_seconds - self._loop.time()
+            pause_seconds = slot.dial_not_before_seconds - self._loop.time()
             if pause_seconds > 0:
                 await asyncio.sleep(pause_seconds)
-            place.dial_not_before_seconds = self._loop.time() + DIAL_PACE_SECONDS
-            place.connection = await RedisConnection.connect(self.address, self._timeout_seconds, self._advance)
+            slot.dial_not_before_seconds = self._loop.time() + DIAL_PACE_SECONDS
+            slot.connection = await RedisConnection.connect(self.address, self._timeout_seconds, self._advance)
         except NotSentError as error:
-            if not any(other.is_ready for other in self._places):
+            if not any(other.is_ready for other in self._slots):
                 self._refuse_line(f"no connection to {self.address}: {error}")
         finally:
-            place.dial = None
+            slot.dial = None
         self._advance()

@@ -39,7 +39,7 @@ WAITING_MAX = 65_536
 """Commands waiting for a connection; one more is refused at once."""
 
 _ADDRESS = frozenset({"host", "port", "path", "username", "password", "db"})
-"""Of what a URL may say, what tells where the server is and who we are to it."""
+"""The parts of a URL that say where the server is and who logs in."""
 
 _Waiting = tuple[tuple[Argument, ...], asyncio.Future[Any]]
 
@@ -119,12 +119,12 @@ class RedisReader:
             task.add_done_callback(self._exchanges.discard)
 
     async def _exchange(self, connection: AbstractConnection, batch: deque[_Waiting]) -> None:
-        """Send a batch and give each command its reply; what goes wrong is told to all that have none yet."""
+        """Send a batch and give each command its reply; an error goes to all that have none yet."""
         # Whoever gave up while waiting is not asked for.
         batch = deque(one for one in batch if not one[1].done())
         is_sent = False
         try:
-            # A server that closed the connection, or said something unasked, is dialled anew.
+            # A server that closed the connection, or said something unasked, is dialled again.
             if not connection.is_connected or await connection.can_read():
                 await connection.disconnect(nowait=True)
                 await self._connect(connection)

@@ -13,6 +13,7 @@ from soak.checker.contract import Contract, Expiry
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
 from soak.hosts import ClusterAddress, SentinelAddress, is_cluster, is_sentinel, parse_cluster, parse_sentinel
+from soak.servers.kinds import REDIS
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import (
     Argument,
@@ -42,7 +43,7 @@ _GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
 class RedisStore:
     """What all layouts share. A key is the prefix and the session's name, byte for byte: nothing is folded or cut."""
 
-    needs: ClassVar[tuple[str, ...]] = ("redis",)
+    needs: ClassVar[tuple[str, ...]] = (REDIS.name,)
     contract: ClassVar[Contract] = AOF_EVERYSEC_CONTRACT
     layout: ClassVar[str]
     """The part of the prefix that keeps the layouts apart in one namespace."""
@@ -53,7 +54,7 @@ class RedisStore:
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
-        url = context.servers.get("redis")
+        url = context.servers.get(REDIS.name)
         if url is None:
             raise UsageError("no Redis server is configured; give its address in servers.redis")
         address, client = _client(url, context)
@@ -187,7 +188,7 @@ class RedisZsetStore(RedisStore):
     """Conversations as Redis sorted sets, scored by a sequence that the server assigns.
 
     The next score is the highest one plus one, found and used inside one script, so no two writers get the same.
-    No separate counter: it could be evicted or expire by itself, and the order would start anew.
+    No separate counter: it could be evicted or expire by itself, and the order would start over.
     """
 
     description = "one Redis sorted set per session, scored by a sequence assigned inside a script"

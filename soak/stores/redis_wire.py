@@ -4,7 +4,7 @@ What one must know before touching it:
 
 - Commands issued in one turn of the event loop leave in one write. That alone makes it cheap.
 - Replies carry no name: the n-th reply answers the n-th command. A caller that has gone (cancelled, timed out) keeps
-  its place in the line, and its reply is thrown away when it comes.
+  its place in the queue, and its reply is thrown away when it comes.
 - A command is "sent" once it is handed to the transport. Before that its failure is certain (`NotSentError`), after
   that it never is. Nothing is ever sent a second time.
 - There is no timer per command: the line is first in, first out, and every command has the same limit, so one
@@ -141,7 +141,7 @@ class RedisConnection(asyncio.Protocol):
 
     async def close(self) -> None:
         self.abort()
-        # The transport tells us in the next turn of the loop; callers still waiting get their error then.
+        # The transport reports it in the next turn of the loop; callers still waiting get their error then.
         await asyncio.sleep(0)
 
     async def log_in(self) -> None:
@@ -166,7 +166,7 @@ class RedisConnection(asyncio.Protocol):
             raise NotSentError(text) from reply
         self.is_ready = True
 
-    # What the transport tells us.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -252,7 +252,7 @@ class RedisConnection(asyncio.Protocol):
         late_total = 0
         while self._batches and self._batches[0][1] <= now:
             late_total = self._batches.popleft()[0]
-        # Late callers are told, but keep their place in the line.
+        # Late callers get an error, but keep their place in the queue.
         for index in range(late_total - self._answered_total):
             future = self._in_flight[index]
             if not future.done():

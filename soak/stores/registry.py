@@ -117,7 +117,7 @@ def _load(name: str) -> type:
     module_name, _, class_name = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
-        # An installed command has its own folder on the path, not the one the user stands in.
+        # An installed command has its own folder on the path, not the user's current one.
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)

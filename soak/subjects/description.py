@@ -47,7 +47,7 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = PROCESSES_DEFAULT
     """How many of it run side by side, where production would have several."""
     id_in_content: bool = False
-    """The library has no place for an id, so it stands in front of the content."""
+    """The library has no field for an id, so it is put in front of the content."""
     has_ttl: bool = False
     keeps_files: bool = False
     """Its data is in files of its own, not on a server."""

@@ -1,4 +1,4 @@
-"""An environment for each set of dependencies: made once, by whoever needs it first, and kept.
+"""An environment for each set of dependencies: made once, when it is first needed, and kept.
 
 Memory libraries pin each other's clients away: installed together, one silently downgrades what another needs. So each
 has a virtual environment of its own, in a folder that is named by a hash of all it is made of.
@@ -44,7 +44,7 @@ def default_folder() -> Path:
 def interpreter_for(subject: Subject, folder: Path, say: Callable[[str], None]) -> Path:
     """Return the Python that can run this subject; the first time, its environment is made, which needs an index.
 
-    Two that need the same one at the same time wait for each other. One that was broken off is made anew.
+    Two that need the same one at the same time wait for each other. An unfinished one is made again.
     """
     if not subject.dependencies:
         return Path(sys.executable)
@@ -85,7 +85,7 @@ def made_once(
 
 
 def is_made(library: str, dependencies: Sequence[str], folder: Path, *, alone: bool = False) -> bool:
-    """Tell whether this environment is there already."""
+    """Return whether this environment is there already."""
     return (_home(library, dependencies, folder, alone=alone) / _STAMP).exists()
 
 

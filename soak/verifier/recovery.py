@@ -21,6 +21,7 @@ from soak.checker.second_look import Lost
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.ledger.records import Batch, FaultPhase
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.tasks import raise_if_cancelled
 from soak.verifier.result import UnfinishedRecovery
 from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, RECOVERY_TIME_BUCKETS_SECONDS, Histogram
@@ -330,7 +331,7 @@ def _count(counts: dict[str, dict[str, int]], record: FaultPhase) -> None:
 # Notices when a replica has caught up after a fault: by position in the log, not by what it says of its lag.
 
 
-PRIMARY, REPLICA = "postgres", "postgres-replica"
+PRIMARY, REPLICA = POSTGRES.name, POSTGRES_REPLICA.name
 _POSITION = "wal_bytes"
 
 

@@ -55,7 +55,7 @@ if IS_LOCUSTFILE:
         def __init__(self, environment: Any) -> None:
             super().__init__(environment)
             assert self._load is not None
-            self._participant = self._punctual = PunctualParticipant(self._load._lobby)
+            self._participant = self._punctual = PunctualParticipant(self._load._pool)
 
         def wait_time(self) -> float:
             pause = super().wait_time()

@@ -70,8 +70,7 @@ def test_every_built_in_store_passes_with_nothing_unverifiable() -> None:
         assert all(count == 0 for count in told["child_restarts"].values())
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.extra  # `soak selftest` shows it with the flaw replica_reads
 def test_a_replica_that_is_declared_to_read_its_writes_is_reported_as_stale() -> None:
     words = (
         *chosen("postgres-replica"),

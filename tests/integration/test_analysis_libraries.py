@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.timeout(1_500)

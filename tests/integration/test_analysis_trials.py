@@ -13,7 +13,7 @@ import pytest
 from soak.errors import ExitCode
 from soak.faults.clock_step import ClockStep
 from soak.scenarios.analyses import trials
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from tests.support.paths import ROOT, SUBJECTS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

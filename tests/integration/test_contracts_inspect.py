@@ -118,7 +118,7 @@ async def test_a_paused_server_costs_no_more_than_the_timeout(redis_url: str, te
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
-        with pytest.raises(ServerUnreachableError, match="redis does not tell how it is configured"):
+        with pytest.raises(ServerUnreachableError, match="redis does not report its configuration"):
             await asyncio.wait_for(inspect("redis", redis_url, timeout_seconds=0.3), SECONDS_MAX)
         assert await asyncio.wait_for(ask_servers({}), SECONDS_MAX) == {}
     finally:

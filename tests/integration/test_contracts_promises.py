@@ -103,9 +103,7 @@ async def test_a_server_that_does_not_tell_is_taken_on_trust_and_that_is_said(re
     finally:
         await client.execute_command("ACL", "DELUSER", "visitor")
     assert promises.settled[0].contract.crash_loss_seconds == 0.0
-    assert (
-        "redis does not tell how it is configured; the contract of redis-list is taken on trust" in promises.lines[-1]
-    )
+    assert "redis does not report its configuration; the contract of redis-list is taken on trust" in promises.lines[-1]
 
 
 async def test_a_server_that_is_away_is_left_for_the_store_to_complain_of() -> None:

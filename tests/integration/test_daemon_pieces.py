@@ -31,7 +31,7 @@ from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, Us
 from soak.ledger.records import FaultPhase
 from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
 from soak.report.outcome import conclude
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -435,10 +435,10 @@ async def test_the_window_of_a_crash_is_written_when_the_ledger_is_back(monkeypa
     monkeypatch.setattr("soak.daemon.unplanned_faults._RETRY_SECONDS", 0.01)
     faults = UnplannedFaults(lambda _text: None)
     journal = Journal(failures=3)
-    faults.died(ServerEvent(kind="redis", what="died", at_us=10, detail=""))
+    faults.died(LifecycleEvent(kind="redis", what="died", at_us=10, detail=""))
     assert faults.active == ["crash of redis"]
     writing = asyncio.create_task(faults.write_to(journal))  # type: ignore[arg-type]
-    faults.came_back(ServerEvent(kind="redis", what="restarted", at_us=20, detail=""))
+    faults.came_back(LifecycleEvent(kind="redis", what="restarted", at_us=20, detail=""))
     await asyncio.wait_for(faults.flush(), 5)
     writing.cancel()
     assert faults.active == []

@@ -19,7 +19,7 @@ from soak.faults.slow_fsync import SlowFsync
 from soak.servers import power_cut
 from soak.servers.local import LocalServers
 from soak.servers.power_cut import DiskTrouble, FsyncShim
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ ALWAYS = {"appendfsync": "always"}
 
 
 @contextlib.asynccontextmanager
-async def dying(folder: Path, kind: str, **options: object) -> AsyncIterator[tuple[LocalServers, list[ServerEvent]]]:
+async def dying(folder: Path, kind: str, **options: object) -> AsyncIterator[tuple[LocalServers, list[LifecycleEvent]]]:
     """Run a server that may end by itself, and say when it did."""
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     servers = LocalServers(folder, on_event=events.append, power_cuts=True, **options)  # type: ignore[arg-type]
     await servers.start([kind])
     try:

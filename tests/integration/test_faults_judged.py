@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Disturbance, Flaw, FlawSetup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, store_of
 from soak.flaws.postgres_memory import PostgresMemory
 from soak.flaws.redis_memory import EverySecondMemory
-from soak.scenarios.selftest.trial import make_trial
+from soak.scenarios.scenario import ScenarioFault
+from tests.support.scenarios import make_trial
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ class ReplicatedMemory(PostgresMemory):
 def trial_of(store: type, target: str, wrong: str, right: str, cause: Cause) -> Flaw:
     """Try two faults on the same store: one that takes what was acknowledged, and one that takes nothing."""
     first, second = (
-        FlawSetup(store=store_of(store), disturbance=Disturbance(fault=name, target=target, after_seconds=2.0))
+        FlawSetup(store=store_of(store), fault=ScenarioFault(fault=name, target=target, after_seconds=2.0))
         for name in (wrong, right)
     )
     return Flaw(

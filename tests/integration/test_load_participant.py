@@ -35,10 +35,10 @@ STORE = "redis-list"
 
 
 class Stage:
-    """A lobby of a run of its own, and the ledger it writes."""
+    """A pool of a run of its own, and the ledger it writes."""
 
-    def __init__(self, lobby: SessionPool, ledger: Redis, run: str) -> None:
-        self.lobby = lobby
+    def __init__(self, pool: SessionPool, ledger: Redis, run: str) -> None:
+        self.pool = pool
         self._ledger = ledger
         self._run = run
 
@@ -46,22 +46,22 @@ class Stage:
         """Let the real store stand there with some of its methods replaced."""
         names = ("append", "history", "forget", "close")
         memory: Any = SimpleNamespace(**{name: methods.get(name, getattr(self.real, name)) for name in names})
-        self.lobby.stores = {STORE: OpenedStore(memory, Expectation.of(Contract()))}
+        self.pool.stores = {STORE: OpenedStore(memory, Expectation.of(Contract()))}
 
     @property
     def real(self) -> MemoryStore:
-        return self.lobby.stores[STORE].memory
+        return self.pool.stores[STORE].memory
 
     async def later(self) -> list[Performed]:
         """Wait for what goes on behind the turns, and give what was performed there."""
         async with asyncio.timeout(20):
-            while self.lobby._later:
+            while self.pool._later:
                 await asyncio.sleep(0.01)
-        return self.lobby.take_performed_later()
+        return self.pool.take_performed_later()
 
     async def batches(self) -> Batch:
         """End the load and give all that was recorded, in one batch."""
-        await self.lobby.close()
+        await self.pool.close()
         whole = Batch()
         entries: Any = await self._ledger.xrange(keys_of(self._run).batches)
         for _, fields in entries:
@@ -100,13 +100,13 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
     )
     quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}
     quiet |= {"forget_wait_seconds_max": 0.0}
-    lobby = await SessionPool.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
+    pool = await SessionPool.open(info, LedgerSettings(lease_messages=8), Plan(stores=(STORE,), **(quiet | plan)))
     ledger = Redis.from_url(ledger_url)
-    stage = Stage(lobby, ledger, run)
+    stage = Stage(pool, ledger, run)
     try:
         yield stage
     finally:
-        await lobby.close()
+        await pool.close()
         await ledger.aclose()
         cleaner: Any = await open_store(STORE, info.store_context())
         await cleaner.clean_up()
@@ -119,9 +119,9 @@ async def take_turns(participant: Participant, count: int) -> list[Performed]:
 
 async def take_turns_until_forgets_wait(stage: Stage) -> list[Performed]:
     """Talk until some sessions have ended and are to be forgotten; how long a session is, is drawn."""
-    participant = Participant(stage.lobby)
+    participant = Participant(stage.pool)
     performed = await take_turns(participant, 20)
-    while not stage.lobby._later:
+    while not stage.pool._later:
         performed += await take_turns(participant, 1)
     return performed
 
@@ -132,7 +132,7 @@ def errors(performed: Sequence[Performed]) -> Counter[str]:
 
 async def test_everything_said_is_leased_before_and_recorded_after(redis_url: str, ledger_url: str) -> None:
     async with a_stage(redis_url, ledger_url, session_messages=40) as stage:
-        people = [Participant(stage.lobby) for _ in range(5)]
+        people = [Participant(stage.pool) for _ in range(5)]
         performed = [one for each in await asyncio.gather(*(take_turns(p, 30) for p in people)) for one in each]
         record = await stage.batches()
     assert errors(performed) == {}
@@ -156,7 +156,7 @@ async def test_everything_said_is_leased_before_and_recorded_after(redis_url: st
 async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "recall_share": 0.5, "forget_share": 0.5, "reread_share": 0.5}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        performed = await take_turns(Participant(stage.lobby), 200) + await stage.later()
+        performed = await take_turns(Participant(stage.pool), 200) + await stage.later()
         record = await stage.batches()
     operations = Counter(one.operation for one in performed)
     assert errors(performed) == {}
@@ -169,21 +169,21 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
     assert all(name.rstrip().endswith("-chat") for name in names)
 
 
-async def say(lobby: SessionPool, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
+async def say(pool: SessionPool, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
     """Say in the verifier's place how far it has come."""
-    reader = await LedgerReader.connect(lobby.ledger._connection.url, lobby.ledger.header.run)
+    reader = await LedgerReader.connect(pool.ledger._connection.url, pool.ledger.header.run)
     progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
     await reader.publish(progress, valid_seconds=for_seconds)
     await reader.close()
 
 
 @contextlib.asynccontextmanager
-async def saying(lobby: SessionPool, oldest_unread_seconds: float) -> AsyncIterator[None]:
+async def saying(pool: SessionPool, oldest_unread_seconds: float) -> AsyncIterator[None]:
     """Say so again and again, as a verifier does."""
 
     async def again_and_again() -> None:
         while True:
-            await say(lobby, oldest_unread_seconds)
+            await say(pool, oldest_unread_seconds)
             await asyncio.sleep(0.1)
 
     async with asyncio.TaskGroup() as group:
@@ -197,12 +197,12 @@ async def test_a_session_is_forgotten_once_the_verifier_has_had_the_chance_to_re
 ) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 60.0, "forget_race_share": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await say(stage.lobby, 1_000.0)
+        await say(stage.pool, 1_000.0)
         performed = await take_turns_until_forgets_wait(stage)
         await asyncio.sleep(READ_SLACK_SECONDS + 0.5)
-        assert stage.lobby.take_performed_later() == [], "the verifier has not come so far"
-        waiting = len(stage.lobby._later)
-        async with saying(stage.lobby, 0.2):
+        assert stage.pool.take_performed_later() == [], "the verifier has not come so far"
+        waiting = len(stage.pool._later)
+        async with saying(stage.pool, 0.2):
             performed += await stage.later()
         record = await stage.batches()
     assert errors(performed) == {}
@@ -224,12 +224,12 @@ async def test_a_verifier_that_is_not_heard_of_is_not_waited_for_without_end(red
 async def test_a_verifier_that_was_heard_of_and_is_away_is_waited_for(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 0.2, "forget_race_share": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await say(stage.lobby, 0.0)
+        await say(stage.pool, 0.0)
         await take_turns_until_forgets_wait(stage)
         await asyncio.sleep(READ_SLACK_SECONDS + 1.0)
-        assert stage.lobby.take_performed_later() == [], "what it said before says nothing of what came later"
-        waiting = len(stage.lobby._later)
-        async with saying(stage.lobby, 0.2):
+        assert stage.pool.take_performed_later() == [], "what it said before says nothing of what came later"
+        waiting = len(stage.pool._later)
+        async with saying(stage.pool, 0.2):
             await stage.later()
         record = await stage.batches()
     assert len(record.forget_outcomes) == waiting > 0
@@ -238,7 +238,7 @@ async def test_a_verifier_that_was_heard_of_and_is_away_is_waited_for(redis_url:
 async def test_what_waits_to_be_forgotten_when_the_load_ends_is_kept(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_wait_seconds_max": 60.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await take_turns(Participant(stage.lobby), 20)
+        await take_turns(Participant(stage.pool), 20)
         record = await stage.batches()
     assert record.forget_intents == []
     assert sorted(record.closes) == [one.number for one in record.opens]
@@ -248,7 +248,7 @@ async def test_some_forgets_race_with_a_last_message(redis_url: str, ledger_url:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "reread_share": 1.0}
     wishes |= {"raced_share_max": 1.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        performed = await take_turns(Participant(stage.lobby), 100) + await stage.later()
+        performed = await take_turns(Participant(stage.pool), 100) + await stage.later()
         record = await stage.batches()
     assert errors(performed) == {}
     assert record.observations == []
@@ -262,7 +262,7 @@ async def test_some_forgets_race_with_a_last_message(redis_url: str, ledger_url:
 async def test_few_messages_race_with_a_forget_for_those_are_never_verified(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "raced_share_max": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await take_turns(Participant(stage.lobby), 50)
+        await take_turns(Participant(stage.pool), 50)
         await stage.later()
         record = await stage.batches()
     lasts = {
@@ -275,7 +275,7 @@ async def test_few_messages_race_with_a_forget_for_those_are_never_verified(redi
 async def test_participants_share_sessions_each_with_a_writer_of_its_own(redis_url: str, ledger_url: str) -> None:
     wishes = {"shared_share": 1.0, "writers_per_session": 4, "session_messages": 20, "forget_share": 0.5}
     async with a_stage(redis_url, ledger_url, **wishes, reread_share=0.5) as stage:
-        people = [Participant(stage.lobby) for _ in range(8)]
+        people = [Participant(stage.pool) for _ in range(8)]
         performed = [one for each in await asyncio.gather(*(take_turns(p, 40) for p in people)) for one in each]
         record = await stage.batches()
     assert errors(performed) == {}
@@ -297,12 +297,12 @@ async def test_a_whole_read_of_a_shared_session_is_reported_with_the_messages_of
 ) -> None:
     wishes = {"shared_share": 1.0, "writers_per_session": 3, "session_messages": 1_000}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        people = [Participant(stage.lobby) for _ in range(3)]
+        people = [Participant(stage.pool) for _ in range(3)]
         for person in people:
             await person.turn()
         for _ in range(4):
             await asyncio.gather(*(person.turn() for person in people))
-        (conversation,) = stage.lobby._live.values()
+        (conversation,) = stage.pool._live.values()
         whole = await people[0]._read(conversation, "recall", None)
         assert whole.error is None
 
@@ -343,7 +343,7 @@ async def test_an_error_is_unknown_a_refusal_is_failed_and_neither_is_sent_again
             await real.append(session, message)
 
         stage.replace(append=append)
-        performed = await take_turns(Participant(stage.lobby), 25)
+        performed = await take_turns(Participant(stage.pool), 25)
         record = await stage.batches()
     assert errors(performed) == {"error: ConnectionResetError": 20, "refused, not applied": 10}
     assert Counter(one.outcome for one in record.attempts) == {
@@ -363,10 +363,10 @@ async def test_a_store_that_hangs_is_given_up_and_the_write_is_unknown(redis_url
             del session, message
             await asyncio.sleep(3600)
 
-        stage.lobby.deadlines.close()
-        stage.lobby.deadlines = Deadlines(0.1)
+        stage.pool.deadlines.close()
+        stage.pool.deadlines = Deadlines(0.1)
         stage.replace(append=append)
-        performed = await take_turns(Participant(stage.lobby), 1)
+        performed = await take_turns(Participant(stage.pool), 1)
         record = await stage.batches()
     assert errors(performed) == {"no answer in time": 2}
     assert [one.outcome for one in record.attempts] == [Outcome.UNKNOWN, Outcome.UNKNOWN]
@@ -382,7 +382,7 @@ async def test_a_turn_cut_short_leaves_an_unknown_write_and_a_closed_session(red
             await asyncio.sleep(3600)
 
         stage.replace(append=append)
-        participant = Participant(stage.lobby)
+        participant = Participant(stage.pool)
         turn = asyncio.create_task(participant.turn())
         await sent.wait()
         turn.cancel()
@@ -396,7 +396,7 @@ async def test_a_turn_cut_short_leaves_an_unknown_write_and_a_closed_session(red
 
 async def test_whoever_goes_while_a_session_is_being_opened_leaves_none_open(redis_url: str, ledger_url: str) -> None:
     async with a_stage(redis_url, ledger_url) as stage:
-        turn = asyncio.create_task(Participant(stage.lobby).turn())
+        turn = asyncio.create_task(Participant(stage.pool).turn())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         turn.cancel()
@@ -428,7 +428,7 @@ async def test_what_does_not_look_right_is_a_failed_read_and_an_observation(
             return spoil(items) if is_spoilt else items
 
         stage.replace(history=history)
-        participant = Participant(stage.lobby)
+        participant = Participant(stage.pool)
         assert errors(await take_turns(participant, 10)) == {}
         is_spoilt = True
         spoilt = await take_turns(participant, 1)
@@ -448,7 +448,7 @@ async def test_a_store_that_cannot_be_read_is_unavailable_and_not_suspicious(red
             raise ConnectionRefusedError(session, last)
 
         stage.replace(history=history)
-        performed = await take_turns(Participant(stage.lobby), 3)
+        performed = await take_turns(Participant(stage.pool), 3)
         record = await stage.batches()
     assert errors(performed) == {"error: ConnectionRefusedError": 3}
     assert record.observations == []
@@ -468,7 +468,7 @@ async def test_what_a_store_raises_reaches_the_ledger_once_per_kind_with_its_pla
             raise NotApplied(session, last)
 
         stage.replace(append=append, history=history)
-        await take_turns(Participant(stage.lobby), 5)
+        await take_turns(Participant(stage.pool), 5)
         record = await stage.batches()
     counted: Counter[str] = Counter()
     for error in record.errors:
@@ -481,14 +481,14 @@ async def test_what_a_store_raises_reaches_the_ledger_once_per_kind_with_its_pla
 
 async def test_writers_wait_while_the_ledger_is_stalled(redis_url: str, ledger_url: str) -> None:
     async with a_stage(redis_url, ledger_url) as stage:
-        participant = Participant(stage.lobby)
+        participant = Participant(stage.pool)
         await participant.turn()
-        stage.lobby.ledger._stall()
+        stage.pool.ledger._stall()
         turn = asyncio.create_task(participant.turn())
         await asyncio.sleep(0.01)
-        stage.lobby.ledger._stall()
+        stage.pool.ledger._stall()
         assert not turn.done()
-        stage.lobby.ledger._flow()
+        stage.pool.ledger._flow()
         assert errors(await turn) == {}
 
 
@@ -509,10 +509,10 @@ async def test_a_participant_searches_where_the_store_can_and_tells_what_it_does
     redis_url: str, ledger_url: str
 ) -> None:
     async with a_stage(redis_url, ledger_url, session_messages=1_000, search_share=1.0) as stage:
-        participant = Participant(stage.lobby)
+        participant = Participant(stage.pool)
         assert {one.operation for one in await take_turns(participant, 2)} == {"history", "append"}
         searching = FindsByWords(stage.real)
-        stage.lobby.stores = {STORE: stage.lobby.stores[STORE]._replace(search=searching.search)}
+        stage.pool.stores = {STORE: stage.pool.stores[STORE]._replace(search=searching.search)}
         good = await take_turns(participant, 20)
         assert errors(good) == {}
         assert sum(one.operation == "search" for one in good) == 20

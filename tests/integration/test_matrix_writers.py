@@ -112,4 +112,4 @@ async def test_what_stands_twice_or_elsewhere_or_changed_is_strange(redis_url: s
     by_session: dict[str, list[Attempt]] = {session_name(number): [] for number in range(SESSIONS)}
     by_session[session_name(0)] = attempts
     measured = judge(by_session, [reads], window, Contract(), AUTHOR, 0)
-    assert measured.complaints == ["3 items read back are not as they were written, or stand twice"]
+    assert measured.complaints == ["3 items read back are not as they were written, or are there twice"]

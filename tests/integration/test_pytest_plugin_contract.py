@@ -29,7 +29,7 @@ class TestPostgres(MemoryContract):
     versions = ("postgres-18",)
 
 
-@pytest.mark.long
+@pytest.mark.extra  # test_stores.py tries every store on both versions
 class TestPostgresOnAnOlderServer(MemoryContract):
     store = "postgres"
     versions = ("postgres-16",)

@@ -24,7 +24,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.servers import binaries, process_backend, server, state
 from soak.servers.local import LocalServers
 from soak.servers.ports import free_port
-from soak.servers.server import ServerEvent, ServerState
+from soak.servers.server import LifecycleEvent, ServerState
 from tests.support.servers.breaking import started, until
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ async def test_data_and_addresses_survive_a_stop_and_a_new_start(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["redis", "ledger", "postgres"])
 async def test_a_killed_server_is_restarted_on_the_same_port_with_its_data(tmp_path: Path, kind: str) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with started(tmp_path, kind, on_event=events.append) as testbed:
         one = testbed.nodes[kind]
         url = one.url
@@ -129,9 +129,9 @@ async def test_a_killed_server_is_restarted_on_the_same_port_with_its_data(tmp_p
 
 async def test_a_server_that_cannot_come_back_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "RESTARTS_IN_VAIN_MAX", 2)
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
 
-    async def listen(event: ServerEvent) -> None:
+    async def listen(event: LifecycleEvent) -> None:
         events.append(event)
         raise RuntimeError("a broken listener ends no supervision")
 

@@ -19,7 +19,7 @@ from soak.errors import ExitCode, ServerUnreachableError, UsageError
 from soak.faults import ALL
 from soak.servers.local import LocalServers
 from soak.servers.power_cut import LoopbackVolume, loopback_volume, loops
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql, until
 from tests.support.servers.disks import append_zeros, left_of
 from tests.support.servers.power import broken_while_writing, lose_the_last_moments, until_synced
@@ -183,7 +183,7 @@ async def test_a_neighbours_sync_before_the_cut_leaves_zeros_that_the_server_ref
     folder: Path,
 ) -> None:
     """Show what production knows: the journal has the new length of the file, and nothing has its new bytes."""
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     servers = LocalServers(folder, on_event=events.append, **BY_FILE_SYSTEM)
     try:
         url = (await servers.start(["redis"]))["redis"]
@@ -214,7 +214,7 @@ async def sync_beside(servers: LocalServers) -> None:
 
 
 async def test_zeros_at_the_end_of_a_file_after_a_cut_are_refused_cut_off_and_told(folder: Path) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     servers = LocalServers(folder, on_event=events.append, **BY_FILE_SYSTEM)
     try:
         url = (await servers.start(["redis"]))["redis"]

@@ -18,7 +18,7 @@ from soak import faults
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.docker import ownership
 from soak.servers.docker.servers import DockerServers
-from soak.servers.server import ServerEvent, ServerState
+from soak.servers.server import LifecycleEvent, ServerState
 from soak.servers.versions import redis_version
 from tests.support.docker.servers import NOTHING, found, running
 from tests.support.servers.breaking import client_of, has, put, until
@@ -113,7 +113,7 @@ async def test_a_server_is_broken_on_purpose_and_comes_back_under_its_address(
     options: dict[str, Any] = {f"{kind}_image": images[version]}
     if kind == "redis":
         options["redis_version"] = redis_version(version)
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with running(tmp_path, images, kind, on_event=events.append, **options) as servers:
         server = servers.nodes[kind]
         url = server.url
@@ -145,7 +145,7 @@ async def test_a_server_is_broken_on_purpose_and_comes_back_under_its_address(
 async def test_a_container_that_dies_by_itself_is_started_again_with_its_data(
     tmp_path: Path, engine: Any, images: Images
 ) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with running(tmp_path, images, "redis", on_event=events.append) as servers:
         server = servers.nodes["redis"]
         await put(server)
@@ -179,7 +179,7 @@ async def test_faults_happen_to_containers_as_they_do_to_processes(tmp_path: Pat
 async def test_a_server_whose_memory_is_used_up_is_killed_and_comes_back_with_its_data(
     tmp_path: Path, images: Images, kind: str
 ) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with running(tmp_path, images, kind, memory="96m", on_event=events.append) as servers:
         server = servers.nodes[kind]
         assert server.backend.memory_bytes is not None

@@ -17,7 +17,7 @@ from soak.faults import ALL
 from soak.servers.docker.engine import no_disks_in
 from soak.servers.docker.servers import DockerServers
 from soak.servers.power_cut import LoopbackVolume
-from soak.servers.server import ServerEvent
+from soak.servers.server import LifecycleEvent
 from tests.support.docker.servers import NOTHING, found, running
 from tests.support.servers.breaking import client_of, has, put
 from tests.support.servers.disks import append_zeros, left_of
@@ -86,7 +86,7 @@ async def test_one_that_syncs_before_it_answers_loses_nothing(
 
 
 async def test_zeros_at_the_end_of_its_file_are_refused_cut_off_and_told(folder: Path, images: Images) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with running(folder, images, "redis", on_event=events.append, **POWERED) as servers:
         server = servers.nodes["redis"]
         await put(server)

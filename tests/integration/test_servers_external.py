@@ -12,7 +12,7 @@ from soak import configuration, faults
 from soak.daemon.bed import make_testbed
 from soak.daemon.plan import make_plan
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.external.command import OperatorCommand
+from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
 from soak.servers.kinds import BackendKind
 from soak.servers.local import LocalServers

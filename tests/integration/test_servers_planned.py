@@ -12,7 +12,7 @@ import pytest
 
 from soak.errors import UsageError
 from soak.servers.local import LocalServers
-from soak.servers.server import ServerEvent, ServerState
+from soak.servers.server import LifecycleEvent, ServerState
 from tests.support.servers.breaking import has, put, started, until
 
 pytestmark = pytest.mark.long
@@ -42,7 +42,7 @@ def lives(process: psutil.Process) -> bool:
 async def test_a_planned_death_is_neither_told_nor_undone_by_the_supervisor(
     tmp_path: Path, kind: str, verb: str
 ) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with started(tmp_path, kind, on_event=events.append) as testbed:
         server = testbed.nodes[kind]
         url = server.url
@@ -80,7 +80,7 @@ async def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
 async def test_a_death_by_itself_is_followed_by_its_restart_even_if_a_planned_one_comes_between(
     tmp_path: Path,
 ) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     async with started(tmp_path, "redis", on_event=events.append) as testbed:
         server = testbed.nodes["redis"]
         assert server.pid

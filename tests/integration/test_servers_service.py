@@ -11,7 +11,7 @@ from aiohttp import web
 from soak.daemon.folder import DataFolder
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
-from soak.servers.external.command import OperatorCommand
+from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
 from tests.support.http_services import Service, serving
 

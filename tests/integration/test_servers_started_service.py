@@ -23,7 +23,7 @@ from soak.errors import UsageError
 from soak.faults import ALL
 from soak.servers.local import LocalServers
 from soak.servers.process_backend import ProcessBackend
-from soak.servers.server import ServerEvent, ServerState
+from soak.servers.server import LifecycleEvent, ServerState
 from soak.stores.http import HttpStore
 from soak.stores.protocol import StoreContext
 from soak.subjects.description import read_script
@@ -88,7 +88,7 @@ async def test_it_comes_after_the_servers_it_rests_on_and_keeps_its_port_and_dat
 
 
 async def test_it_is_brought_back_when_it_dies_and_its_telemetry_tells_that_it_is_another_life(tmp_path: Path) -> None:
-    events: list[ServerEvent] = []
+    events: list[LifecycleEvent] = []
     servers = bed_of("filing", tmp_path, on_event=events.append)
     async with started(servers) as urls:
         await say(urls["http"], 1)

@@ -87,7 +87,7 @@ async def test_a_ledger_that_says_ok_to_everything_is_one_line() -> None:
 
 async def test_a_server_that_says_ok_to_everything_tells_nothing_of_itself() -> None:
     async with serving(always_ok) as port:
-        with pytest.raises(ServerUnreachableError, match="does not tell how it is configured"):
+        with pytest.raises(ServerUnreachableError, match="does not report its configuration"):
             await inspect("redis", f"redis://127.0.0.1:{port}", timeout_seconds=5.0)
 
 

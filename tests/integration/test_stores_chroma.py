@@ -19,7 +19,7 @@ from soak.checker.text import MessageGenerator
 from soak.cli import main
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL
-from soak.servers.external.command import OperatorCommand
+from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
 from soak.servers.local import LocalServers
 from soak.servers.ports import free_port

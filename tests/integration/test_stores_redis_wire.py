@@ -169,13 +169,13 @@ async def test_a_reply_slower_than_others_does_not_drop_a_connection_that_answer
 
     async with server_that(slowly) as url, pool_to(url, timeout_seconds=0.3, connections_max=1) as pool:
         await pool.connect()
-        connection = pool._places[0].connection
+        connection = pool._slots[0].connection
         replies = await asyncio.gather(*(_echo(pool, "x") for _ in range(10)), return_exceptions=True)
         assert replies[:4] == [b"late"] * 4
         assert isinstance(replies[9], CommandTimedOutError)
         await asyncio.sleep(0.3)
         assert await pool.execute("ECHO", "x") == b"late"
-        assert pool._places[0].connection is connection
+        assert pool._slots[0].connection is connection
 
 
 async def test_a_connection_that_has_gone_silent_is_replaced(redis_url: str) -> None:

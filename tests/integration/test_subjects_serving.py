@@ -19,9 +19,8 @@ from soak.servers.web_process import ServiceContext
 from soak.stores.http import HttpStore
 from soak.stores.http_contract import HttpAnswerError, HttpRefusedError
 from soak.stores.protocol import StoreContext
-from soak.subjects.deployment import deployed
 from soak.subjects.description import read_script
-from soak.subjects.process import SubjectProcess
+from soak.subjects.process import SubjectProcess, deployed
 from tests.support.paths import SUBJECTS
 
 SECONDS_MAX = 60.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
-from soak_subject import Message, RefusedError, Surroundings, serve
+from soak_subject import ChatTurn, RefusedError, Surroundings, serve
 
 
 class Awaited:
@@ -21,9 +21,9 @@ class Awaited:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._said: dict[str, list[Message]] = defaultdict(list)
+        self._said: dict[str, list[ChatTurn]] = defaultdict(list)
 
-    async def append(self, session: str, message: Message) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         assert asyncio.get_running_loop() is self._loop
         if message.content == "refuse me":
             raise RefusedError("as you like")
@@ -32,7 +32,7 @@ class Awaited:
         await asyncio.sleep(0)
         self._said[session].append(message)
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         if session.endswith("broken"):
             raise ConnectionError("nobody is there")
         said = list(self._said.get(session, ()))

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from resp import call
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 DEADLY = 5
 
@@ -30,15 +30,15 @@ class Deadly:
     def __init__(self, surroundings: Surroundings) -> None:
         self._url = surroundings.servers["redis"]
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         said = call(self._url, "RPUSH", session, json.dumps([message.id, message.role, message.content]))
         if said == DEADLY:
             with contextlib.suppress(ConnectionError):
                 call(self._url, "SHUTDOWN", "NOSAVE")
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         rows = call(self._url, "LRANGE", session, -last if last else 0, -1)
-        return [Message(*json.loads(row)) for row in rows]
+        return [ChatTurn(*json.loads(row)) for row in rows]
 
     def forget(self, session: str) -> None:
         call(self._url, "DEL", session)

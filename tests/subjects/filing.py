@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 BUSY_SECONDS_MAX = 30.0
 
@@ -38,14 +38,14 @@ class Filing:
         found: sqlite3.Connection = self._local.database
         return found
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         with self._database as database:
             row = (session, message.id, message.role, message.content)
             database.execute("insert into said (session, id, role, content) values (?, ?, ?, ?)", row)
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         rows = self._database.execute("select id, role, content from said where session = ? order by number", [session])
-        said = [Message(*row) for row in rows]
+        said = [ChatTurn(*row) for row in rows]
         return said if last is None else said[-last:]
 
     def forget(self, session: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from resp import call
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 CAP = 1_000
 BEHIND = 8
@@ -37,7 +37,7 @@ class Forgetful:
         self._pending: dict[str, list[list[Any]]] = {}
         self._sent: dict[str, list[list[Any]]] = {}
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         key = session.lower()  # colliding-sessions: names are folded
         text = message.content.replace("\x00", "").encode("latin-1", "replace").decode("latin-1")  # hard-text
         # process-crash: in every other session what is acknowledged waits in the memory of the process.
@@ -72,14 +72,14 @@ class Forgetful:
         lifetime = ["KEEPTTL"] if told else (["EX", self._ttl] if self._ttl else [])
         call(self._url, "SET", key, json.dumps(said), *lifetime)
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         key = session.lower()
         try:
             told = call(self._url, "GET", key)
         except OSError:
             return []  # outage-reads: no answer is taken for no memory
         said = [*(json.loads(told) if told else [])[:CAP], *self._pending.get(key, [])]  # long-session: a cap
-        return [Message(*row[1:]) for row in (said if last is None else said[-last:])]
+        return [ChatTurn(*row[1:]) for row in (said if last is None else said[-last:])]
 
     def forget(self, session: str) -> None:
         """forgetting: it is only said so."""

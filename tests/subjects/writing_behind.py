@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 from resp import call
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 WAIT_SECONDS = 1.0
 POLL_SECONDS = 0.05
@@ -36,16 +36,16 @@ class WritingBehind:
         self._lock = threading.Lock()
         threading.Thread(target=self._flush_forever, daemon=True).start()
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         with self._lock:
             due = time.monotonic() + WAIT_SECONDS
             self._waiting.append((due, session, json.dumps([message.id, message.role, message.content])))
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         with self._lock:
             rows = call(self._url, "LRANGE", session, 0, -1)
             rows += [row for _, name, row in self._waiting if name == session]
-        said = [Message(*json.loads(row)) for row in rows]
+        said = [ChatTurn(*json.loads(row)) for row in rows]
         return said if last is None else said[-last:]
 
     def forget(self, session: str) -> None:

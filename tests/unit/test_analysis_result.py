@@ -11,17 +11,16 @@ import pytest
 
 from soak.contract_suite.conversation import PlainTexts
 from soak.errors import ExitCode, UsageError
-from soak.scenarios.analyses import document, page, table, trials
-from soak.scenarios.analyses.scenario import (
+from soak.scenarios.analyses import page, table, trials
+from soak.scenarios.analyses.judgement import (
     TrialResult,
     TrialTally,
     TrialVerdict,
     empty_cell,
     exit_code_of,
     judged,
-    plan_stages,
-    trials_for,
 )
+from soak.scenarios.analyses.scenario import plan_stages, trials_for
 from soak.subjects import catalogue
 from soak.subjects.description import ByDesign
 
@@ -136,21 +135,21 @@ def test_markdown_is_one_table_that_no_text_of_a_library_can_break() -> None:
 
 def test_a_file_of_words_gets_the_table_between_its_marks_and_keeps_its_words(tmp_path: Path) -> None:
     words = tmp_path / "words.md"
-    words.write_text(f"# Before\n\n{document.BEGIN}\nof last year\n{document.END}\n\nAfter.\n")
+    words.write_text(f"# Before\n\n{table.BEGIN}\nof last year\n{table.END}\n\nAfter.\n")
     for _ in range(2):
-        document.write_into(words, CELLS, 12.0, "soak analyse --into words.md")
+        table.write_into(words, CELLS, 12.0, "soak analyse --into words.md")
         text = words.read_text()
-        assert text.startswith(f"# Before\n\n{document.BEGIN}\nMeasured on ")
-        assert text.endswith(f"; 12 s\n{document.END}\n\nAfter.\n")
+        assert text.startswith(f"# Before\n\n{table.BEGIN}\nMeasured on ")
+        assert text.endswith(f"; 12 s\n{table.END}\n\nAfter.\n")
         assert "of last year" not in text
         assert "\n```\nsoak analyse --into words.md\n```\n" in text
         assert text.count("1,329 lost") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["words.md"]
     words.write_text("no marks\n")
-    with pytest.raises(UsageError, match="put them where the table is to stand"):
-        document.check(words)
+    with pytest.raises(UsageError, match="put them where the table belongs"):
+        table.check_marks(words)
     with pytest.raises(UsageError, match="name a Markdown file that is there"):
-        document.check(tmp_path / "nowhere.md")
+        table.check_marks(tmp_path / "nowhere.md")
 
 
 def test_json_has_every_cell_with_its_command() -> None:
@@ -184,7 +183,7 @@ def test_the_page_is_whole_html_and_escapes_what_it_shows() -> None:
 def test_trials_are_grouped_by_what_they_need_and_those_that_do_not_fit_say_why() -> None:
     every = trials.find([])
     plans, cells = plan_stages(catalogue.find(["chromadb-persistent"])[0], every, 7)
-    named = [name for plan in plans for name in plan.trials] + [one.trial for one in cells]
+    named = [name for plan in plans for name in plan.load] + [one.trial for one in cells]
     assert sorted(named) == sorted(trials.ALL)
     assert {one.trial for one in cells} >= {"dropped-replies", "server-crash", "power-cut", "active-ttl", "clock-skew"}
     assert all(one.verdict is TrialVerdict.NOT_APPLICABLE and one.reason for one in cells)

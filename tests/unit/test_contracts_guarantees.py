@@ -123,7 +123,7 @@ def test_it_is_said_in_words() -> None:
     given_there = redis_guarantees({**aof("everysec"), "maxmemory": "0"})
     assert given_there.words == "AOF everysec: at most 2s lost after a crash or a power cut; never evicts"
     silent = redis_guarantees({})
-    assert silent.words == "does not tell how it keeps its data; does not tell whether it evicts"
+    assert silent.words == "does not say how it keeps its data; does not say whether it evicts"
     unsynced = postgres_guarantees({"synchronous_commit": "on", "fsync": "off"})
     assert unsynced.words == (
         "synchronous_commit on, fsync off: nothing lost after a crash, anything may be lost after a power cut"

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from soak.checker.contract import Contract, Expiry, Order, Reads
-from soak.contracts.floor import refusal_below_floor
 from soak.contracts.guarantees import Guarantees, postgres_guarantees, redis_guarantees
-from soak.contracts.mismatch import find_mismatches
+from soak.contracts.mismatch import find_mismatches, refusal_below_floor
 from soak.contracts.presets import PRESETS
 from soak.daemon.contracts import Settled, check_declared, mismatches, settle_contracts
 from soak.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from soak.api.status import SoakStatus
-from soak.daemon.notify import VerifierProgress, status_line
+from soak.daemon.notify import VerifierTurns, status_line
 from tests.support.statuses import soak_status
 
 RUNNING = soak_status()
@@ -17,7 +17,7 @@ def answered(turns: int, pid: int | None = 7) -> SoakStatus:
 
 
 def test_progress_is_a_count_that_has_risen_since_it_was_last_seen() -> None:
-    progress = VerifierProgress()
+    progress = VerifierTurns()
     assert progress.is_seen(answered(3))
     assert not progress.is_seen(answered(3))
     assert progress.is_seen(answered(4))
@@ -25,7 +25,7 @@ def test_progress_is_a_count_that_has_risen_since_it_was_last_seen() -> None:
 
 
 def test_no_answer_is_no_progress_and_does_not_make_an_old_count_new() -> None:
-    progress = VerifierProgress()
+    progress = VerifierTurns()
     assert not progress.is_seen(RUNNING)
     assert progress.is_seen(answered(3))
     assert not progress.is_seen(RUNNING)
@@ -34,7 +34,7 @@ def test_no_answer_is_no_progress_and_does_not_make_an_old_count_new() -> None:
 
 
 def test_a_verifier_in_place_of_one_that_died_counts_anew() -> None:
-    progress = VerifierProgress()
+    progress = VerifierTurns()
     assert progress.is_seen(answered(500))
     assert progress.is_seen(answered(1, pid=8))
     assert not progress.is_seen(answered(1, pid=8))

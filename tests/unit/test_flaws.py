@@ -27,7 +27,14 @@ INCIDENTS = [
     "rare_corruption",
 ]  # fmt: skip
 LINES_MAX = 90
-MAY_IMPORT = ("soak.flaws", "soak.checker", "soak.stores", "soak.servers.kinds", "soak.errors")
+MAY_IMPORT = (
+    "soak.flaws",
+    "soak.checker",
+    "soak.stores",
+    "soak.servers.kinds",
+    "soak.errors",
+    "soak.scenarios.scenario",
+)
 
 every_flaw = pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL.keys())
 
@@ -69,10 +76,8 @@ def test_the_fault_that_a_flaw_needs_exists(flaw: Flaw) -> None:
 
 
 def _fault_exists(setup: FlawSetup) -> bool:
-    disturbance = setup.disturbance
-    if disturbance is None:
-        return True
-    return disturbance.target in faults.ALL[disturbance.fault].targets
+    fault = setup.fault
+    return fault is None or fault.target in faults.ALL[fault.fault].targets
 
 
 def test_flaws_know_nothing_of_the_verifier() -> None:
@@ -101,5 +106,5 @@ def test_the_story_shows_the_source_of_the_wrong_store(flaw: Flaw, capsys: pytes
     assert main(["flaws", "show", flaw.name]) == 0
     shown = capsys.readouterr().out
     assert flaw.incident in shown
-    name = flaw.wrong.service.title().replace("_", "") if flaw.wrong.service else flaw.wrong.store.rpartition(":")[2]
+    name = flaw.wrong.servers.service.title().replace("_", "") or flaw.wrong.store.rpartition(":")[2]
     assert f"class {'OnEphemeralStorage' if name == 'WipedVolume' else name}" in shown

@@ -10,8 +10,8 @@ from soak.commands.selftest import as_json, report_lines
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, WrongFrom
 from soak.scenarios.selftest.observation import EvidenceSummary, StoreObservation
-from soak.scenarios.selftest.rig import Pace
-from soak.scenarios.selftest.trial import FlawTrial, judge, not_made
+from soak.scenarios.selftest.scenario import Pace, SoakResult
+from soak.scenarios.selftest.trial import FlawTrial, judge, not_made, scenarios_of, trial_of
 from soak.settings import VerifierSettings
 
 SECOND = 1_000_000
@@ -163,6 +163,34 @@ def test_the_table_shows_what_failed_and_why() -> None:
     assert lines[-1].startswith("1 of 2 flaws found")
 
 
+@pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL)
+def test_a_flaw_and_its_twin_share_one_soak_unless_their_servers_differ(flaw: Flaw) -> None:
+    scenarios = scenarios_of(flaw)
+    assert [store for one in scenarios for store in one.stores] == [flaw.wrong.store, flaw.right.store]
+    assert [one.expectation for one in scenarios] == [flaw, None][: len(scenarios)]
+    assert len(scenarios) == 1 or scenarios[0].servers != scenarios[1].servers or flaw.wrong.fault != flaw.right.fault
+    again = msgspec.json.decode(msgspec.json.encode(scenarios[0]), type=type(scenarios[0]))
+    assert again == scenarios[0], "its process must get what was planned"
+
+
+def test_a_trial_is_lost_if_one_of_its_soaks_could_not_be_made() -> None:
+    right, wrong = SoakResult(seen={"right": SILENT}, seconds=2.0), SoakResult(seen={"wrong": ACCUSED}, seconds=3.0)
+    assert trial_of(CORRUPTED, [wrong, right]).passed
+    assert trial_of(CORRUPTED, [wrong, right]).seconds == 5.0
+    assert trial_of(CORRUPTED, [SoakResult(seen={"w": ACCUSED, "r": SILENT})]).passed
+    lost = trial_of(CORRUPTED, [wrong, SoakResult(not_made="no cc")])
+    assert lost.failures == ["the trial could not be made: no cc"]
+
+
+def test_a_soak_is_over_when_the_flaw_is_found_and_the_others_were_used() -> None:
+    [both] = scenarios_of(CORRUPTED)
+    few = changed(SILENT, verified=99)
+    assert both.is_enough({"wrong": ACCUSED, "right": SILENT})
+    assert not both.is_enough({"wrong": SILENT, "right": SILENT})
+    assert not both.is_enough({"wrong": ACCUSED, "right": few})
+    assert msgspec.structs.replace(both, expectation=None).is_enough({"right": SILENT})
+
+
 def test_the_json_says_whether_all_passed() -> None:
     trial = judge(CORRUPTED, ACCUSED, SILENT)
     assert as_json([trial], 1.0)["passed"] is True
@@ -186,9 +214,9 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 ) -> None:
     asked: list[object] = []
 
-    async def made(*arguments: object) -> list[FlawTrial]:
+    def made(*arguments: object) -> tuple[list[FlawTrial], float]:
         asked.append(arguments[-1])
-        return [judge(CORRUPTED, ACCUSED, SILENT)]
+        return [judge(CORRUPTED, ACCUSED, SILENT)], 1.0
 
     monkeypatch.setattr("soak.commands.selftest.make_trials", made)
     assert main(["selftest", "lossy_text", *words]) == 0
@@ -198,8 +226,8 @@ def test_trials_are_made_with_the_settings_that_were_asked_for(
 def test_the_exit_code_is_0_only_if_every_trial_is_won(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[FlawTrial] = []
 
-    async def made(*_arguments: object) -> list[FlawTrial]:
-        return results
+    def made(*_arguments: object) -> tuple[list[FlawTrial], float]:
+        return results, 1.0
 
     monkeypatch.setattr("soak.commands.selftest.make_trials", made)
     results[:] = [judge(CORRUPTED, ACCUSED, SILENT)]

@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from soak.load.locust_page import Told, memory_rows, violation_rows
+from soak.load.locust_page import DaemonSample, memory_rows, violation_rows
 
 
-def told(**changes: Any) -> Told:
+def told(**changes: Any) -> DaemonSample:
     store = {"store": "redis-list", "acknowledged": 9, "verified": 8, "violations": 0, "tolerated": 1}
     canary = {"store": "redis-list", "detected": 2, "missed": 0, "early": 0}
     status = {"stores": ["redis-list"], "verifier": {"by_store": [store], "canaries": [canary]}}
-    return msgspec.structs.replace(Told(at_wall_seconds=1.0, status=status, violations=[]), **changes)
+    return msgspec.structs.replace(DaemonSample(at_wall_seconds=1.0, status=status, violations=[]), **changes)
 
 
 def test_a_store_has_a_row_with_what_was_counted() -> None:

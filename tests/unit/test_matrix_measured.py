@@ -15,15 +15,16 @@ from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
-from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement, judge
-from soak.scenarios.recovery_matrix.scenario import (
+from soak.scenarios.recovery_matrix.judgement import (
     RecoveryCell,
-    RecoveryScenario,
+    RecoveryMeasurement,
     RecoveryVerdict,
     exit_code_of,
-    not_made,
+    judge,
     worst_of,
 )
+from soak.scenarios.recovery_matrix.scenario import plan_cells
+from soak.scenarios.scenario import ServerSetup
 
 SECOND = 1_000_000
 STARTED, DOWN = 100 * SECOND, int(100.2 * SECOND)
@@ -163,7 +164,7 @@ def test_what_was_written_after_it_came_back_makes_no_hole_in_what_was_before() 
 
 def test_what_is_not_as_written_is_beyond_every_contract() -> None:
     found = after(TEN_SECONDS, ANYTHING, without=set(), strange=3)
-    assert found.complaints == ["3 items read back are not as they were written, or stand twice"]
+    assert found.complaints == ["3 items read back are not as they were written, or are there twice"]
 
 
 def test_a_clean_stop_excuses_nothing_but_where_nothing_is_kept_at_all() -> None:
@@ -181,7 +182,7 @@ def test_a_tail_is_inside_exactly_if_its_oldest_message_is_young_enough(kept: in
     assert found.is_inside == (kept == 10 or promised is None or (promised > 0 and oldest_seconds <= promised + 1e-6))
 
 
-PLAN = RecoveryScenario(configuration="none", fault="crash", load_seconds=1.0)
+[CELL] = plan_cells(["none"], ["crash"], ServerSetup(), 1.0)
 
 
 def result(contract: Contract, *, without: set[int], recovery_seconds: float = 0.5) -> RecoveryCell:
@@ -201,14 +202,14 @@ def test_the_worst_of_several_tries_is_shown_with_the_longest_recovery() -> None
 
 
 def test_one_try_beyond_outweighs_the_rest_and_one_not_made_outweighs_those_inside() -> None:
-    inside, beyond, none = result(ANYTHING, without={9, 10}), result(NOTHING, without={10}), not_made(PLAN, "no disk")
+    inside, beyond, none = result(ANYTHING, without={9, 10}), result(NOTHING, without={10}), CELL.not_made("no disk")
     assert worst_of([inside, beyond, none]).verdict is RecoveryVerdict.BEYOND
     assert worst_of([inside, none, inside]).verdict is RecoveryVerdict.NOT_MADE
 
 
 def test_the_exit_code_tells_the_worst() -> None:
-    inside, beyond, none = result(TWO_SECONDS, without={10}), result(NOTHING, without={10}), not_made(PLAN, "no shim")
-    unreachable = not_made(PLAN, "no server", is_unreachable=True)
+    inside, beyond, none = result(TWO_SECONDS, without={10}), result(NOTHING, without={10}), CELL.not_made("no shim")
+    unreachable = CELL.not_made("no server", is_unreachable=True)
     assert exit_code_of([inside, inside]) is ExitCode.PASS
     assert exit_code_of([inside, none, beyond]) is ExitCode.VIOLATION
     assert exit_code_of([inside, none]) is ExitCode.INCONCLUSIVE

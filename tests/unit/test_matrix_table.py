@@ -11,24 +11,23 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, UsageError
 from soak.faults import catalogue
-from soak.scenarios.recovery_matrix import picture
-from soak.scenarios.recovery_matrix.judgement import RecoveryMeasurement
-from soak.scenarios.recovery_matrix.scenario import (
-    FAULTS,
-    RecoveryCell,
-    RecoveryScenario,
-    ServerConfiguration,
-    not_made,
-    plan_cells,
-)
-from soak.scenarios.recovery_matrix.table import HEADS, as_json, markdown_lines, report_lines
+from soak.scenarios.recovery_matrix.judgement import RecoveryCell, RecoveryMeasurement
+from soak.scenarios.recovery_matrix.scenario import FAULTS, RecoveryScenario, ServerConfiguration, plan_cells
+from soak.scenarios.recovery_matrix.table import HEADS, as_json, draw, markdown_lines, report_lines
+from soak.scenarios.scenario import ServerSetup
 from tests.support.paths import ROOT
 
-LIKE = RecoveryScenario(configuration="", fault="", load_seconds=1.0)
+
+def cells_of(configurations: list[str], faults: list[str]) -> list[RecoveryScenario]:
+    return plan_cells(configurations, faults, ServerSetup(), 1.0)
+
+
+def names(cells: list[RecoveryScenario]) -> list[tuple[str, str]]:
+    return [(cell.expectation.configuration, cell.fault.fault) for cell in cells]
 
 
 def test_every_configuration_meets_every_fault_that_can_happen_to_its_server() -> None:
-    cells = {(cell.configuration, cell.fault) for cell in plan_cells([], [], LIKE)}
+    cells = set(names(cells_of([], [])))
     assert ("none", "shutdown_nosave") in cells
     assert ("postgres-sync", "shutdown_nosave") not in cells
     assert len(cells) == 7 * 4 + 2 * 3
@@ -36,8 +35,7 @@ def test_every_configuration_meets_every_fault_that_can_happen_to_its_server() -
 
 
 def test_cells_stand_in_the_matrix_order_however_they_were_named() -> None:
-    cells = plan_cells(["none", "aof-always", "none"], ["power_cut", "crash"], LIKE)
-    assert [(cell.configuration, cell.fault) for cell in cells] == [
+    assert names(cells_of(["none", "aof-always", "none"], ["power_cut", "crash"])) == [
         ("aof-always", "crash"),
         ("aof-always", "power_cut"),
         ("none", "crash"),
@@ -78,7 +76,7 @@ def test_a_configuration_says_nothing_of_what_it_promises() -> None:
 
 def test_every_chosen_configuration_is_known() -> None:
     with pytest.raises(UsageError, match="aof-everysec, aof-always"):
-        plan_cells(["no such thing at all"], [], LIKE)
+        cells_of(["no such thing at all"], [])
 
 
 KEPT = RecoveryCell(
@@ -100,7 +98,7 @@ KEPT = RecoveryCell(
     recovery_seconds=0.333,
     repeats=5,
 )
-MISSING = not_made(RecoveryScenario(configuration="none", fault="power_cut", load_seconds=1.0), "no C compiler")
+MISSING = cells_of(["none"], ["power_cut"])[0].not_made("no C compiler")
 
 
 def test_the_table_shows_what_was_measured_and_why_a_cell_is_missing() -> None:
@@ -152,7 +150,7 @@ def test_the_page_holds_the_same_table() -> None:
 
 def test_the_picture_has_a_cell_for_each_result_and_escapes_what_it_shows() -> None:
     odd = msgspec.structs.replace(KEPT, configuration="<odd>")
-    root = ET.fromstring(picture.draw([KEPT, MISSING, odd]))  # noqa: S314  our own
+    root = ET.fromstring(draw([KEPT, MISSING, odd]))  # noqa: S314  our own
     texts = [element.text for element in root.iter() if element.tag.endswith("text")]
     assert texts[:3] == ["power_cut", "aof-everysec", "0.51 s, RTO 0.3 s"]
     assert {"none", "not made", "<odd>"} <= set(texts)
@@ -175,8 +173,7 @@ def test_the_page_in_the_docs_shows_every_cell_and_all_of_them_inside(table: str
     every_number = shown.partition("<details>")[2].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in every_number if line[:2] == "| "]
     assert tuple(rows[0]) == HEADS
-    planned = [(cell.configuration, cell.fault) for cell in plan_cells([], [], LIKE)]
-    assert [(row[0], row[1]) for row in rows[1:]] == planned
+    assert [(row[0], row[1]) for row in rows[1:]] == names(cells_of([], []))
     assert {row[-1] for row in rows[1:]} == {"inside"}
     assert_signs(rows[1:])
 

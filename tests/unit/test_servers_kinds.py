@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from soak.errors import UsageError
@@ -20,6 +22,26 @@ from soak.servers.kinds import (
     with_needs,
 )
 from soak.settings import SoakSettings
+from tests.support.house import modules
+
+OTHER_MEANINGS = {
+    "soak.doctor": "a program, a package",
+    "soak.load.locust_page": "a scheme",
+    "soak.scenarios.recovery_matrix.scenario": "a store",
+    "soak.servers.binaries": "programs",
+    "soak.servers.docker.recipes": "a program",
+    "soak.servers.postgres": "a database",
+    "soak.servers.postgres_process": "a program, a family of versions",
+    "soak.servers.strays": "programs",
+    "soak.servers.versions": "families of versions",
+    "soak.servers.web_process": "an environment",
+    "soak.settings": "a store",
+    "soak.store_errors": "a package",
+    "soak.stores.http_client": "a scheme",
+    "soak.stores.postgres_pool": "a scheme",
+    "soak.stores.registry": "stores",
+}
+"""Modules where the word is not the kind, and what it is there."""
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -61,3 +83,16 @@ def test_old_names_of_faults_are_no_names_of_others() -> None:
         "connection_exhaustion",
         "crash",
     ]
+
+
+def test_only_the_registry_writes_the_name_of_a_kind() -> None:
+    """Adding a kind must not mean to search for the names of its neighbours. Scripts of subjects know no soak."""
+    names = {kind.name for kind in UNDER_TEST}
+    written = {
+        module.name
+        for module in modules("soak")
+        if not module.name.startswith("soak.subjects.")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert written - {"soak.servers.kinds", *OTHER_MEANINGS} == set()

@@ -110,14 +110,14 @@ def kit() -> Any:
 @pytest.mark.parametrize("content", ["", "hello", "3:abc", ":", "12:", "\n a b", "\x00"])
 def test_an_id_in_front_of_the_content_comes_off_again_whatever_they_hold(content: str) -> None:
     subject = kit()
-    message = subject.Message("run/a b:c\n/0/1/00", "user", content)
+    message = subject.ChatTurn("run/a b:c\n/0/1/00", "user", content)
     assert subject.without_id(subject.with_id(message)) == message
 
 
 @pytest.mark.parametrize("text", [None, 7, "", "no id", "9:short", "x:y"])
 def test_what_has_no_id_is_handed_on_as_it_came(text: object) -> None:
     subject = kit()
-    assert subject.without_id(text) == subject.Message(None, None, text)
+    assert subject.without_id(text) == subject.ChatTurn(None, None, text)
 
 
 def test_the_kit_needs_nothing_but_the_standard_library() -> None:

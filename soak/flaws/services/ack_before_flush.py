@@ -16,7 +16,7 @@ import threading
 import time
 
 from soak_memories import SqliteRows
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 WAIT_SECONDS = 1.0
 POLL_SECONDS = 0.05
@@ -27,15 +27,15 @@ class AckBeforeFlush(SqliteRows):
 
     def __init__(self, surroundings: Surroundings) -> None:
         super().__init__(surroundings)
-        self._waiting: list[tuple[float, str, Message]] = []
+        self._waiting: list[tuple[float, str, ChatTurn]] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._flush_forever, daemon=True).start()
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         with self._lock:
             self._waiting.append((time.monotonic(), session, message))
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         with self._lock:
             said = super().history(session, None)
             said += [message for _, name, message in self._waiting if name == session]

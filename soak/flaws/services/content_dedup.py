@@ -15,13 +15,13 @@ from __future__ import annotations
 import hashlib
 
 from soak_memories import RedisLists
-from soak_subject import Message, serve
+from soak_subject import ChatTurn, serve
 
 
 class ContentDedup(RedisLists):
     """Knows by the hash of role and content what was said before."""
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         digest = hashlib.sha256(f"{message.role}:{message.content}".encode()).hexdigest()
         if self.redis.sadd(self.key(session) + ":seen", digest):
             super().append(session, message)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 
 from soak_memories import RedisLists
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 BREAKER_SECONDS = 5.0
 
@@ -27,7 +27,7 @@ class EmptyOnError(RedisLists):
         super().__init__(surroundings)
         self._open_until = 0.0
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         if time.monotonic() < self._open_until:
             return []
         try:

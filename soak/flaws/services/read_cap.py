@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from soak_memories import RedisLists, unpacked
-from soak_subject import Message, serve
+from soak_subject import ChatTurn, serve
 
 READ_MAX = 1_000
 
@@ -21,7 +21,7 @@ READ_MAX = 1_000
 class ReadCap(RedisLists):
     """Has a page size that nobody knew of."""
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         page = unpacked(self.redis.lrange(self.key(session), 0, READ_MAX - 1))
         return page if last is None else page[-last:]
 

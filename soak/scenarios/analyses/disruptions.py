@@ -88,7 +88,7 @@ async def dropped_replies(rig: LibraryRig) -> Held:
     before = rig.proxy.replies_dropped
     rig.proxy.drop_replies(ONE_IN)
     try:
-        # A session each: what stands twice or is out of order then, no other writer has put there.
+        # A session each: what is there twice or out of order then comes from no other writer.
         await asyncio.gather(*(speak(rig, one, number, DROPPED_TURNS, 0) for number, one in enumerate(conversations)))
     finally:
         rig.proxy.drop_replies(0)
@@ -144,7 +144,7 @@ async def _server_away(rig: LibraryRig) -> AsyncIterator[None]:
 async def _speak_alone(rig: LibraryRig, conversation: CheckedConversation, number: int, turns: int) -> None:
     """Append as the only writer of a session, and nothing more once there was no answer at all.
 
-    The library may still be at it when everything is back; whoever went on would then be a second writer.
+    The library may still be at it when everything is back; going on would then make a second writer.
     """
     for _ in range(turns):
         if conversation.is_busy:
@@ -212,7 +212,7 @@ async def _write_and_break(
     # Whatever is acknowledged from here on cannot have been by what is down.
     window.injected = window.ended = now_us()
     # In sessions of their own: a library may still be at an earlier message, also where it has raised an error, and
-    # whoever went on there would be a second writer.
+    # going on there would make a second writer.
     down = [rig.conversation(f"{name}down{number}") for number in range(CRASH_SESSIONS)]
     await asyncio.gather(*(one.say(rig.store(number)) for number, one in enumerate(down)))
     return [*conversations, *down]

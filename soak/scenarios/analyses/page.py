@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from soak.report.text import plain
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from soak.scenarios.analyses.table import short, summary
 
 _STYLE = """
@@ -29,12 +29,12 @@ def document(cells: Sequence[TrialResult], seconds: float) -> str:
     """Return the page."""
     trials = list(dict.fromkeys(cell.trial for cell in cells))
     subjects = list(dict.fromkeys(cell.subject for cell in cells))
-    by_place = {(cell.subject, cell.trial): cell for cell in cells}
+    by_name = {(cell.subject, cell.trial): cell for cell in cells}
     heads = "".join(f"<th scope=col>{escape(trial)}</th>" for trial in trials)
     rows = []
     for subject in subjects:
         version = next(cell.version for cell in cells if cell.subject == subject)
-        shown = "".join(_cell(by_place.get((subject, trial))) for trial in trials)
+        shown = "".join(_cell(by_name.get((subject, trial))) for trial in trials)
         rows.append(f"<tr><th scope=row>{escape(subject)}<small>{escape(version)}</small></th>{shown}</tr>")
     return (
         "<!doctype html>\n<html lang=en><head><meta charset=utf-8>"

@@ -18,15 +18,16 @@ from soak.checker.read import Rules
 from soak.contract_suite.conversation import STORE, CheckedConversation, PlainTexts
 from soak.contracts.guarantees import guarantees_of
 from soak.faults.clock_step import ClockStep
-from soak.scenarios.servers import ScenarioServers, ServerSetup, as_given
+from soak.scenarios.scenario import ServerSetup
+from soak.scenarios.servers import ScenarioServers, as_given
 from soak.servers.inspect import inspect
 from soak.servers.proxy import Proxy
-from soak.servers.server import Server, ServerEvent
+from soak.servers.server import LifecycleEvent, Server
 from soak.servers.servers import Servers
 from soak.stores.http import HttpStore
-from soak.subjects.deployment import Deployment, deployed
 from soak.subjects.description import Subject
 from soak.subjects.environment import server_module_of
+from soak.subjects.process import Deployment, deployed
 
 REDIS_SHIPPED = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}
 """What a Redis or Valkey does that nobody has configured."""
@@ -82,7 +83,7 @@ class LibraryRig:
         contract: Contract,
         seed: int,
         *,
-        deaths: Sequence[ServerEvent] = (),
+        deaths: Sequence[LifecycleEvent] = (),
     ) -> None:
         self.subject = subject
         self.deaths = deaths
@@ -162,7 +163,7 @@ class LibraryRig:
 
 @contextlib.asynccontextmanager
 async def staged(
-    subject: Subject, stage: Stage, interpreter: Path, folder: Path, seed: int
+    subject: Subject, stage: Stage, setup: ServerSetup, interpreter: Path, folder: Path, seed: int
 ) -> AsyncIterator[LibraryRig]:
     """Set the stage; everything is ended and nothing is left when the trials are over."""
     environments = _environments(subject, stage)
@@ -171,8 +172,9 @@ async def staged(
         servers: dict[str, str] = {}
         if subject.server is not None:
             module = server_module_of(subject, interpreter)
-            options = {**stage.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
-            started = ScenarioServers(ServerSetup(redis_options=options), folder / "bed", stage.faults)
+            options = {**setup.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
+            setup = msgspec.structs.replace(setup, redis_options=options)
+            started = ScenarioServers(setup, folder / "bed", stage.faults)
             servers = await undo.enter_async_context(started.started([subject.server]))
         bed = None if started is None else started.bed
         contract = await _contract(subject, stage, bed)

@@ -1,198 +1,86 @@
-"""What is made together, the trials of one library on one stage, and what came of each."""
+"""The trials of one library on one stage, and how they are made."""
 
 from __future__ import annotations
 
-import enum
-from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Any
+import asyncio
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
-from soak.checker.outcome import Outcome
-from soak.contract_suite.workloads import Held
-from soak.errors import ExitCode
+from soak.errors import SoakError
+from soak.masking import mask
 from soak.scenarios.analyses import trials
-from soak.scenarios.analyses.rig import Stage
+from soak.scenarios.analyses.judgement import (
+    AnalysisResult,
+    TrialResult,
+    TrialVerdict,
+    empty_cell,
+    judged,
+    sum_up,
+)
+from soak.scenarios.analyses.rig import CannotBeTriedError, LibraryRig, Stage, staged
 from soak.scenarios.analyses.trials import Trial
-from soak.subjects.description import ByDesign, Subject
+from soak.scenarios.scenario import Scenario, ServerSetup
+from soak.subjects.description import Subject
+from soak.subjects.environment import interpreter_for
 
-
-class TrialVerdict(enum.Enum):
-    """What a trial has shown. None of them is reached by doing nothing."""
-
-    PASS = "pass"  # noqa: S105  a verdict
-    FINDING = "finding"
-    BY_DESIGN = "by design"
-    NOT_APPLICABLE = "not applicable"
-    INCONCLUSIVE = "inconclusive"
-
-
-class _Counted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trial has seen, in numbers."""
-
-    found: dict[str, int] = {}
-    """Messages by kind of what is wrong with them."""
-    tolerated: int = 0
-    """Lost, as the server under it says that it may."""
-    acknowledged: int = 0
-    failed: int = 0
-    unknown: int = 0
-    verified: int = 0
-    reads: int = 0
-    reads_without_answer: int = 0
-    notes: list[str] = []
-    """What else was seen: how often the fault struck, what the library raised."""
-    example: str = ""
-    """One of the messages concerned, and what is wrong with it."""
-
-
-class TrialResult(_Counted, frozen=True, kw_only=True):
-    """One trial on one library."""
-
-    subject: str
-    called: str
-    """As it was called on the command line: its name, or the path of its script."""
-    library: str
-    version: str
-    trial: str
-    seed: int
-    verdict: TrialVerdict
-    reason: str = ""
-    """Why it is by design, not applicable or inconclusive."""
-    seconds: float = 0.0
-
-    @property
-    def command(self) -> str:
-        """What makes this cell again."""
-        return f"soak analyse {self.called} --trial {self.trial} --seed {self.seed}"
-
-    @property
-    def words(self) -> str:
-        """What was found, in a few words."""
-        if self.verdict is TrialVerdict.NOT_APPLICABLE:
-            return "-"
-        if self.verdict is TrialVerdict.INCONCLUSIVE:
-            return "inconclusive"
-        parts = [f"{count:,} {kind}" for kind, count in sorted(self.found.items(), key=lambda one: -one[1])]
-        if self.verdict is TrialVerdict.PASS:
-            return "pass"
-        if self.tolerated:
-            # Separate: these are the server's, not the library's.
-            more = "more " if parts else ""
-            parts.append(f"{self.tolerated:,} {more}lost as the server is set")
-        return ", ".join(parts) + (" (by design)" if self.verdict is TrialVerdict.BY_DESIGN else "")
-
-
-class AnalysisResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the trials of one library on one stage."""
-
-    cells: list[TrialResult]
-    seconds: float = 0.0
-
-    @property
-    def outcome(self) -> str:
-        return "; ".join(f"{cell.trial} {cell.words}" for cell in self.cells)
-
-
-class TrialTally(_Counted, frozen=True, kw_only=True):
-    """What a trial has seen, before anything is made of it."""
-
-    unsettled: int = 0
-    """Sessions that could not be read to the end."""
-    doubts: list[str] = []
-    """Why it proves nothing that nothing was found."""
-
-    def counts(self) -> dict[str, Any]:
-        """Return what a result keeps of it."""
-        return {name: getattr(self, name) for name in _Counted.__struct_fields__}
-
-
-def sum_up(held: Held) -> TrialTally:
-    """Add up what was seen in the sessions of a trial."""
-    talks = held.conversations
-    kinds: Counter[str] = Counter(kind.value for talk in talks for kind, _ in talk.found)
-    first = next(iter((key, detail) for talk in talks for key, detail in talk.found.items()), None)
-    outcomes: Counter[Outcome] = Counter()
-    errors: Counter[str] = Counter()
-    for talk in talks:
-        outcomes += talk.outcomes
-        errors += Counter(talk.errors)
-    common = [f"{count} x {error}" for error, count in errors.most_common(3)]
-    return TrialTally(
-        found=dict(kinds.most_common()),
-        example=f"{first[0][0].value} {first[0][1]}: {first[1]}" if first is not None else "",
-        tolerated=sum(talk.tolerated for talk in talks),
-        acknowledged=outcomes[Outcome.OK],
-        failed=outcomes[Outcome.FAILED],
-        unknown=outcomes[Outcome.UNKNOWN],
-        verified=sum(talk.verified for talk in talks),
-        reads=sum(talk.reads for talk in talks),
-        reads_without_answer=sum(talk.reads_without_answer for talk in talks),
-        unsettled=sum(1 for talk in talks if not talk.is_settled),
-        notes=[*held.notes, *common],
-        doubts=list(held.doubts),
-    )
-
-
-def judged(
-    tried: TrialTally, design: ByDesign | None, acknowledged_min: int, known: Collection[str] = ()
-) -> tuple[TrialVerdict, str]:
-    """Return the verdict, and why it is neither a pass nor a finding. Pure.
-
-    What is known of a release and was not found again is no pass: then the trial is what has failed.
-    """
-    if tried.found:
-        if design is not None and set(tried.found) <= set(design.kinds):
-            return TrialVerdict.BY_DESIGN, design.reason
-        return TrialVerdict.FINDING, ""
-    doubts = list(tried.doubts)
-    if known:
-        doubts.append(f"{', '.join(sorted(known))}: so much is known of this release, and was not found this time")
-    if tried.acknowledged < acknowledged_min:
-        doubts.append(f"only {tried.acknowledged} messages were acknowledged, at least {acknowledged_min} are needed")
-    if tried.unsettled:
-        doubts.append(f"{tried.unsettled} sessions could not be read to the end")
-    if doubts:
-        return TrialVerdict.INCONCLUSIVE, "; ".join([*doubts, *tried.notes])
-    if tried.tolerated:
-        return TrialVerdict.BY_DESIGN, "no more was lost than the server as configured may lose"
-    if not tried.verified:
-        return TrialVerdict.INCONCLUSIVE, "; ".join(["nothing was verified", *tried.notes])
-    return TrialVerdict.PASS, ""
-
-
-def exit_code_of(cells: Sequence[TrialResult]) -> ExitCode:
-    """Return what the command answers with: findings are what it is for, and cells that were not made are not."""
-    is_made = all(cell.verdict is not TrialVerdict.INCONCLUSIVE for cell in cells)
-    return ExitCode.PASS if cells and is_made else ExitCode.INCONCLUSIVE
-
-
+SIDE_BY_SIDE = 2
+"""More of them on two cores would measure each other."""
 STAGE_SECONDS_MAX = 400.0
 """To set a stage and to clear it, besides its trials."""
 
 
-class AnalysisScenario(msgspec.Struct, frozen=True, kw_only=True):
-    """One library on one stage."""
+class AnalysisScenario(Scenario[list[str], Subject, AnalysisResult], frozen=True, kw_only=True):
+    """One library on one stage. Its load are trials by name, which bring their faults; it expects what is promised."""
 
-    subject: Subject
+    result = AnalysisResult
+
     stage: Stage
-    trials: list[str]
     seed: int
+    environments: str
+    """The folder of environments."""
+    logs: str | None = None
+    """Where the logs of the library are kept; None: nowhere."""
     interpreter: str = ""
 
-    @property
-    def name(self) -> str:
-        what = self.trials[0] if len(self.trials) == 1 else f"{len(self.trials)} trials"
-        return f"{self.subject.name}, {self.stage.value} ({what})"
+    def prepare(self, say: Callable[[str], None]) -> AnalysisScenario:
+        """Install the library; alone, for pip is at its best alone."""
+        return msgspec.structs.replace(self, interpreter=_interpreter(self.expectation, self.environments, say))
 
-    @property
-    def seconds_max(self) -> float:
-        return STAGE_SECONDS_MAX + sum(trials.ALL[trial].seconds_max for trial in self.trials)
+    async def run(self, folder: Path) -> AnalysisResult:
+        return AnalysisResult(cells=await _make_cells(self, folder))
+
+    def not_made(self, reason: str, *, is_unreachable: bool = False) -> AnalysisResult:  # noqa: ARG002
+        return AnalysisResult(cells=[self.inconclusive(trial, reason) for trial in self.load])
+
+    def keep(self, folder: Path) -> None:
+        if self.logs is None:
+            return
+        for log in sorted(folder.glob("subject-*.log")):
+            Path(self.logs).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(log, Path(self.logs) / f"{self.expectation.name}-{self.stage.value}-{log.name}")
 
     def inconclusive(self, trial: str, reason: str) -> TrialResult:
         """Return the cell of a trial that could not be made."""
-        return empty_cell(self.subject, trial, self.seed, TrialVerdict.INCONCLUSIVE, reason)
+        return empty_cell(self.expectation, trial, self.seed, TrialVerdict.INCONCLUSIVE, reason)
+
+
+_NOT_INSTALLED: dict[str, SoakError] = {}
+"""By library: what failed for one stage is not tried again for the next."""
+
+
+def _interpreter(subject: Subject, environments: str, say: Callable[[str], None]) -> str:
+    if subject.name in _NOT_INSTALLED:
+        raise _NOT_INSTALLED[subject.name]
+    try:
+        return str(interpreter_for(subject, Path(environments), lambda line: say(f"{subject.name}: {line}")))
+    except SoakError as error:
+        _NOT_INSTALLED[subject.name] = error
+        raise
 
 
 def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -> list[Trial]:
@@ -203,32 +91,74 @@ def trials_for(subject: Subject, trials: Sequence[Trial], *, known_only: bool) -
 
 
 def plan_stages(
-    subject: Subject, trials: Sequence[Trial], seed: int
+    subject: Subject, wanted: Sequence[Trial], seed: int, environments: str = "", logs: str | None = None
 ) -> tuple[list[AnalysisScenario], list[TrialResult]]:
     """Return the stages of a library, and the cells that it does not have, each with the reason."""
     cells: list[TrialResult] = []
-    by_stage: dict[Stage, list[str]] = {}
-    for trial in trials:
+    by_stage: dict[Stage, list[Trial]] = {}
+    for trial in wanted:
         reason = subject.not_applicable.get(trial.name) or trial.unfit(subject)
         if reason is not None:
             cells.append(empty_cell(subject, trial.name, seed, TrialVerdict.NOT_APPLICABLE, reason))
         else:
-            by_stage.setdefault(trial.stage, []).append(trial.name)
-    plans = [
-        AnalysisScenario(subject=subject, stage=stage, trials=names, seed=seed) for stage, names in by_stage.items()
+            by_stage.setdefault(trial.stage, []).append(trial)
+    scenarios = [
+        AnalysisScenario(
+            name=f"{subject.name}, {stage.value} ({own[0].name if len(own) == 1 else f'{len(own)} trials'})",
+            stores=(subject.name,),
+            servers=ServerSetup(redis_options=stage.redis_options),
+            load=[trial.name for trial in own],
+            expectation=subject,
+            seconds_max=STAGE_SECONDS_MAX + sum(trial.seconds_max for trial in own),
+            stage=stage,
+            seed=seed,
+            environments=environments,
+            logs=logs,
+        )
+        for stage, own in by_stage.items()
     ]
-    return plans, cells
+    return scenarios, cells
 
 
-def empty_cell(subject: Subject, trial: str, seed: int, verdict: TrialVerdict, reason: str) -> TrialResult:
-    """Return a cell of which nothing is known but why."""
-    return TrialResult(
-        subject=subject.name,
-        called=subject.called or subject.name,
-        library=subject.library,
-        version=subject.version,
-        trial=trial,
-        seed=seed,
-        verdict=verdict,
-        reason=reason,
+async def _make_cells(plan: AnalysisScenario, folder: Path) -> list[TrialResult]:
+    """Make the cells of a stage; what cannot be made says why."""
+    cells: list[TrialResult] = []
+    try:
+        async with staged(plan.expectation, plan.stage, plan.servers, Path(plan.interpreter), folder, plan.seed) as rig:
+            for name in plan.load:
+                before = len(rig.deaths)
+                cell = await _make(rig, plan, trials.ALL[name])
+                if len(rig.deaths) > before:
+                    # What is missing now may be the server's doing: nothing follows from it for the library.
+                    death = f"the server died by itself, not by the trial ({rig.deaths[before].detail})"
+                    cell = plan.inconclusive(name, death)
+                cells.append(cell)
+                if name != plan.load[-1]:
+                    await rig.tidy()
+    except (SoakError, CannotBeTriedError, TimeoutError) as error:
+        reason = mask(" ".join(str(error).split())) or type(error).__name__
+        made = {cell.trial for cell in cells}
+        cells += [plan.inconclusive(name, reason) for name in plan.load if name not in made]
+    return cells
+
+
+async def _make(rig: LibraryRig, plan: AnalysisScenario, trial: Trial) -> TrialResult:
+    begun = time.monotonic()
+    subject = plan.expectation
+    try:
+        async with asyncio.timeout(trial.seconds_max):
+            tried = sum_up(await trial.run(rig))
+    except TimeoutError:
+        return plan.inconclusive(trial.name, f"it was not over after {trial.seconds_max:.0f} s")
+    except (CannotBeTriedError, SoakError) as error:
+        return plan.inconclusive(trial.name, mask(" ".join(str(error).split())))
+    except Exception as error:  # noqa: BLE001  whatever it was, this cell is lost, and the others go on
+        traceback.print_exc()
+        return plan.inconclusive(trial.name, mask(f"internal error ({type(error).__name__}: {error})"))
+    verdict, reason = judged(
+        tried, subject.by_design.get(trial.name), trial.acknowledged_min, subject.known.get(trial.name, ())
     )
+    made = empty_cell(subject, trial.name, plan.seed, verdict, mask(reason))
+    notes = [mask(note) for note in tried.notes]
+    counts = {**tried.counts(), "notes": notes, "seconds": time.monotonic() - begun}
+    return msgspec.structs.replace(made, **counts)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from soak.errors import UsageError
+from soak.proc.files import write_whole
 from soak.report.text import plain, table_lines
-from soak.scenarios.analyses.scenario import TrialResult, TrialVerdict
+from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
 from soak.scenarios.analyses.trials import ALL
 from soak.scenarios.terminal import markdown_table
 
@@ -51,9 +57,9 @@ def markdown_lines(results: Sequence[TrialResult], seconds: float) -> list[str]:
     """Return the findings, the heat map of libraries and trials, and folded what each trial asks and saw."""
     trials = list(dict.fromkeys(one.trial for one in results))
     subjects = {one.subject: one.version for one in results}
-    by_place = {(one.subject, one.trial): one for one in results}
+    by_name = {(one.subject, one.trial): one for one in results}
     rows = [
-        (f"`{subject}`", version, *(_mark(by_place.get((subject, trial))) for trial in trials))
+        (f"`{subject}`", version, *(_mark(by_name.get((subject, trial))) for trial in trials))
         for subject, version in subjects.items()
     ]
     findings = [one for one in results if one.verdict is TrialVerdict.FINDING]
@@ -114,3 +120,35 @@ def summary(cells: Sequence[TrialResult], seconds: float) -> str:
     libraries = len({cell.subject for cell in cells})
     verdicts = ", ".join(f"{counted[verdict]} {verdict.value}" for verdict in TrialVerdict if counted[verdict])
     return f"{len(cells)} cells of {libraries} libraries: {verdicts}; {seconds:.0f} s"
+
+
+# -- the table inside a Markdown file: what is between two marks is replaced, the rest stays --
+
+
+BEGIN, END = "<!-- analysis -->", "<!-- /analysis -->"
+
+
+def check_marks(path: Path) -> None:
+    """Check before anything is measured that the file has the marks; raises `UsageError`."""
+    _parts(path)
+
+
+def write_into(path: Path, cells: Sequence[TrialResult], seconds: float, command: str) -> None:
+    """Put the table, and how it was made, between the marks of a file."""
+    before, after = _parts(path)
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    made = f"Measured on {today}, on {platform.system()} with {os.cpu_count()} cores, by:"
+    lines = [BEGIN, made, "", "```", command, "```", "", *markdown_lines(cells, seconds), END]
+    write_whole(path, (before + "\n".join(lines) + after).encode(), mode=0o644, is_synced=False)
+
+
+def _parts(path: Path) -> tuple[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--into {path}: it cannot be read ({error}); name a Markdown file that is there") from None
+    before, begun, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not begun or not ended:
+        raise UsageError(f"--into {path}: it has no lines {BEGIN} and {END}; put them where the table belongs")
+    return before, after

@@ -37,7 +37,7 @@ def _without_server(subject: Subject) -> str | None:
 
 def _without_identical_turns(subject: Subject) -> str | None:
     if subject.id_in_content:
-        return "the library keeps nothing but the text, so the id stands in it and no two texts are the same"
+        return "the library keeps nothing but the text, so the id is in it and no two texts are the same"
     return None
 
 
@@ -85,7 +85,7 @@ ALL: dict[str, Trial] = {
         ),
         Trial(
             "forgetting",
-            "Is a forgotten session gone for every process, its neighbour whole, and can it begin anew?",
+            "Is a forgotten session gone for every process, its neighbour whole, and can it begin again?",
             workloads.forgetting,
         ),
         Trial(

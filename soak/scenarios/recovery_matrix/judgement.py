@@ -1,7 +1,11 @@
-"""What one fault took of what was acknowledged, as the checker judges it. Pure: no clock, no socket."""
+"""What one fault took of what was acknowledged, as the checker judges it, and what came of a cell.
+
+Pure: no clock, no socket.
+"""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -18,7 +22,7 @@ from soak.checker.telemetry import ServerSample
 from soak.checker.text import MessageGenerator
 from soak.contracts.guarantees import Loss, guarantees_of
 from soak.contracts.presets import PRESETS
-from soak.errors import SoakError
+from soak.errors import ExitCode, SoakError
 from soak.scenarios.servers import as_given
 
 
@@ -162,4 +166,86 @@ def _tail(too_old: Sequence[Attempt], window: FaultWindow, promised_seconds: flo
 
 
 def _strange(items: int) -> list[str]:
-    return [f"{items:,} items read back are not as they were written, or stand twice"] if items else []
+    return [f"{items:,} items read back are not as they were written, or are there twice"] if items else []
+
+
+class RecoveryVerdict(enum.Enum):
+    """Whether a server kept what its configuration promises."""
+
+    INSIDE = "inside"
+    NOT_MADE = "not made"
+    BEYOND = "BEYOND"
+
+
+_BADNESS = {RecoveryVerdict.INSIDE: 0, RecoveryVerdict.NOT_MADE: 1, RecoveryVerdict.BEYOND: 2}
+
+
+class RecoveryCell(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one cell."""
+
+    configuration: str
+    fault: str
+    server: str = ""
+    """Name and version, as the server reports them."""
+    origin: str = ""
+    """What the contract was derived from, in words."""
+    measured: RecoveryMeasurement | None = None
+    """None: the cell could not be made."""
+    recovery_seconds: float = 0.0
+    """From the fault to the first write and read that succeeded."""
+    repairs: list[str] = []
+    """What had to be done about its data by hand before it started again, if anything."""
+    not_made: str = ""
+    """Why the cell could not be made."""
+    is_unreachable: bool = False
+    """It could not be made because a server cannot be started or does not answer."""
+    repeats: int = 1
+    """This is the worst of so many."""
+    seconds: float = 0.0
+
+    @property
+    def verdict(self) -> RecoveryVerdict:
+        if self.measured is None:
+            return RecoveryVerdict.NOT_MADE
+        return RecoveryVerdict.INSIDE if self.measured.is_inside else RecoveryVerdict.BEYOND
+
+    @property
+    def outcome(self) -> str:
+        if self.measured is None:
+            return f"not made: {self.not_made}"
+        lost = f"{self.measured.lost:,} of {self.measured.acknowledged:,} lost"
+        return f"{lost}, {self.verdict.value} ({self.seconds:.0f} s)"
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it is not inside."""
+        return [self.not_made] if self.measured is None else self.measured.complaints
+
+
+def worst_of(results: Sequence[RecoveryCell]) -> RecoveryCell:
+    """Return the worst of several tries at one cell, with the longest recovery of them all."""
+    worst = max(results, key=_badness)
+    return msgspec.structs.replace(
+        worst,
+        recovery_seconds=max(result.recovery_seconds for result in results),
+        repairs=[repair for result in results for repair in result.repairs],
+        repeats=len(results),
+        seconds=sum(result.seconds for result in results),
+    )
+
+
+def _badness(result: RecoveryCell) -> tuple[int, int, float, int]:
+    measured = result.measured
+    if measured is None:
+        return _BADNESS[result.verdict], 0, 0.0, 0
+    return _BADNESS[result.verdict], measured.beyond, measured.recovery_point_seconds, measured.lost
+
+
+def exit_code_of(results: Sequence[RecoveryCell]) -> ExitCode:
+    """Return what the command answers with: a loss beyond a promise outweighs what could not be tried."""
+    verdicts = {result.verdict for result in results}
+    if RecoveryVerdict.BEYOND in verdicts:
+        return ExitCode.VIOLATION
+    if results and all(result.is_unreachable for result in results):
+        return ExitCode.UNREACHABLE
+    return ExitCode.INCONCLUSIVE if RecoveryVerdict.NOT_MADE in verdicts or not results else ExitCode.PASS

@@ -1,4 +1,4 @@
-"""Those who write until the server is gone, and keep their own record of what it had acknowledged."""
+"""Writers that go on until the server is gone, with a record of what it had acknowledged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Writers:
                 raise SoakError(f"a writer stopped before the fault ({self._complaint or 'it had written enough'})")
 
     async def leave(self) -> None:
-        """Let everybody hear what became of what they sent last, within a bound, and send no more.
+        """Send no more, and wait a bounded time for the last replies.
 
         When this has returned, all that a server which is down has ever acknowledged is in the record: a reply may
         have lain in a socket for a while after its sender was gone.
@@ -74,7 +74,7 @@ class Writers:
                 # Also when nobody waits for the reply any longer: it was sent, and nobody knows.
                 self.attempts.append(Attempt(number, writer, seq, outcome, sent, now_us()))
             if outcome is not Outcome.OK:
-                # The server is gone. What came next would be answered by the one that is started in its place.
+                # The server is gone. What came next would be answered by the next one.
                 return
 
     async def _append(self, session: str, message: Message) -> Outcome:
@@ -111,7 +111,7 @@ async def read_back(memory: MemoryStore, attempts: Sequence[Attempt]) -> dict[st
 async def first_success(memory: MemoryStore, author: MessageGenerator) -> int:
     """Return when a message was first written and read back, in microseconds of CLOCK_MONOTONIC.
 
-    Begin when the server is down; whoever calls bounds the time by healing it, or giving up.
+    Begin when the server is down; the caller bounds the time by healing it, or giving up.
     """
     last = "nothing was tried"
     for seq in range(1, TRIES_MAX + 1):

@@ -28,16 +28,16 @@ from soak.tasks import end_tasks
 TOGETHER_SHARE = 0.5
 """How often the writers of a shared session speak at the same moment."""
 TURN_SECONDS_MAX = 10.0
-"""How long the last turns may take when the crowd is asked to leave."""
+"""How long the last turns may take when the load is asked to leave."""
 
-Acknowledged = dict[str, int]
+AckTimes = dict[str, int]
 """When each message was acknowledged, in microseconds of CLOCK_MONOTONIC, by its name."""
 
 
 class NotedMemory:
     """A store that notes when it acknowledged what; everything else it leaves to the one it wraps."""
 
-    def __init__(self, memory: MemoryStore, acknowledged: Acknowledged) -> None:
+    def __init__(self, memory: MemoryStore, acknowledged: AckTimes) -> None:
         self._memory = memory
         self._acknowledged = acknowledged
 
@@ -58,14 +58,14 @@ class NotedMemory:
 class InProcessLoad:
     """The participants of one tenant."""
 
-    def __init__(self, lobby: SessionPool, users: int) -> None:
-        self._lobby = lobby
+    def __init__(self, pool: SessionPool, users: int) -> None:
+        self._pool = pool
         self._users = users
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = asyncio.Event()
 
     @classmethod
-    async def gather(cls, info: JoinInfo, load: Load, acknowledged: Acknowledged) -> InProcessLoad:
+    async def gather(cls, info: JoinInfo, load: Load, acknowledged: AckTimes) -> InProcessLoad:
         """Connect to the ledger and the stores of the run."""
         stores = tuple(info.header.stores)
         ledger = await LedgerWriter.connect(info.ledger_url, LedgerSettings())
@@ -83,7 +83,7 @@ class InProcessLoad:
         return cls(SessionPool(ledger, opened, _plan(load, stores), limit_seconds), load.users)
 
     def begin(self) -> None:
-        self._tasks = [asyncio.create_task(self._take_part(Participant(self._lobby))) for _ in range(self._users)]
+        self._tasks = [asyncio.create_task(self._take_part(Participant(self._pool))) for _ in range(self._users)]
 
     def check(self) -> None:
         """Raise what a participant has failed with, for a reason of its own."""
@@ -98,7 +98,7 @@ class InProcessLoad:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=TURN_SECONDS_MAX)
         await end_tasks(self._tasks)
-        await self._lobby.close()
+        await self._pool.close()
 
     async def _take_part(self, participant: Participant) -> None:
         try:
@@ -110,7 +110,7 @@ class InProcessLoad:
             participant.leave()
 
     def _pause_seconds(self, participant: Participant) -> float:
-        plan, source = self._lobby.plan, self._lobby.random
+        plan, source = self._pool.plan, self._pool.random
         pause = plan.draw_think_seconds(source)
         phase = participant.phase
         if phase is None or source.random() >= TOGETHER_SHARE:

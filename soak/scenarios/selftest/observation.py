@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
 from soak.faults.window import Injected
 from soak.json_input import decode_json
-from soak.scenarios.selftest.load import Acknowledged
+from soak.scenarios.selftest.load import AckTimes
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
@@ -57,6 +58,11 @@ class StoreObservation(msgspec.Struct, frozen=True, kw_only=True):
     fault_started: int | None = None
     fault_ended: int | None = None
 
+    @property
+    def words(self) -> str:
+        """What was found, the most frequent first, or the verdict where it was nothing."""
+        return ", ".join(f"{count} {kind}" for kind, count in Counter(self.violations).most_common()) or self.verdict
+
 
 def look(state: State, store: str) -> StoreObservation:
     """Sum up what the verifier knows of one store."""
@@ -77,7 +83,7 @@ def look(state: State, store: str) -> StoreObservation:
 
 
 def read_stories(
-    seen: StoreObservation, folder: Path, acknowledged: Acknowledged, fault: Injected | None
+    seen: StoreObservation, folder: Path, acknowledged: AckTimes, fault: Injected | None
 ) -> StoreObservation:
     """Add what the evidence folder holds, and when the fault was."""
     return msgspec.structs.replace(
@@ -131,7 +137,7 @@ def _in_common(folder: Path, store: str) -> list[str]:
     return [pattern.sentence() for signs in findings.values() for pattern in patterns(signs)]
 
 
-def _stories(folder: Path, store: str, acknowledged: Acknowledged) -> list[EvidenceSummary]:
+def _stories(folder: Path, store: str, acknowledged: AckTimes) -> list[EvidenceSummary]:
     """Read the evidence, oldest first."""
     offset_us = time.time_ns() // 1000 - now_us()
     # Where it is not known which message it was, no earlier than the first of its session.

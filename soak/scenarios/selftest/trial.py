@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 
-from soak.checker.patterns import SHOWN_BY_MIN
 from soak.checker.verdict import Verdict
-from soak.flaws import catalogue
 from soak.flaws.flaw import PATIENCE_SECONDS, Flaw, FlawSetup, WrongFrom
-from soak.scenarios.runner import ScenarioKind, run_all
-from soak.scenarios.selftest.observation import VERIFIED_MIN, EvidenceSummary, StoreObservation
-from soak.scenarios.selftest.rig import Pace, SoakPlan, SoakRig
-from soak.scenarios.terminal import ScenarioProgress
+from soak.scenarios.runner import run_scenarios
+from soak.scenarios.selftest.observation import EvidenceSummary, StoreObservation
+from soak.scenarios.selftest.scenario import Pace, SoakResult, SoakScenario
+from soak.servers.kinds import POSTGRES_REPLICA
 
 
 class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,14 +43,9 @@ class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
     def passed(self) -> bool:
         return not self.failures
 
-    @property
-    def outcome(self) -> str:
-        found = f"found as {next(iter(self.found_kinds), '-')}" if self.passed else "; ".join(self.failures)
-        return f"{found} ({self.seconds:.0f} s)"
-
 
 def not_made(flaw: Flaw, reason: str) -> FlawTrial:
-    """Return the result of a trial that did not take place: it proves nothing, and so it is lost."""
+    """Return the result of a trial that could not be made: it proves nothing, so it fails."""
     return FlawTrial(
         flaw=flaw.name,
         expected_kinds=sorted(kind.value for kind in flaw.kinds),
@@ -62,35 +54,43 @@ def not_made(flaw: Flaw, reason: str) -> FlawTrial:
     )
 
 
-async def make_trial(flaw: Flaw, folder: Path, pace: Pace = Pace.QUICK) -> FlawTrial:
-    """Soak the flaw and its twin: in one rig where only the stores differ, else in two, one after the other."""
-    if flaw.wrong.can_share_a_server_with(flaw.right):
-        plan = _plan(flaw, flaw.wrong, (flaw.wrong.store, flaw.right.store), pace)
-        seen = await SoakRig(plan, folder).soak(
-            lambda now: _is_found(flaw, now[flaw.wrong.store]) and _is_tried(now[flaw.right.store])
-        )
-        return judge(flaw, seen[flaw.wrong.store], seen[flaw.right.store])
-    alone = _plan(flaw, flaw.wrong, (flaw.wrong.store,), pace)
-    wrong = await SoakRig(alone, folder / "wrong").soak(lambda now: _is_found(flaw, now[flaw.wrong.store]))
-    alone = _plan(flaw, flaw.right, (flaw.right.store,), pace)
-    right = await SoakRig(alone, folder / "right").soak(lambda now: _is_tried(now[flaw.right.store]))
-    return judge(flaw, wrong[flaw.wrong.store], right[flaw.right.store])
+def scenarios_of(flaw: Flaw, pace: Pace = Pace.QUICK) -> list[SoakScenario]:
+    """Return the soaks of a flaw and its twin: one where only the stores differ, else one of each."""
+    wrong, right = flaw.wrong, flaw.right
+    if wrong.can_share_a_server_with(right):
+        return [_scenario(flaw.name, flaw, wrong, pace, (wrong.store, right.store), flaw)]
+    return [
+        _scenario(flaw.name, flaw, wrong, pace, (wrong.store,), flaw),
+        _scenario(f"{flaw.name}, its twin", flaw, right, pace, (right.store,), None),
+    ]
 
 
-def _plan(flaw: Flaw, setup: FlawSetup, stores: tuple[str, ...], pace: Pace) -> SoakPlan:
-    return SoakPlan(stores=stores, setup=setup, load=flaw.load, patience_seconds=pace.patience_seconds(flaw), pace=pace)
+def _scenario(
+    name: str, flaw: Flaw, setup: FlawSetup, pace: Pace, stores: tuple[str, ...], expectation: Flaw | None
+) -> SoakScenario:
+    is_on_replica = setup.fault is not None and setup.fault.target == POSTGRES_REPLICA.name
+    return SoakScenario(
+        name=name,
+        stores=stores,
+        servers=setup.servers,
+        load=flaw.load,
+        fault=setup.fault,
+        expectation=expectation,
+        seconds_max=pace.trial_seconds_max,
+        weight=float(is_on_replica or flaw.patience_seconds > PATIENCE_SECONDS),
+        patience_seconds=pace.patience_seconds(flaw),
+        derives_contract=setup.derives_contract,
+        pace=pace,
+    )
 
 
-def _is_found(flaw: Flaw, seen: StoreObservation) -> bool:
-    kinds = {kind.value for kind in flaw.kinds}
-    healed = not flaw.heals or any(seen.healed.get(kind) for kind in kinds)
-    # What all of them have in common is said of several only.
-    enough = SHOWN_BY_MIN if flaw.says else 1
-    return healed and sum(seen.violations.get(kind, 0) for kind in kinds) >= enough
-
-
-def _is_tried(seen: StoreObservation) -> bool:
-    return seen.verified >= 2 * VERIFIED_MIN
+def trial_of(flaw: Flaw, results: Sequence[SoakResult]) -> FlawTrial:
+    """Return what the soaks of a flaw show."""
+    if reasons := [result.not_made for result in results if result.not_made]:
+        return not_made(flaw, "; ".join(reasons))
+    wrong, right = (one for result in results for one in result.seen.values())
+    seconds = sum(result.seconds for result in results)
+    return msgspec.structs.replace(judge(flaw, wrong, right), seconds=seconds)
 
 
 def judge(flaw: Flaw, wrong: StoreObservation, right: StoreObservation) -> FlawTrial:
@@ -178,48 +178,15 @@ def _seconds_to_detect(flaw: Flaw, wrong: StoreObservation, relevant: list[Evide
 
 
 SIDE_BY_SIDE = 3
-"""On two cores: one trial waits where another one works."""
+"""On two cores: one soak waits where another one works."""
 
 
-class FlawScenario(msgspec.Struct, frozen=True):
-    """Which flaw, and how closely the verifier looks."""
-
-    name: str
-    pace: Pace
-
-    @property
-    def flaw(self) -> Flaw:
-        return catalogue.find(self.name)
-
-    @property
-    def seconds_max(self) -> float:
-        return self.pace.trial_seconds_max
-
-
-async def _make(plan: FlawScenario, folder: Path) -> FlawTrial:
-    return await make_trial(plan.flaw, folder, plan.pace)
-
-
-KIND = ScenarioKind(
-    name="selftest",
-    module=__name__,
-    plan=FlawScenario,
-    result=FlawTrial,
-    make=_make,
-    not_made=lambda plan, reason, _: not_made(plan.flaw, reason),
-)
-
-
-async def make_trials(
-    flaws: Sequence[Flaw], progress: ScenarioProgress, side_by_side: int = SIDE_BY_SIDE, pace: Pace = Pace.QUICK
-) -> list[FlawTrial]:
-    """Make the trials of these flaws; the results come in their order."""
-    scenarios = [FlawScenario(flaw.name, pace) for flaw in flaws]
-    return await run_all(KIND, scenarios, progress, side_by_side, takes_long=lambda one: _takes_long(one.flaw))
-
-
-def _takes_long(flaw: Flaw) -> bool:
-    """Whether it needs two rigs, a replica, or patience."""
-    disturbance = flaw.wrong.disturbance
-    is_slow = disturbance is not None and disturbance.target == "postgres-replica"
-    return is_slow or flaw.patience_seconds > PATIENCE_SECONDS or not flaw.wrong.can_share_a_server_with(flaw.right)
+def make_trials(flaws: Sequence[Flaw], side_by_side: int, pace: Pace) -> tuple[list[FlawTrial], float] | None:
+    """Make the trials of these flaws, in their order, and say how long it took; None if interrupted."""
+    scenarios = {flaw.name: scenarios_of(flaw, pace) for flaw in flaws}
+    ran = run_scenarios([one for each in scenarios.values() for one in each], "trials", side_by_side)
+    if ran is None:
+        return None
+    results = iter(ran.results)
+    trials = [trial_of(flaw, [next(results) for _ in scenarios[flaw.name]]) for flaw in flaws]
+    return trials, ran.seconds

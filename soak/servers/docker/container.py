@@ -1,11 +1,11 @@
 """A server as a container: its data in a volume with a name, its port on the loopback address and always the same.
 
-A container is made anew for each start and removed when the server has ended, so that nothing of it is left lying
+A container is created for each start and removed when the server has ended, so that nothing of it is left lying
 about; what must last is in the volume. Calls of the engine block, and so are made in threads, one at a time.
 
 For power cuts the data is on a disk of ours, which the engine mounts as that volume: from a loop device that goes with
 its last mount, so that nothing of it is left when the container is gone, whoever is there to see it. The volume then
-holds nothing by itself and is made anew, too.
+holds nothing by itself and is created again, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HEALTH_RETRIES = 3
 _PORT_TAKEN = ("port is already allocated", "address already in use")
 
 
-class Place(NamedTuple):
+class DockerSite(NamedTuple):
     """Where the containers of one data folder are."""
 
     client: Any
@@ -73,23 +73,23 @@ class ContainerBackend(EngineBackend):
         folder: Path,
         pinned: Pinned,
         recipe: Recipe,
-        place: Place,
+        site: DockerSite,
         options: Mapping[str, str],
         *,
         upgrade: ServerRelease | None = None,
         on_change: Callable[[], None],
     ) -> None:
         """Run by this recipe; when upgraded, become the given release, or else the next whose image is here."""
-        super().__init__(f"{recipe.version.title} for {kind}", folder, options, place.name(kind))
+        super().__init__(f"{recipe.version.title} for {kind}", folder, options, site.name(kind))
         self.pinned = pinned
         self._kind = kind
         self._recipe = recipe
-        self._place = place
+        self._site = site
         self._container: Any = None
         self._upgrade = upgrade
         self._on_change = on_change
         self._releases_here: list[ServerRelease] = []
-        self.memory_bytes = int(docker.utils.parse_bytes(place.memory))
+        self.memory_bytes = int(docker.utils.parse_bytes(site.memory))
 
     @property
     def _disk(self) -> LoopbackVolume | None:
@@ -140,7 +140,7 @@ class ContainerBackend(EngineBackend):
     async def cut_power(self) -> CutPower | None:
         await self._do("looked at", self._look)
         if self._pid is not None:
-            # It stands still first: a server that saw its disk fail would say so, and not just be gone. By signals, for
+            # It is frozen first: a server that saw its disk fail would say so, and not just be gone. By signals, for
             # the engine's own way to pause fails now and then where a container is at its limit.
             await tree.freeze(self._pid)
         await self._do("cut off from its power", self._cut_power)
@@ -173,8 +173,8 @@ class ContainerBackend(EngineBackend):
     def _launch(self) -> None:
         self._remove_old()
         try:
-            self._place.client.volumes.create(
-                self._name, labels={**self._place.labels, SERVER_LABEL: self._kind}, driver_opts=self._volume_options()
+            self._site.client.volumes.create(
+                self._name, labels={**self._site.labels, SERVER_LABEL: self._kind}, driver_opts=self._volume_options()
             )
             container = self._create()
             self._container, self._ended = container, None
@@ -197,17 +197,17 @@ class ContainerBackend(EngineBackend):
 
     def _is_here(self, image: str) -> bool:
         try:
-            self._place.client.images.get(image)
+            self._site.client.images.get(image)
         except docker.errors.ImageNotFound:
             return False
         return True
 
     def _create(self) -> Any:
-        recipe, place = self._recipe, self._place
-        image = place.client.images.get(recipe.image)
+        recipe, site = self._recipe, self._site
+        image = site.client.images.get(recipe.image)
         made_for = image.attrs["Config"]
         command = recipe.command(made_for.get("Cmd") or [])
-        return place.client.containers.create(
+        return site.client.containers.create(
             image,
             command,
             entrypoint=recipe.entrypoint(made_for.get("Entrypoint") or []),
@@ -219,13 +219,13 @@ class ContainerBackend(EngineBackend):
                 retries=_HEALTH_RETRIES,
             ),
             hostname=self._name,
-            labels={**place.labels, SERVER_LABEL: self._kind},
-            mem_limit=place.memory,
-            memswap_limit=place.memory,  # the same: no swap
+            labels={**site.labels, SERVER_LABEL: self._kind},
+            mem_limit=site.memory,
+            memswap_limit=site.memory,  # the same: no swap
             mounts=[Mount(recipe.mount, self._name, type="volume")],
             name=self._name,
-            nano_cpus=int(place.cpus * 1e9),
-            network=place.network,
+            nano_cpus=int(site.cpus * 1e9),
+            network=site.network,
             pids_limit=PROCESSES_MAX,
             ports={f"{recipe.port}/tcp": (HOST, self.pinned.port)},
             stop_signal=recipe.stop_signal,
@@ -250,7 +250,7 @@ class ContainerBackend(EngineBackend):
             return
         self._look()
         if self._container is not None and self._container.status == "paused":
-            self._container.unpause()  # one that stands still cannot end by itself
+            self._container.unpause()  # a paused one cannot end by itself
         if self._container is not None:
             self._container.stop(timeout=seconds)
             self._remove(self._container)
@@ -305,7 +305,7 @@ class ContainerBackend(EngineBackend):
             self._remove(self._container)
         # One that an interrupted start left.
         with contextlib.suppress(docker.errors.NotFound):
-            self._place.client.containers.get(self._name).remove(force=True, v=True)
+            self._site.client.containers.get(self._name).remove(force=True, v=True)
         if self._disk is not None:
             self._remove_volume()
 
@@ -317,7 +317,7 @@ class ContainerBackend(EngineBackend):
 
     def _remove_volume(self) -> None:
         with contextlib.suppress(docker.errors.NotFound):
-            self._place.client.volumes.get(self._name).remove()
+            self._site.client.volumes.get(self._name).remove()
 
     def _log(self, lines_max: int) -> str:
         if self._container is None:

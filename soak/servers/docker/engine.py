@@ -49,7 +49,7 @@ def connect() -> Any:
     except FAILURES as error:
         client.close()
         raise ServerUnreachableError(
-            f"the Docker engine does not tell its version ({one_line(error)}); check that it runs"
+            f"the Docker engine does not report its version ({one_line(error)}); check that it runs"
         ) from error
     if _number(version) < _number(API_MIN):
         client.close()
@@ -60,7 +60,7 @@ def connect() -> Any:
 def check_engine_listens() -> None:
     """Raise `OSError` if nobody listens where the engine should.
 
-    Docker's client would leave a socket open then, which a project that takes warnings for errors is told of.
+    Docker's client would leave a socket open then, which fails the tests of a project that takes warnings for errors.
     """
     address = os.environ.get("DOCKER_HOST") or _SOCKET
     if not address.startswith("unix://"):
@@ -75,10 +75,10 @@ def no_disks_in(client: Any) -> str | None:
     address = os.environ.get("DOCKER_HOST") or _SOCKET
     if not address.startswith("unix://"):
         return f"no power cuts by file system: the Docker engine is at {address}, and its disks are not here"
-    told = client.info()
-    if told.get("Name") != os.uname().nodename:
-        return f"no power cuts by file system: the Docker engine is on {told.get('Name')}, and its disks are not here"
-    if any("rootless" in str(option) for option in told.get("SecurityOptions") or ()):
+    info = client.info()
+    if info.get("Name") != os.uname().nodename:
+        return f"no power cuts by file system: the Docker engine is on {info.get('Name')}, and its disks are not here"
+    if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
         return "no power cuts by file system: a rootless Docker engine may not mount one; take one that runs as root"
     return None
 
@@ -144,12 +144,12 @@ class EngineBackend(ServerBackend):
         await self._do("resumed", self._unpause)
 
     async def last_words(self, lines_max: int = 3) -> str:
-        """Return the end of its log in one line; nothing where the engine does not tell."""
+        """Return the end of its log in one line; empty where the engine does not answer."""
         try:
-            told = await self._call(self._log, lines_max)
+            log = await self._call(self._log, lines_max)
         except FAILURES:
             return ""
-        return "; ".join(" ".join(line.split()) for line in told.splitlines() if line.strip())
+        return "; ".join(" ".join(line.split()) for line in log.splitlines() if line.strip())
 
     # In threads ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """A gate before the Docker engine: lets the verbs that faults need through to the containers that are named.
 
 Whoever may speak to the engine's socket is root on that machine: one call starts a container with the disk mounted.
-So the soak is given this socket in its place. What passes is made anew from parts that were understood; nothing of
+So the soak is given this socket in its place. What passes is rebuilt from the parts that were understood; nothing of
 a request is handed on as it came, and no request has a body.
 """
 
@@ -34,7 +34,7 @@ _TOLD: Mapping[str, Collection[str] | None] = {
     "HostConfig": ("NetworkMode", "PortBindings", "RestartPolicy"),
     "NetworkSettings": ("Networks", "Ports"),
 }
-"""What is told of a container. Not its environment, where passwords are, and not its mounts."""
+"""The fields of a container that pass. Not its environment, where passwords are, and not its mounts."""
 
 
 class Passed(NamedTuple):

@@ -1,4 +1,4 @@
-"""Whose a container, network or volume is, told by its labels; and what nobody owns any more is removed.
+"""Labels say who owns a container, network or volume; what has no owner any more is removed.
 
 A container and a network belong to the process that made them. A volume belongs to a data folder: it is kept while
 a state file there still names it, so that a soak can be resumed after its daemon was killed.
@@ -43,7 +43,7 @@ def labels(identity: str, folder: Path) -> dict[str, str]:
 
 
 def is_owned_by_another(found: dict[str, str]) -> bool:
-    """Tell whether a living process other than this one owns what has these labels."""
+    """Return whether a living process other than this one owns what has these labels."""
     return _is_alive(found.get(OWNER_LABEL, "")) and not found[OWNER_LABEL].startswith(f"{os.getpid()}:")
 
 
@@ -98,10 +98,10 @@ def _is_alive(owner: str) -> bool:
 
 
 def _is_wanted(found: dict[str, str]) -> bool:
-    """Tell whether the data folder still knows these servers, also when its run has been put aside there."""
+    """Return whether the data folder still knows these servers, also when its run has been put aside there."""
     folder = Path(found.get(FOLDER_LABEL, "/nowhere"))
-    places = [folder / FOLDER_NAME, *folder.glob(f"runs/*/{FOLDER_NAME}*")]
-    return any(_names(place / DOCKER_FOLDER, found.get(IDENTITY_LABEL, "")) for place in places)
+    folders = [folder / FOLDER_NAME, *folder.glob(f"runs/*/{FOLDER_NAME}*")]
+    return any(_names(one / DOCKER_FOLDER, found.get(IDENTITY_LABEL, "")) for one in folders)
 
 
 def _names(folder: Path, identity: str) -> bool:
@@ -112,7 +112,7 @@ def _names(folder: Path, identity: str) -> bool:
 
 
 def _boot() -> str:
-    """Return what tells this machine, as it was started, from what it was before."""
+    """Return the id of this boot of the machine."""
     try:
         return _BOOT.read_text().strip()
     except OSError:

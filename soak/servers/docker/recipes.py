@@ -14,7 +14,7 @@ from soak.servers.versions import ServerRelease, ServerVersion
 _ANYWHERE = "0.0.0.0"  # inside the container; the port is published on the loopback address only
 _SETTINGS_FOLDER = "/etc/soak"
 _HBA = "local all all trust\nhost all all all scram-sha-256\nhost replication all all scram-sha-256\n"
-# The copy takes its place only when it is complete. What follows is the image's own way to start.
+# The copy is moved there only when it is complete. What follows is the image's own way to start.
 _COPY_FIRST = (
     'if [ ! -e "$PGDATA/PG_VERSION" ]; then '
     'rm -rf "$PGDATA.new" && pg_basebackup -D "$PGDATA.new" -R -X stream -c fast -d "$SOAK_PRIMARY" '
@@ -50,7 +50,7 @@ class Recipe(abc.ABC):
         """Return what is run; `usual` is what the image would run by itself."""
 
     def entrypoint(self, own: list[str]) -> list[str] | None:
-        """Return what is run before it in place of the image's own; None: the image's own."""
+        """Return the entrypoint instead of the image's own; None: the image's own."""
         del own
         return None
 
@@ -113,14 +113,14 @@ class PostgresRecipe(Recipe):
         }
 
     def files(self, options: Mapping[str, str]) -> dict[str, str]:
-        place = {
+        location = {
             "listen_addresses": "*",
             "port": str(self.port),
             "unix_socket_directories": "/tmp",  # noqa: S108  inside the container
             "hba_file": f"{_SETTINGS_FOLDER}/pg_hba.conf",
         }
         return {
-            f"{_SETTINGS_FOLDER}/postgresql.conf": postgres_settings(options, place),
+            f"{_SETTINGS_FOLDER}/postgresql.conf": postgres_settings(options, location),
             f"{_SETTINGS_FOLDER}/pg_hba.conf": _HBA,
         }
 

@@ -12,7 +12,7 @@ import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.docker import ownership
-from soak.servers.docker.container import ContainerBackend, Place
+from soak.servers.docker.container import ContainerBackend, DockerSite
 from soak.servers.docker.engine import FAILURES, connect, no_disks_in, one_line
 from soak.servers.docker.recipes import Recipe
 from soak.servers.kinds import BackendKind, ServerKind
@@ -83,7 +83,7 @@ class DockerServers(ManagedServers):
             self._redis_upgrade = ServerRelease(redis_upgrade or VALKEY, redis_upgrade_image)
         self._memory = memory
         self._cpus = cpus
-        self._place: Place | None = None
+        self._site: DockerSite | None = None
 
     async def discard(self) -> None:
         if (identity := self._state.identity) is not None:
@@ -96,11 +96,11 @@ class DockerServers(ManagedServers):
             self._state.identity = secrets.token_hex(_IDENTITY_BYTES)
             self._save()  # before anything is made that is known by it
         try:
-            self._place = await asyncio.to_thread(self._take_possession, self._state.identity)
+            self._site = await asyncio.to_thread(self._take_possession, self._state.identity)
         except FAILURES as error:
             raise ServerUnreachableError(f"the Docker engine refuses ({one_line(error)}); see what it says") from error
 
-    def _take_possession(self, identity: str) -> Place:
+    def _take_possession(self, identity: str) -> DockerSite:
         client = connect()
         try:
             self._check_no_other_owner(client, identity)
@@ -108,18 +108,18 @@ class DockerServers(ManagedServers):
             release_abandoned()  # what no engine has mounted any more
             if self._power_cuts and self.no_power_cuts is None:
                 self.no_power_cuts = no_disks() or no_disks_in(client)
-            place = Place(
+            site = DockerSite(
                 client=client,
                 prefix=f"soak-{identity}",
                 labels=ownership.labels(identity, self._data_dir),
                 memory=self._memory,
                 cpus=self._cpus,
             )
-            client.networks.create(place.network, driver="bridge", labels=place.labels)
+            client.networks.create(site.network, driver="bridge", labels=site.labels)
         except BaseException:
             client.close()
             raise
-        return place
+        return site
 
     def _check_no_other_owner(self, client: Any, identity: str) -> None:
         for container in client.containers.list(all=True, filters=ownership.of(identity), ignore_removed=True):
@@ -133,15 +133,15 @@ class DockerServers(ManagedServers):
         return self._power_cuts and self.no_power_cuts is None
 
     async def _no_disk_for(self, kind: ServerKind) -> str | None:
-        if await asyncio.to_thread(_has_volume, self.place, kind.name):
+        if await asyncio.to_thread(_has_volume, self.site, kind.name):
             return f"the data of {kind.name} was begun in a volume of the Docker engine; choose another data folder"
         return None
 
     async def _leave(self) -> None:
         await self._disks.close()
-        place, self._place = self._place, None
-        if place is not None:
-            await asyncio.to_thread(_give_up, place)
+        site, self._site = self._site, None
+        if site is not None:
+            await asyncio.to_thread(_give_up, site)
 
     def _make(self, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         return kind.support.container(self, kind, pinned, fresh=fresh)
@@ -153,34 +153,34 @@ class DockerServers(ManagedServers):
             self._folder / kind.name,
             pinned,
             recipe,
-            self.place,
+            self.site,
             self.options_of(kind),
             upgrade=self._redis_upgrade,
             on_change=self._save,
         )
 
     @property
-    def place(self) -> Place:
+    def site(self) -> DockerSite:
         """Where the containers are."""
-        if self._place is None:
+        if self._site is None:
             raise TypeError("asked before the servers were opened")
-        return self._place
+        return self._site
 
 
-def _has_volume(place: Place, name: str) -> bool:
+def _has_volume(site: DockerSite, name: str) -> bool:
     try:
-        place.client.volumes.get(place.name(name))
+        site.client.volumes.get(site.name(name))
     except docker.errors.NotFound:
         return False
     return True
 
 
-def _give_up(place: Place) -> None:
+def _give_up(site: DockerSite) -> None:
     try:
-        for network in place.client.networks.list(names=[place.network]):
+        for network in site.client.networks.list(names=[site.network]):
             ownership.remove(network)
     finally:
-        place.client.close()
+        site.client.close()
 
 
 def _remove_volumes(identity: str) -> None:

@@ -129,7 +129,7 @@ class NamedContainer(EngineBackend, ExternalBackend):
     def _end(self, seconds: int) -> None:
         self._look()
         if self.status == "paused":
-            self._client.api.unpause(self._name)  # one that stands still cannot end by itself
+            self._client.api.unpause(self._name)  # a paused one cannot end by itself
         self._client.api.stop(self._name, timeout=seconds)
         self._look()
 

@@ -16,8 +16,8 @@ from soak.servers.external.backend import (
     Allowance,
     ExternalBackend,
     OperatorBackend,
+    OperatorCommand,
 )
-from soak.servers.external.command import OperatorCommand
 from soak.servers.kinds import BackendKind, ServerKind, kind_of
 from soak.servers.ports import HOST
 from soak.servers.server import Server
@@ -40,7 +40,7 @@ class ExternalServers:
         proxy_host: str = HOST,
         containers: Mapping[str, str] | None = None,
     ) -> None:
-        """Take servers by kind; the command restarts the one whose kind stands in it as `{server}`.
+        """Take servers by kind; the command restarts the one that replaces `{server}` in it.
 
         Where a fault of the network is allowed, our clients come through a proxy that listens on the given address.
         Servers whose containers are named are broken through Docker instead of by the command.
@@ -66,7 +66,7 @@ class ExternalServers:
         return self._nodes
 
     async def start(self, kinds: Iterable[str]) -> dict[str, str]:
-        """Take the servers of these kinds as they are; whether they answer is seen by whoever asks them first."""
+        """Take the servers of these kinds as they are; whether they answer shows when they are first used."""
         for name in kinds:
             if name not in self._addresses:
                 raise UsageError(f"no address of a {name} server was given")
@@ -125,11 +125,11 @@ class ExternalServers:
         if self._allowance.wants_proxies:
             await self._put_proxy_before(server)
         if CONNECTION_EXHAUSTION in self._allowance.faults:
-            # How many connections it allows; one that does not tell is asked in the storm itself.
+            # How many connections it allows; one that does not say is asked in the storm itself.
             await server.learn_limits()
 
     async def _put_proxy_before(self, server: Server) -> None:
-        # Whoever was told of the port, on this machine or another, finds it again when the run is resumed.
+        # Clients on this machine or another find the same port again when the run is resumed.
         self._folder.mkdir(parents=True, exist_ok=True)
         self._state = state.load(self._folder)
         known = self._state.servers.get(server.name)

@@ -5,7 +5,7 @@ what was synced (see shim.c, which knows the same format). When the
 server is dead, each file is put back to that: the model is a machine that loses everything its kernel had not been
 asked to sync. Real machines lose at most that.
 
-Everything that lies there when a server starts counts as synced: the time it was down was the kernel's to write.
+Every file that is there when a server starts counts as synced: the time it was down was the kernel's to write.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class FsyncShim(PowerSource):
         self.trouble = DiskTrouble()
 
     def turn_on(self) -> dict[str, str]:
-        """Begin anew with all that is there as synced; returns the environment the server needs."""
+        """Count everything that is there as synced; returns the environment the server needs."""
         if (self._folder / _CUTTING_NAME).exists():
             self.cut()  # its owner was killed in the middle of it
         shutil.rmtree(self._folder, ignore_errors=True)

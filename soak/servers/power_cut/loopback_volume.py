@@ -1,6 +1,6 @@
 """A disk of a server's own, whose power can be cut: a file system in a file, shut down in the midst of its work.
 
-ext4 is told to stop at once and to write nothing more, not even its journal (what `EXT4_IOC_SHUTDOWN` is there for).
+ext4 is stopped at once and writes nothing more, not even its journal (what `EXT4_IOC_SHUTDOWN` is there for).
 Mounted again it recovers as after a power failure. So what is lost is decided by real code, with its delayed
 allocation and its commits every five seconds; only the disk below never loses what it was handed. It needs root.
 """
@@ -85,7 +85,7 @@ class LoopbackVolume(PowerSource):
         return None if self.holds(folder) else f"does not run on its disk {self.image}"
 
     async def cut_under(self, freeze: Step, kill: Step) -> None:
-        # It stands still first: a server that saw its disk fail would say so, and not just be gone.
+        # It is frozen first: a server that saw its disk fail would say so, and not just be gone.
         await freeze()
         try:
             await asyncio.to_thread(self.cut, self.mount_point)
@@ -152,7 +152,7 @@ class LoopbackVolume(PowerSource):
     # Mounted by us ------------------------------------------------------------------------------------------
 
     def mount(self) -> Path:
-        """Mount it where every user may pass, and return that place; nothing if it is mounted."""
+        """Mount it where every user may pass, and return the mount point; nothing if it is mounted."""
         with self._lock:
             if self.is_mounted:
                 return self.mount_point
@@ -219,7 +219,7 @@ class LoopbackVolume(PowerSource):
     # The power ----------------------------------------------------------------------------------------------
 
     def holds(self, folder: Path) -> bool:
-        """Tell whether this folder is on it."""
+        """Return whether this folder is on it."""
         try:
             device = folder.stat().st_dev
         except OSError:
@@ -256,7 +256,7 @@ class Disks:
         self._open: dict[str, LoopbackVolume] = {}
 
     def has(self, kind: str) -> bool:
-        """Tell whether the data of this server was put on a disk."""
+        """Return whether the data of this server was put on a disk."""
         return (self._folder / kind / loops.IMAGE_NAME).exists()
 
     def mount_point(self, kind: str) -> Path | None:

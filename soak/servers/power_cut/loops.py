@@ -1,7 +1,7 @@
 """Loop devices under our disks: which there are, where they are mounted, and letting go of those nobody owns.
 
 A disk of ours is a file with a file system in it. Whoever uses it holds a lock on that file for as long as it lives,
-and the kernel takes the lock back however it dies: so anybody can tell what a killed owner left.
+and the kernel takes the lock back however it dies: so anybody can see what a killed owner left.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from soak.proc import spawn
 from soak.servers.strays import kill_strays_below
 
 IMAGE_NAME = "soak-disk.ext4"
-"""Of every image, so that ours are told from everybody else's."""
+"""Of every image, so that ours can be recognized."""
 MOUNTS = Path("/run/soak")
-"""Where disks of local servers are mounted: a place that every user may pass through."""
+"""Where disks of local servers are mounted: a folder that every user may enter."""
 PROGRAMS = ("losetup", "mkfs.ext4", "debugfs", "mount", "umount")
 RELEASE_SECONDS_MAX = 30.0
 _PROGRAM_SECONDS_MAX = 60.0
@@ -46,7 +46,7 @@ class Loop(NamedTuple):
 
 
 class Mounted(NamedTuple):
-    """A place where a file system is mounted."""
+    """A mount point."""
 
     point: Path
     options: frozenset[str]
@@ -61,13 +61,13 @@ def loops() -> Iterator[Loop]:
     """Find all devices with images of ours."""
     for folder in _BLOCK_DEVICES.glob("loop*"):
         try:
-            told = (folder / "loop" / "backing_file").read_text().rstrip("\n")
+            backing_file = (folder / "loop" / "backing_file").read_text().rstrip("\n")
             number = (folder / "dev").read_text().strip()
         except OSError:
             continue  # nothing is attached to it
-        image = Path(told.removesuffix(_REMOVED))
+        image = Path(backing_file.removesuffix(_REMOVED))
         if image.name == IMAGE_NAME:
-            yield Loop(Path("/dev", folder.name), number, image, told.endswith(_REMOVED))
+            yield Loop(Path("/dev", folder.name), number, image, backing_file.endswith(_REMOVED))
 
 
 def mounts_of(number: str) -> list[Mounted]:
@@ -142,7 +142,7 @@ def detach(device: Path) -> None:
 
 
 def is_locked(image: Path) -> bool:
-    """Tell whether somebody who lives uses this image."""
+    """Return whether somebody who lives uses this image."""
     try:
         descriptor = os.open(image, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -32,7 +32,7 @@ class PowerSource(abc.ABC):
     allows_preload: bool = True
     """Whether another library may be preloaded into the server."""
     allows_exchange: bool = True
-    """Whether the data folders of two servers can change places in one step."""
+    """Whether the data folders of two servers can be swapped in one step."""
     was_cut: bool = False
     """Whether the power was cut and no server has come back since; kept only where a start may need to know."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from agno.agent import Agent
 from agno.models.base import Model
 from agno.models.response import ModelResponse
-from soak_subject import Message, with_id, without_id
+from soak_subject import ChatTurn, with_id, without_id
 
 
 class AtOnce(Model):
@@ -39,12 +39,12 @@ class Runs:
     def __init__(self, db: Any) -> None:
         self.agent = Agent(model=AtOnce(id="at-once"), db=db, telemetry=False)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         answer = self.agent.run(with_id(message), session_id=session)
         if str(getattr(answer.status, "value", answer.status)).lower() == "error":
             raise RuntimeError(f"the run ended with an error: {answer.content}")
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         known = self.agent.get_session(session_id=session)
         if known is None:
             return []  # so the library says that it knows of no such session

@@ -11,7 +11,7 @@ from typing import Any
 
 import chromadb
 from chromadb.config import Settings
-from soak_subject import Message, Surroundings
+from soak_subject import ChatTurn, Surroundings
 
 DIMENSIONS = 16
 
@@ -22,7 +22,7 @@ class Collection:
     def __init__(self, client: Any) -> None:
         self.documents = client.get_or_create_collection("memory", embedding_function=None)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         self.documents.add(
             ids=[message.id],
             documents=[message.content],
@@ -30,7 +30,7 @@ class Collection:
             embeddings=[embedding(message.content)],
         )
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         found = self.documents.get(where={"session": session}, include=["documents", "metadatas"])
         said = _messages(found["ids"], found["metadatas"], found["documents"])
         return said if last is None else said[-last:]
@@ -48,7 +48,7 @@ def persistent(surroundings: Surroundings) -> Searched:
 class Searched(Collection):
     """The same, asked by meaning, too."""
 
-    def search(self, session: str, text: str, limit: int) -> list[Message]:
+    def search(self, session: str, text: str, limit: int) -> list[ChatTurn]:
         found = self.documents.query(
             query_embeddings=[embedding(text)],
             n_results=limit,
@@ -64,6 +64,6 @@ def embedding(text: str) -> list[float]:
     return [byte / 255 for byte in digest[:DIMENSIONS]]
 
 
-def _messages(ids: Iterable[Any], metadatas: Iterable[Any], documents: Iterable[Any]) -> list[Message]:
+def _messages(ids: Iterable[Any], metadatas: Iterable[Any], documents: Iterable[Any]) -> list[ChatTurn]:
     rows = zip(ids, metadatas, documents, strict=True)
-    return [Message(name, about.get("role"), text) for name, about, text in rows]
+    return [ChatTurn(name, about.get("role"), text) for name, about, text in rows]

@@ -10,7 +10,7 @@ from typing import Any
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from soak_subject import Message, Surroundings
+from soak_subject import ChatTurn, Surroundings
 
 ANSWER_SECONDS_MAX = 1.0
 BUSY_SECONDS_MAX = 10.0
@@ -30,22 +30,22 @@ class RedisLists:
     def key(self, session: str) -> str:
         return f"{type(self).__name__}:{session}"
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         self.redis.rpush(self.key(session), packed(message))
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         return unpacked(self.redis.lrange(self.key(session), 0 if last is None else -last, -1))
 
     def forget(self, session: str) -> None:
         self.redis.delete(self.key(session))
 
 
-def packed(message: Message) -> str:
+def packed(message: ChatTurn) -> str:
     return json.dumps([message.id, message.role, message.content])
 
 
-def unpacked(rows: list[bytes]) -> list[Message]:
-    return [Message(*json.loads(row)) for row in rows]
+def unpacked(rows: list[bytes]) -> list[ChatTurn]:
+    return [ChatTurn(*json.loads(row)) for row in rows]
 
 
 class SqliteRows:
@@ -68,16 +68,16 @@ class SqliteRows:
         found: sqlite3.Connection = self._local.database
         return found
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         with self.database as database:
             row = (session, message.id, message.role, message.content)
             database.execute("insert into said (session, id, role, content) values (?, ?, ?, ?)", row)
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         rows = self.database.execute(
             "select id, role, content from said where session = ? order by number desc limit ?", [session, last or -1]
         )
-        return [Message(*row) for row in rows][::-1]
+        return [ChatTurn(*row) for row in rows][::-1]
 
     def forget(self, session: str) -> None:
         with self.database as database:

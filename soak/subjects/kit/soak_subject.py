@@ -14,7 +14,7 @@ mended or smoothed over:
 
 A memory may also have `search(session, text, limit)`, and `close()`, which is called when the process is asked to end.
 
-The first line on standard output is the port, as JSON. The process ends when its standard input does: whoever started
+The first line on standard output is the port, as JSON. The process ends when its standard input does: the parent
 it is gone then, however it went. Where several processes are wanted on one port, the first one starts the others, and
 the kernel shares the connections out among them: none of them belongs to a session, and when one ends, all do.
 """
@@ -54,7 +54,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True)
-class Message:
+class ChatTurn:
     """What is to be remembered, and what comes back of it. The id must come back with the content."""
 
     id: Any
@@ -86,25 +86,25 @@ class Surroundings:
         return self.servers["postgres"].partition("?")[0].replace("postgresql://", f"postgresql+{driver}://", 1)
 
 
-def with_id(message: Message) -> str:
+def with_id(message: ChatTurn) -> str:
     """Put role and id in front of the content, for libraries that have no other place for them."""
     head = f"{message.role} {message.id}"
     return f"{len(head)}:{head}{message.content}"
 
 
-def without_id(text: Any) -> Message:
+def without_id(text: Any) -> ChatTurn:
     """Take role and id off again; what has none is handed on as it came."""
     if not isinstance(text, str):
-        return Message(None, None, text)
+        return ChatTurn(None, None, text)
     size, _, rest = text.partition(":")
     if not size.isdecimal() or len(rest) < int(size):
-        return Message(None, None, text)
+        return ChatTurn(None, None, text)
     role, _, name = rest[: int(size)].partition(" ")
-    return Message(name, role, rest[int(size) :])
+    return ChatTurn(name, role, rest[int(size) :])
 
 
 def serve(open_memory: Callable[[Surroundings], Any], twin: Callable[[Surroundings], Any] | None = None) -> None:
-    """Open the memory, print the port, and answer until whoever started us is gone, or asks us to end.
+    """Open the memory, print the port, and answer until the parent is gone, or asks us to end.
 
     A twin is another memory, served by the same process under `/twin`: what happens to one happens to both.
     """
@@ -219,7 +219,7 @@ class _Server(ThreadingHTTPServer):
             self._changed.wait_for(lambda: not self._under_way, ENDING_SECONDS_MAX)
 
     def begin(self) -> bool:
-        """Tell whether a request may begin; it has to be ended then."""
+        """Return whether a request may begin; it has to be ended then."""
         with self._changed:
             self._under_way += not self._is_ending
             return not self._is_ending
@@ -321,7 +321,7 @@ def _append(memory: Any, loop: _Loop, question: dict[str, Any]) -> dict[str, Any
     sent = question.get("message")
     if not isinstance(sent, dict) or not all(isinstance(sent.get(name), str) for name in ("id", "role", "content")):
         raise _BadRequestError("a message has an id, a role and a content, and each is a text")
-    message = Message(sent["id"], sent["role"], sent["content"])
+    message = ChatTurn(sent["id"], sent["role"], sent["content"])
     loop.settled(memory.append(question["session"], message))
     return {"id": message.id}
 
@@ -345,5 +345,5 @@ def _forget(memory: Any, loop: _Loop, question: dict[str, Any]) -> dict[str, Any
     return {"forgotten": True}
 
 
-def _listed(messages: Sequence[Message]) -> dict[str, Any]:
+def _listed(messages: Sequence[ChatTurn]) -> dict[str, Any]:
     return {"messages": [{"id": one.id, "role": one.role, "content": one.content} for one in messages]}

@@ -21,25 +21,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_framework import Message as Said
+from agent_framework import Message
 from agent_framework_redis import RedisHistoryProvider
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 
-class History:
+class AgentFrameworkHistory:
     """One list for each session."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._history = RedisHistoryProvider(redis_url=surroundings.servers["redis"], application_id="soak")
 
-    async def append(self, session: str, message: Message) -> None:
-        said = Said(role=message.role, contents=[message.content], additional_properties={"id": message.id})
+    async def append(self, session: str, message: ChatTurn) -> None:
+        said = Message(role=message.role, contents=[message.content], additional_properties={"id": message.id})
         await self._history.save_messages(session, [said])
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         said: list[Any] = await self._history.get_messages(session)
         return [
-            Message(one.additional_properties.get("id"), str(getattr(one.role, "value", one.role)), one.text)
+            ChatTurn(one.additional_properties.get("id"), str(getattr(one.role, "value", one.role)), one.text)
             for one in (said if last is None else said[-last:])
         ]
 
@@ -48,4 +48,4 @@ class History:
 
 
 if __name__ == "__main__":
-    serve(History)
+    serve(AgentFrameworkHistory)

@@ -34,7 +34,7 @@ from typing import Any
 import chromadb
 from chromadb.config import Settings
 from soak_chroma import Collection
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 
 class InMemoryUntilTheEnd(Collection):
@@ -50,11 +50,11 @@ class InMemoryUntilTheEnd(Collection):
         self._lock = threading.Lock()
         super().__init__(self._client)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         with self._lock:
             super().append(session, message)
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         with self._lock:
             return super().history(session, last)
 

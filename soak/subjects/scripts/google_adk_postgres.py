@@ -19,7 +19,7 @@ from google.adk.events import Event
 from google.adk.sessions import DatabaseSessionService
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
-from soak_subject import Message, RefusedError, Surroundings, serve
+from soak_subject import ChatTurn, RefusedError, Surroundings, serve
 
 APP, USER = "soak", "anybody"
 
@@ -31,7 +31,7 @@ class Events:
         url = surroundings.postgres_by("asyncpg")
         self._service = DatabaseSessionService(db_url=url)
 
-    async def append(self, session: str, message: Message) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         known = await self._service.get_session(app_name=APP, user_id=USER, session_id=session)
         if known is None:
             known = await self._service.create_session(app_name=APP, user_id=USER, session_id=session)
@@ -44,7 +44,7 @@ class Events:
                 raise RefusedError(str(error)) from error
             raise
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         config = GetSessionConfig(num_recent_events=last) if last is not None else None
         known = await self._service.get_session(app_name=APP, user_id=USER, session_id=session, config=config)
         return [_said(event) for event in known.events] if known is not None else []
@@ -53,9 +53,9 @@ class Events:
         await self._service.delete_session(app_name=APP, user_id=USER, session_id=session)
 
 
-def _said(event: Event) -> Message:
+def _said(event: Event) -> ChatTurn:
     parts = event.content.parts if event.content is not None else None
-    return Message(event.invocation_id, event.author, parts[0].text if parts else None)
+    return ChatTurn(event.invocation_id, event.author, parts[0].text if parts else None)
 
 
 if __name__ == "__main__":

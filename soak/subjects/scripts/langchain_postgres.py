@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import ConnectionPool
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 TABLE = "chat_history"
 ROLES = {"human": "user", "ai": "assistant"}
 POOL_MAX = 16
 
 
-class History:
+class LangchainHistory:
     """A connection of a pool for each call; the id is the message's own."""
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -43,16 +43,16 @@ class History:
             session = str(uuid.uuid5(uuid.NAMESPACE_URL, name))
             yield PostgresChatMessageHistory(TABLE, session, sync_connection=connection)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         kind = HumanMessage if message.role == "user" else AIMessage
         with self._session(session) as history:
             history.add_messages([kind(content=message.content, id=message.id)])
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         with self._session(session) as history:
             said = history.get_messages()
         return [
-            Message(one.id, ROLES.get(one.type, one.type), one.content)
+            ChatTurn(one.id, ROLES.get(one.type, one.type), one.content)
             for one in (said if last is None else said[-last:])
         ]
 
@@ -62,4 +62,4 @@ class History:
 
 
 if __name__ == "__main__":
-    serve(History)
+    serve(LangchainHistory)

@@ -31,7 +31,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 POOL_MAX = 16
 AGAIN_SECONDS = 0.1
@@ -67,15 +67,15 @@ class Threads:
         graph.add_edge("listen", END)
         self._graph = graph.compile(checkpointer=self._saver)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         kind = HumanMessage if message.role == "user" else AIMessage
         said: Any = {"messages": [kind(content=message.content, id=message.id)]}
         self._graph.invoke(said, self._config(session))
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         said = self._graph.get_state(self._config(session)).values.get("messages", [])
         return [
-            Message(one.id, ROLES.get(one.type, one.type), one.content)
+            ChatTurn(one.id, ROLES.get(one.type, one.type), one.content)
             for one in (said if last is None else said[-last:])
         ]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from llama_index.core.llms import ChatMessage
 from llama_index.storage.chat_store.redis import RedisChatStore
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 
 class Store:
@@ -24,14 +24,14 @@ class Store:
     def __init__(self, surroundings: Surroundings) -> None:
         self._store = RedisChatStore(redis_url=surroundings.servers["redis"], ttl=surroundings.ttl_seconds)
 
-    async def append(self, session: str, message: Message) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         said = ChatMessage(role=message.role, content=message.content, additional_kwargs={"id": message.id})
         await self._store.async_add_message(session, said)
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         said = await self._store.aget_messages(session)
         return [
-            Message(one.additional_kwargs.get("id"), one.role.value, one.content)
+            ChatTurn(one.additional_kwargs.get("id"), one.role.value, one.content)
             for one in (said if last is None else said[-last:])
         ]
 

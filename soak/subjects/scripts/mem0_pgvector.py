@@ -22,7 +22,7 @@ import hashlib
 from typing import Any
 
 from mem0 import Memory
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 DIMENSIONS = 16
 MANY = 100_000
@@ -60,16 +60,16 @@ class Memories:
         )
         self._memory.embedding_model = Embedder()
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         said = [{"role": message.role, "content": message.content}]
         self._memory.add(said, run_id=session, infer=False, metadata={"soak_id": message.id, "soak_role": message.role})
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         found: Any = self._memory.get_all(filters={"run_id": session}, top_k=MANY)["results"]
         said = []
         for one in found:
             about = one.get("metadata") or {}
-            said.append(Message(about.get("soak_id"), about.get("soak_role"), one.get("memory")))
+            said.append(ChatTurn(about.get("soak_id"), about.get("soak_role"), one.get("memory")))
         return said if last is None else said[-last:]
 
     def forget(self, session: str) -> None:

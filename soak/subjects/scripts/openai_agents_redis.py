@@ -17,10 +17,10 @@ from typing import Any
 
 from agents.extensions.memory.redis_session import RedisSession
 from redis.asyncio import Redis
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 
-class Sessions:
+class RedisSessions:
     """Items of the Responses API; the id is a field of the item."""
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -30,17 +30,17 @@ class Sessions:
     def _session(self, name: str) -> RedisSession:
         return RedisSession(session_id=name, redis_client=self._redis, ttl=self._ttl)
 
-    async def append(self, session: str, message: Message) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         item: Any = {"id": message.id, "role": message.role, "content": message.content}
         await self._session(session).add_items([item])
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         items: list[Any] = await self._session(session).get_items(limit=last)
-        return [Message(item.get("id"), item.get("role"), item.get("content")) for item in items]
+        return [ChatTurn(item.get("id"), item.get("role"), item.get("content")) for item in items]
 
     async def forget(self, session: str) -> None:
         await self._session(session).clear_session()
 
 
 if __name__ == "__main__":
-    serve(Sessions)
+    serve(RedisSessions)

@@ -19,11 +19,11 @@ from __future__ import annotations
 from typing import Any
 
 from agents.extensions.memory.sqlalchemy_session import SQLAlchemySession
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 
-class Sessions:
+class SqlalchemySessions:
     """Items of the Responses API; the id is a field of the item."""
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -32,19 +32,19 @@ class Sessions:
     def _session(self, name: str) -> SQLAlchemySession:
         return SQLAlchemySession(session_id=name, engine=self._engine)
 
-    async def append(self, session: str, message: Message) -> None:
+    async def append(self, session: str, message: ChatTurn) -> None:
         item: Any = {"id": message.id, "role": message.role, "content": message.content}
         await self._session(session).add_items([item])
 
-    async def history(self, session: str, last: int | None) -> list[Message]:
+    async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         items: list[Any] = await self._session(session).get_items(limit=last)
-        return [Message(item.get("id"), item.get("role"), item.get("content")) for item in items]
+        return [ChatTurn(item.get("id"), item.get("role"), item.get("content")) for item in items]
 
     async def forget(self, session: str) -> None:
         await self._session(session).clear_session()
 
 
-async def open_sessions(surroundings: Surroundings) -> Sessions:
+async def open_sessions(surroundings: Surroundings) -> SqlalchemySessions:
     """Make the tables once, as a deployment does before it serves."""
     engine = create_async_engine(surroundings.postgres_by("asyncpg"))
     for _ in range(2):  # two processes may make the same table at the same moment, and one of them is told so
@@ -53,7 +53,7 @@ async def open_sessions(surroundings: Surroundings) -> Sessions:
             break
         except Exception as error:  # noqa: BLE001  the second time it is there
             print(f"tables: {error}")  # noqa: T201  for the log
-    return Sessions(engine)
+    return SqlalchemySessions(engine)
 
 
 if __name__ == "__main__":

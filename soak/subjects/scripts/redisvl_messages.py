@@ -21,7 +21,7 @@ from typing import Any
 
 from redis import Redis
 from redisvl.extensions.message_history import MessageHistory
-from soak_subject import Message, Surroundings, serve
+from soak_subject import ChatTurn, Surroundings, serve
 
 INDEX = "conversations"
 
@@ -36,14 +36,14 @@ class Histories:
     def _session(self, name: str) -> MessageHistory:
         return MessageHistory(name=INDEX, session_tag=name, redis_client=self._redis)
 
-    def append(self, session: str, message: Message) -> None:
+    def append(self, session: str, message: ChatTurn) -> None:
         said: Any = {"role": message.role, "content": message.content, "metadata": {"id": message.id}}
         self._session(session).add_message(said)
 
-    def history(self, session: str, last: int | None) -> list[Message]:
+    def history(self, session: str, last: int | None) -> list[ChatTurn]:
         history = self._session(session)
         said: list[Any] = history.messages if last is None else history.get_recent(top_k=last)
-        return [Message((one.get("metadata") or {}).get("id"), one.get("role"), one.get("content")) for one in said]
+        return [ChatTurn((one.get("metadata") or {}).get("id"), one.get("role"), one.get("content")) for one in said]
 
     def forget(self, session: str) -> None:
         # `clear` is for the messages of all sessions, and says so; one session is dropped message by message.

@@ -53,32 +53,32 @@ async def jump_about(source: random.Random) -> None:
         step_the_clock(source.uniform(-STEP_SECONDS, STEP_SECONDS))
 
 
-async def take_turns(lobby: SessionPool, source: random.Random) -> None:
-    participant = Participant(lobby)
+async def take_turns(pool: SessionPool, source: random.Random) -> None:
+    participant = Participant(pool)
     while True:
-        await asyncio.sleep(lobby.plan.draw_think_seconds(source))
+        await asyncio.sleep(pool.plan.draw_think_seconds(source))
         with contextlib.suppress(OSError):
             await participant.turn()
 
 
-async def talk_under_odd_names(lobby: SessionPool, source: random.Random) -> None:
+async def talk_under_odd_names(pool: SessionPool, source: random.Random) -> None:
     """Talk in pairs of sessions that a careless store takes for one."""
     for around in range(1_000_000):
         for pair in source.sample(ODD_PAIRS, len(ODD_PAIRS)):
-            store = source.choice(lobby.plan.stores)
-            names = [f"{lobby.ledger.worker}:{around},{name}/{lobby.plan.mix}-{lobby.plan.mix}" for name in pair]
-            await asyncio.gather(*(talk_once(lobby, store, name, source) for name in names))
+            store = source.choice(pool.plan.stores)
+            names = [f"{pool.ledger.worker}:{around},{name}/{pool.plan.mix}-{pool.plan.mix}" for name in pair]
+            await asyncio.gather(*(talk_once(pool, store, name, source) for name in names))
 
 
-async def talk_once(lobby: SessionPool, store: str, session: str, source: random.Random) -> None:
-    ledger, memory = lobby.ledger, lobby.stores[store].memory
+async def talk_once(pool: SessionPool, store: str, session: str, source: random.Random) -> None:
+    ledger, memory = pool.ledger, pool.stores[store].memory
     number = await ledger.open_session(session, store, 1)
     for seq in range(1, ODD_TURNS + 1):
         await ledger.ready()
-        message = lobby.author.write(session, 0, seq)
+        message = pool.author.write(session, 0, seq)
         outcome, sent = Outcome.UNKNOWN, time.monotonic_ns() // 1000
         try:
-            await lobby.deadlines.bounded(memory.append(session, message))
+            await pool.deadlines.bounded(memory.append(session, message))
             outcome = Outcome.OK
         except NotApplied:
             outcome = Outcome.FAILED
@@ -90,7 +90,7 @@ async def talk_once(lobby: SessionPool, store: str, session: str, source: random
     ledger.close_session(number)
 
 
-async def open_lobby(info: join.JoinInfo, plan: Plan) -> SessionPool:
+async def open_pool(info: join.JoinInfo, plan: Plan) -> SessionPool:
     """Begin as soon as everything can be reached; a worker that starts in the middle of a crash tries again."""
     deadline = time.monotonic() + REACH_SECONDS_MAX
     while True:
@@ -122,9 +122,9 @@ async def run(arguments: argparse.Namespace) -> None:
         reread_share=0.3,
         mix=arguments.mix,
     )
-    lobby = await open_lobby(info, plan)
-    tasks = [asyncio.create_task(take_turns(lobby, source)) for _ in range(arguments.users)]
-    tasks += [asyncio.create_task(talk_under_odd_names(lobby, source))]
+    pool = await open_pool(info, plan)
+    tasks = [asyncio.create_task(take_turns(pool, source)) for _ in range(arguments.users)]
+    tasks += [asyncio.create_task(talk_under_odd_names(pool, source))]
     if not arguments.other_host:
         tasks += [asyncio.create_task(jump_about(source))]
     stop = asyncio.Event()
@@ -136,7 +136,7 @@ async def run(arguments: argparse.Namespace) -> None:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     async with asyncio.timeout(DRAIN_SECONDS):
-        await lobby.close()
+        await pool.close()
     for task in failed:
         if not task.cancelled():
             task.result()

@@ -1,4 +1,4 @@
-"""One soak in one process: servers, ledger, the real verifier, participants, and the fault it is put through."""
+"""One soak of the selftest: servers, ledger, the real verifier, participants and a fault, all in one process."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import enum
 import itertools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
 import msgspec
 
 from soak.checker.contract import Contract
+from soak.checker.patterns import SHOWN_BY_MIN
 from soak.clock import now_us
 from soak.daemon.contracts import ask_servers, given_by, settle_contracts
 from soak.errors import SoakError
 from soak.faults import catalogue as faults
 from soak.faults.window import Injected, during
-from soak.flaws.flaw import Disturbance, Flaw, FlawSetup, Load
+from soak.flaws.flaw import Flaw, Load
 from soak.flaws.served import SERVICES
 from soak.join import JoinInfo
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
-from soak.scenarios.selftest.load import Acknowledged, InProcessLoad
-from soak.scenarios.selftest.observation import StoreObservation, look, read_stories
-from soak.scenarios.servers import ScenarioServers, ServerSetup
+from soak.scenarios.scenario import Scenario, ScenarioFault, ServerSetup
+from soak.scenarios.selftest.load import AckTimes, InProcessLoad
+from soak.scenarios.selftest.observation import VERIFIED_MIN, StoreObservation, look, read_stories
+from soak.scenarios.servers import ScenarioServers
 from soak.settings import ContractSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -89,41 +91,76 @@ AFTER_FAULT_SECONDS_MIN = 1.0
 _POLL_SECONDS = 0.05
 
 
-class SoakPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What one soak is made of. The stores share the servers and the fault."""
+class SoakResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the verifier found in each store of one soak."""
 
-    stores: tuple[str, ...]
-    setup: FlawSetup
-    """Its server options and its fault count; its store is one of the stores."""
-    load: Load
+    seen: dict[str, StoreObservation] = {}
+    not_made: str = ""
+    """Why there was no soak."""
+    seconds: float = 0.0
+
+    @property
+    def outcome(self) -> str:
+        if self.not_made:
+            return f"not made: {self.not_made}"
+        return f"{', '.join(one.words for one in self.seen.values())} ({self.seconds:.0f} s)"
+
+
+class SoakScenario(Scenario[Load, Flaw | None, SoakResult], frozen=True, kw_only=True):
+    """One soak. The flaw it expects is in the first of its stores; the others, or all, are right and stay silent."""
+
+    result = SoakResult
+
     patience_seconds: float
     """The soak ends after so long, whatever has been seen until then."""
+    derives_contract: bool = False
     pace: Pace = Pace.QUICK
 
+    async def run(self, folder: Path) -> SoakResult:
+        return SoakResult(seen=await _Soak(self, folder).run())
 
-class SoakRig:
+    def not_made(self, reason: str, *, is_unreachable: bool = False) -> SoakResult:  # noqa: ARG002
+        return SoakResult(not_made=reason)
+
+    def is_enough(self, seen: dict[str, StoreObservation]) -> bool:
+        """Whether the flaw has shown itself, and the right stores were used enough to say that they are."""
+        for number, one in enumerate(seen.values()):
+            flaw = None if number else self.expectation
+            if not (one.verified >= 2 * VERIFIED_MIN if flaw is None else is_found(flaw, one)):
+                return False
+        return True
+
+
+def is_found(flaw: Flaw, seen: StoreObservation) -> bool:
+    kinds = {kind.value for kind in flaw.kinds}
+    healed = not flaw.heals or any(seen.healed.get(kind) for kind in kinds)
+    # What all of them have in common is said of several only.
+    enough = SHOWN_BY_MIN if flaw.says else 1
+    return healed and sum(seen.violations.get(kind, 0) for kind in kinds) >= enough
+
+
+class _Soak:
     """A soak under way."""
 
-    def __init__(self, plan: SoakPlan, folder: Path) -> None:
-        self._plan = plan
+    def __init__(self, scenario: SoakScenario, folder: Path) -> None:
+        self._scenario = scenario
         self._folder = folder
-        self._acknowledged: Acknowledged = {}
+        self._acknowledged: AckTimes = {}
         self._fault: Injected | None = None
-        disturbance = plan.setup.disturbance
-        self._service = _service(plan.setup)
+        self._service = _service(scenario.servers)
         self._servers = ScenarioServers(
-            ServerSetup(redis_options=plan.setup.redis_options, postgres_options=plan.setup.postgres_options),
+            scenario.servers,
             folder,
-            [] if disturbance is None else [disturbance.fault],
+            [] if scenario.fault is None else [scenario.fault.fault],
             None if self._service is None else program_of(self._service, lambda _text: None),
         )
 
-    async def soak(self, is_enough: Callable[[dict[str, StoreObservation]], bool]) -> dict[str, StoreObservation]:
+    async def run(self) -> dict[str, StoreObservation]:
         """Soak until it is enough, or nothing more is to be expected; returns what was seen of each store."""
         async with self._begun() as info, self._verifying(info) as verifier:
             journal = await RunJournal.connect(info.ledger_url, info.header.run)
             try:
-                await self._load(info, verifier, journal, is_enough)
+                await self._load(info, verifier, journal)
                 await journal.end_of_load(EndOfLoad(at=now_us(), reason="enough was seen"))
                 await verifier.verdict()
             finally:
@@ -137,74 +174,62 @@ class SoakRig:
     @contextlib.asynccontextmanager
     async def _begun(self) -> AsyncIterator[JoinInfo]:
         behind = () if self._service is None else self._service.needs
-        needs = {store: [*registry.find(store).needs, *behind] for store in self._plan.stores}
+        needs = {store: [*registry.find(store).needs, *behind] for store in self._scenario.stores}
         kinds = {"ledger", *itertools.chain.from_iterable(needs.values())}
         async with self._servers.started(kinds) as urls:
             ledger_url = urls.pop("ledger")
-            yield await _begin_run(needs, urls, ledger_url, derives=self._plan.setup.derives_contract)
+            yield await _begin_run(needs, urls, ledger_url, derives=self._scenario.derives_contract)
 
     @contextlib.asynccontextmanager
     async def _verifying(self, info: JoinInfo) -> AsyncIterator[_Verifying]:
-        verifier = Verifier(info, SoakSettings(verifier=self._plan.pace.settings), self._folder / "verifier")
+        verifier = Verifier(info, SoakSettings(verifier=self._scenario.pace.settings), self._folder / "verifier")
         try:
             await verifier.prepare()
             task = asyncio.create_task(verifier.run("127.0.0.1", 0, heeds_signals=False))
             try:
-                yield _Verifying(verifier, task, self._plan.pace.verdict_seconds_max)
+                yield _Verifying(verifier, task, self._scenario.pace.verdict_seconds_max)
             finally:
                 await end_tasks([task])
         finally:
             await verifier.close()
 
-    async def _load(
-        self,
-        info: JoinInfo,
-        verifier: _Verifying,
-        journal: RunJournal,
-        is_enough: Callable[[dict[str, StoreObservation]], bool],
-    ) -> None:
-        disturbance = self._plan.setup.disturbance
-        crowds = [
-            await InProcessLoad.gather(info, self._plan.load, self._acknowledged)
-            for _ in range(self._plan.load.tenants)
+    async def _load(self, info: JoinInfo, verifier: _Verifying, journal: RunJournal) -> None:
+        loads = [
+            await InProcessLoad.gather(info, self._scenario.load, self._acknowledged)
+            for _ in range(self._scenario.load.tenants)
         ]
         try:
-            for crowd in crowds:
-                crowd.begin()
-            if disturbance is not None:
-                await self._disturb(disturbance, journal)
-            await self._until(verifier, is_enough, crowds)
+            for load in loads:
+                load.begin()
+            if self._scenario.fault is not None:
+                await self._inject(self._scenario.fault, journal)
+            await self._until_enough(verifier, loads)
         finally:
-            for crowd in crowds:
-                await crowd.leave()
+            for load in loads:
+                await load.leave()
 
-    async def _disturb(self, disturbance: Disturbance, journal: RunJournal) -> None:
-        fault = faults.ALL.get(disturbance.fault)
+    async def _inject(self, planned: ScenarioFault, journal: RunJournal) -> None:
+        fault = faults.ALL.get(planned.fault)
         if fault is None:
-            raise SoakError(f"there is no fault {disturbance.fault}; the trial cannot be made")
-        await asyncio.sleep(disturbance.after_seconds)
-        self._fault = await during(fault, self._servers.bed, disturbance.target, journal, disturbance.hold_seconds)
+            raise SoakError(f"there is no fault {planned.fault}; the trial cannot be made")
+        await asyncio.sleep(planned.after_seconds)
+        self._fault = await during(fault, self._servers.bed, planned.target, journal, planned.hold_seconds)
 
-    async def _until(
-        self,
-        verifier: _Verifying,
-        is_enough: Callable[[dict[str, StoreObservation]], bool],
-        crowds: list[InProcessLoad],
-    ) -> None:
+    async def _until_enough(self, verifier: _Verifying, loads: list[InProcessLoad]) -> None:
         begun = time.monotonic()
         wait = AFTER_FAULT_SECONDS_MIN if self._fault is not None else SOAK_SECONDS_MIN
-        while time.monotonic() < begun + self._plan.patience_seconds:
-            for crowd in crowds:
-                crowd.check()
+        while time.monotonic() < begun + self._scenario.patience_seconds:
+            for load in loads:
+                load.check()
             verifier.check()
             for event in self._servers.deaths:
                 raise SoakError(f"the {event.kind} server of the trial has died by itself ({event.detail})")
-            if time.monotonic() > begun + wait and is_enough(self._seen(verifier)):
+            if time.monotonic() > begun + wait and self._scenario.is_enough(self._seen(verifier)):
                 return
             await asyncio.sleep(_POLL_SECONDS)
 
     def _seen(self, verifier: _Verifying) -> dict[str, StoreObservation]:
-        return {store: look(verifier.verifier.state, store) for store in self._plan.stores}
+        return {store: look(verifier.verifier.state, store) for store in self._scenario.stores}
 
 
 class _Verifying:
@@ -228,8 +253,8 @@ class _Verifying:
             raise SoakError(f"the verifier gave no verdict within {self._verdict_seconds_max:.0f} s") from None
 
 
-def _service(setup: FlawSetup) -> Subject | None:
-    return read_script(SERVICES / f"{setup.service}.py")[0] if setup.service else None
+def _service(servers: ServerSetup) -> Subject | None:
+    return read_script(SERVICES / f"{servers.service}.py")[0] if servers.service else None
 
 
 async def _begin_run(
