@@ -19,6 +19,7 @@ from soak.checker.expected_session import (
     Unsettled,
     digest_of,
     names_in,
+    runs_of,
     united,
 )
 from soak.checker.intervals import Intervals
@@ -292,7 +293,7 @@ def _end_excuses(expected: ExpectedSession, judgement: Judgement, read: Read, ru
         return
     if read.invoked <= forgets.ended + staleness + rules.clock_epsilon_us:
         return
-    for number, first, last in judgement.fresh:
+    for number, first, last in (*judgement.fresh, *runs_of(judgement.unsettled)):
         writer = expected.writers[number]
         if writer.excused:
             writer.excused = writer.excused.minus(Intervals([first, last]))

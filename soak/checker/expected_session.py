@@ -138,6 +138,10 @@ class Lifespan(NamedTuple):
     last_ended: int
     reborn: int = 0
     """An earlier life may have ended; what was sent up to this time may have gone with it."""
+    old_until: int = 0
+    """By when the life that `first_sent` began must be over, if another may have begun since; 0: none may have."""
+    next_sent: int = 0
+    """When the first append was sent that may have begun that other life."""
 
 
 NO_ATTEMPTS: list[Attempt] = []

@@ -57,7 +57,7 @@ def extend(expected: ExpectedSession, attempt: Attempt) -> None:
         span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
         max(span.last_sent, attempt.sent),
         max(span.last_ended, attempt.ended),
-        span.reborn,
+        *span[4:],
     )
 
 
@@ -69,10 +69,16 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lif
     unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
     unknown = [one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen]
     first_sent = min([attempt.sent, *(one.sent for one in unknown)])
+    begun = Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
     dated = unseen <= {(one.writer, one.seq) for one in unknown}
-    if expected.span is not None and not (dated and must_have_expired(expected, attempt.sent, rules)):
-        first_sent = expected.span.first_sent
-    return Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+    if expected.span is None or (dated and must_have_expired(expected, attempt.sent, rules)):
+        return begun
+    until = expected.span.old_until or _latest_end(expected.span, rules)
+    next_sent = min(first_sent, expected.span.next_sent or first_sent)
+    if dated and attempt.sent > until:
+        # The old one is over. One that has begun since may go on.
+        return begun._replace(first_sent=next_sent)
+    return begun._replace(first_sent=expected.span.first_sent, old_until=until, next_sent=next_sent)
 
 
 def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
@@ -229,10 +235,10 @@ def _span_behind(
     may_begin = [
         one for one in known if forgets is None or one.ended >= forgets.sent or (one.writer, one.seq) in unseen
     ]
-    first_ended = min((one.ended for one in behind), default=NEVER)
+    span = span._replace(first_ended=min((one.ended for one in behind), default=NEVER), old_until=0, next_sent=0)
     if unseen - {(one.writer, one.seq) for one in may_begin}:
-        return span._replace(first_ended=first_ended)  # one of them may be older than any time that is known
-    return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER), first_ended=first_ended)
+        return span  # one of them may be older than any time that is known
+    return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER))
 
 
 def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excuses: bool) -> None:
@@ -272,6 +278,8 @@ def undo(expected: ExpectedSession, since: int, until: int, *, started: int = 0)
             expected.revived = None
         for writer in expected.writers:
             writer.gone = NOTHING
+    if span is not None and span.old_until:
+        span = expected.span = span._replace(old_until=NEVER)
     if span is not None and since <= span.first_ended <= until:
         span = expected.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:

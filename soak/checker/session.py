@@ -61,6 +61,7 @@ from soak.checker.second_look import (
     lacks_still,
     late_detail,
     look_again,
+    proven_by,
     suspect,
     times_of,
     untold,
@@ -264,7 +265,7 @@ class SessionChecker:
         if not self.store.asks_primary:
             return False
         rules = self.store.rules_at(read.invoked, read.returned)
-        look = self._look(self.book, read, judge(self.book, read, rules, self.store.author), None, rules)
+        look = self._look(self.book, read, judge(self.book, read, rules, self.store.author), rules)
         look = look._replace(asks_primary=False)
         suspicions = self.book.suspicions or ()
         return any(lacks_still(one, look.judgement) and is_last_word(look, one) for one in suspicions)
@@ -280,6 +281,7 @@ class SessionChecker:
         if expected.revived is not None and store.is_shadowed(expected.last_whole, expected.last_returned):
             expected.revived = None  # what showed it may have been behind
         judgement = judge(expected, read, rules, store.author) if judged is None else judged
+        primary_judged = None if primary is None else judge(expected, primary, rules, store.author)
         if judgement.is_clean and not expected.is_in_doubt and expected.counted is None:
             return Observed([self._take_in(judgement, read, rules)], None)
         before = self._packed()
@@ -289,21 +291,23 @@ class SessionChecker:
         known = self._known_suspicions()
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []
-        findings = untold(judgement.findings, told_of(self.book, known)) if judgement.findings else []
-        confirm(self.book, findings, events)
+        findings = [*judgement.findings, *(() if primary_judged is None else proven_by(primary_judged))]
+        confirm(self.book, untold(findings, told_of(self.book, known)) if findings else [], events)
         report_late(self.book, self._shown_late(), None, events)
         earlier = unpacked(before) if known else expected
         events.append(self._take_in(judgement, read, rules))
         if opened is not None:
             events.append(Suspected(opened))
         for suspicion in known if not judgement.is_undecided else ():
-            self._resolve(suspicion, self._look(earlier, read, judgement, primary, rules), events)
+            look = self._look(earlier, read, judgement, rules)
+            look = look._replace(primary=primary, primary_judged=primary_judged)
+            self._resolve(suspicion, look, events)
         if primary is not None:
             self._glimpse(primary)
         if known:
             expected.drop_excused()
         expected.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
-        heal_after(self.book, read, events)
+        heal_after(self.book, [read] if primary is None else [read, primary], events)
         return Observed(events, before)
 
     def _glimpse(self, read: Read) -> None:
@@ -405,16 +409,13 @@ class SessionChecker:
         )
         return Verified(absorbed.verified, absorbed.released, surfaced)
 
-    def _look(
-        self, expected: ExpectedSession, read: Read, judgement: Judgement, primary: Read | None, rules: Rules
-    ) -> Look:
+    def _look(self, expected: ExpectedSession, read: Read, judgement: Judgement, rules: Rules) -> Look:
         store = self.store
         return Look(
             book=expected,
             read=read,
             judgement=judgement,
-            primary=primary,
-            primary_judged=None if primary is None else judge(expected, primary, rules, store.author),
+            primary=None,
             run=store.author.run,
             rules=rules,
             faults=store.windows(),

@@ -121,7 +121,9 @@ def _by_one_forget(  # noqa: PLR0911  one ruling a line
         return perhaps("during-open-forget")
     if attempt.sent > forget.ended:
         return NO if attempt.delivered_at is not None else perhaps()
-    return _by_race(known, attempt, view, forget, forget.ended)
+    ruling = _by_race(known, attempt, view, forget, forget.ended)
+    is_open = view.invoked <= (forget.delivered_at or NEVER)
+    return perhaps("during-open-forget") if ruling.legit is Legit.NO and is_open else ruling
 
 
 def _may_be_undone(known: Knowledge, forget: Forget, view: View) -> bool:
@@ -319,13 +321,13 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
         return perhaps()  # there is room for it, but something else may have been lost since
     later = (v for v in known.full[attempt.id.session] if v.invoked > attempt.sent)
     first = next((v for v in later if attempt.id not in v.ids), view)
-    if _is_something_untold(known, attempt, first):
+    if is_something_untold(known, attempt, first):
         return perhaps("may-be-in-flight")  # it may have been taken for trimmed when it was first missed
     unsent = sum(message not in known.attempts for message in view.ids)
     if newer < retained <= newer + unsent:
         return perhaps("sent-later")
     writers = {other.id.writer for other in known.by_session[attempt.id.session]}
-    if newer < retained <= newer + len(writers) and _is_something_untold(known, attempt, view):
+    if newer < retained <= newer + len(writers) and is_something_untold(known, attempt, view):
         return perhaps("may-be-in-flight")
     if newer < retained:
         return perhaps("retries-fill-the-window") if newer and known.contract.at_least_once else NO
@@ -339,7 +341,7 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
     return perhaps("order-not-promised")
 
 
-def _is_something_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
+def is_something_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
     """Whether some outcome of the session had not reached the verifier when this read returned."""
     others = known.by_session[attempt.id.session]
     return any(other.delivered_at is None or other.delivered_at > view.returned for other in others)
@@ -376,7 +378,7 @@ def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     if known.contract.expiry is Expiry.SLIDING and surely <= view.returned < _sliding_until(known, attempt, lossy=True):
         return perhaps()  # unless a fault took what had prolonged it
     if view.returned < surely:
-        if known.contract.expiry is Expiry.ABSOLUTE and _is_something_untold(known, attempt, view):
+        if known.contract.expiry is Expiry.ABSOLUTE and is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
         return NO if attempt.delivered_at is not None else perhaps()
     return perhaps("late-life") if view.returned < if_unknown_writes_are_late else YES

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
-from tests.reference.excuses import absence, gone_after, is_older, is_promised
+from tests.reference.excuses import absence, gone_after, is_older, is_promised, is_something_untold
 from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
@@ -293,7 +293,8 @@ def _is_confirmed(known: Knowledge, attempt: Attempt, view: View, *, unswept: bo
         is_late_enough = _asked_for(known, second) >= view.returned + settle
         is_quiet = not known.fault_between(second.invoked - settle, second.returned)
         is_swept = unswept or _is_swept(known, second)
-        if is_late_enough and is_quiet and is_swept and absence(known, attempt, second).legit is Legit.NO:
+        is_wrong = absence(known, attempt, second).legit is Legit.NO and not _is_told_after_life(known, attempt, second)
+        if is_late_enough and is_quiet and is_swept and is_wrong:
             return True
     return False
 
@@ -321,7 +322,15 @@ def _is_wrong_anyway(known: Knowledge, view: View) -> bool:
     fulls = known.full[view.session]
     has_repeats = any(count > 1 for full in fulls for count in full.counts.values())
     has_others = any(full.foreign or full.has_unreadable for full in fulls)
-    return has_repeats or has_others or any(_may_be_inverted(known, full) for full in fulls)
+    if has_repeats or has_others or any(_may_be_inverted(known, full) for full in fulls):
+        return True
+    return any(_is_flipped(one, other) for one, other in combinations(fulls, 2))
+
+
+def _is_flipped(one: View, other: View) -> bool:
+    """Whether two reads show what both have in another order."""
+    common = [message for message in one.order if message in other.ids]
+    return common != [message for message in other.order if message in one.ids]
 
 
 def _is_judged(known: Knowledge, view: View) -> bool:
@@ -347,9 +356,16 @@ def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
             continue
         is_late_enough = second.invoked >= since + settle
         is_quiet = not known.fault_between(second.invoked, second.returned)
-        if is_late_enough and is_quiet and absence(known, attempt, second).legit is not Legit.YES:
+        is_wrong = absence(known, attempt, second).legit is not Legit.YES
+        if is_late_enough and is_quiet and (is_wrong or _may_seem_alive(known, attempt, second)):
             return True
     return False
+
+
+def _may_seem_alive(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether an absolute life was over by an append of which the verifier had not heard when it read."""
+    is_absolute = known.contract.ttl is not None and known.contract.expiry is Expiry.ABSOLUTE
+    return is_absolute and is_something_untold(known, attempt, view)
 
 
 def _was_looked_at_before(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -439,8 +455,7 @@ def _order_between_reads(report: _Report, known: Knowledge) -> None:
     for views in known.full.values():
         distinct = list({tuple(view.order): view for view in views}.values())
         for one, other in combinations(distinct, 2):
-            common = [message for message in one.order if message in other.ids]
-            if common != [message for message in other.order if message in one.ids]:
+            if _is_flipped(one, other):
                 _report_flips(report, known, one, other)
         for view in known.views[views[0].session] if views else ():
             _report_flipped_window(report, known, view)

@@ -46,6 +46,13 @@ ONCE_JUDGED_OTHERWISE = {
     800_000_651: "only a participant saw it, in a store that keeps the last messages",
     710_004_095: "only the primary had shown it before it was gone",
     820_001_797: "a life that an unknown append had begun, which a read had shown",
+    810_001_094: "a participant's window is as wrong as the full reads that order its messages differently",
+    910_002_347: "only the primary, asked about what is missing, showed a wrong order",
+    910_003_242: "an append was answered when an absolute life may have been over, and later ones when it was",
+    910_004_602: "an outcome that came after a loss was confirmed says that the life was over by then",
+    930_002_414: "a life was over as far as outcomes had come when a loss would have been confirmed",
+    930_005_881: "it raced with a forget, and was shown behind one in flight",
+    930_008_503: "it raced with a forget, was shown behind it, and vanished before the outcome of the forget came",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
 """Flawed histories of which the checker and the reference once found other kinds."""

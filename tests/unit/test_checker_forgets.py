@@ -58,6 +58,15 @@ def test_what_a_read_showed_behind_a_forget_is_expected_also_if_the_outcome_came
     assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
 
 
+def test_what_raced_with_a_forget_and_is_shown_behind_something_in_flight_is_expected() -> None:
+    session = CheckedSession()
+    session.told((1, 1), 1.0, 2.2)
+    session.forgot(2.0, 2.1)
+    assert session.shows(3.0, 1, (1, 1)) == set()
+    assert session.shows(4.0, 1) == set()
+    assert session.shows(5.0, 1) == {(Kind.ROLLED_BACK, 1)}
+
+
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
     session = CheckedSession()
     session.told(1, 0.1, 0.2)

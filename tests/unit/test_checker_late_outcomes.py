@@ -9,7 +9,7 @@ from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
-from tests.support.checker.checked_session import SECOND, CheckedSession
+from tests.support.checker.checked_session import SECOND, CheckedSession, altered
 
 TAIL = Contract(crash_loss_seconds=1.0)
 BEHIND = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
@@ -109,6 +109,17 @@ def test_an_unknown_write_that_a_read_has_shown_bears_its_time_for_the_next_one(
     assert session.shows(1.0, (1, 1), 1) == set()
     session.told(1, 0.1, 0.2)
     assert session.shows(2.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_what_the_primary_shows_wrong_when_it_is_asked_is_reported() -> None:
+    session = CheckedSession(BEHIND, asks_primary=True)
+    for seq in (1, 2, 3):
+        session.told(seq, seq * 0.1, seq * 0.1 + 0.05)
+    assert session.shows(4.0, 1) == set()
+    replica, primary = session.read(6.0, 1), session.read(6.1, altered(1), 3, 2)
+    assert session.checker.needs_primary(replica)
+    found = session.reported(session.checker.observe(replica, primary))
+    assert found >= {(Kind.CORRUPTED, 1), (Kind.REORDERED, 2)}
 
 
 def test_the_primary_is_judged_at_the_time_at_which_it_is_asked() -> None:
@@ -254,6 +265,15 @@ def test_what_was_seen_in_flight_and_begins_a_new_life_is_expected_in_it() -> No
     session.told(2, 2.8, 3.1)
     assert session.shows(3.5) == set()
     assert session.shows(4.2) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_what_is_sent_when_an_old_life_must_be_over_is_expected_also_if_another_had_begun_before() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.1, 0.5)
+    session.told(2, 2.2, 2.3)  # the life of 1 ends between 2.1 and 2.5
+    session.told(3, 3.0, 3.1)
+    assert session.shows(3.2, 2, 3) == session.shows(3.4) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 3)}
 
 
 def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
