@@ -260,7 +260,7 @@ def _remember_unsettled(
     lacked = (0, 0) if was_blind else (expected.last_read, expected.last_returned)
     known = {(one.writer, one.seq): one for one in expected.unsettled or ()}
     expected.unsettled = [
-        known.get(place) or Unsettled(*place, read.invoked, *((0, 0) if place in shown else lacked))
+        known.get(place) or Unsettled(*place, read.returned, *((0, 0) if place in shown else lacked))
         for place in judgement.unsettled
     ]
 

@@ -157,7 +157,7 @@ class Unsettled(NamedTuple):
     writer: int
     seq: int
     since: int
-    """When the first read that showed it was invoked."""
+    """When the first read that showed it returned."""
     lacked: int
     """When the read before that was invoked, and returned; 0: there was none."""
     lacked_returned: int

@@ -209,12 +209,14 @@ def end_forget(
 
 def _erase(expected: ExpectedSession, forgets: Forgets, *, is_applied_once: bool) -> None:
     """Expect no longer what a forget has erased, or may have."""
-    if is_applied_once and expected.last_returned < forgets.sent:
+    if is_applied_once:
         # What a read had shown by then was applied, whatever its outcome.
-        for writer in expected.writers:
+        for writer in expected.writers if expected.last_returned < forgets.sent else ():
             writer.gone = united(writer.gone, writer.standing)
-        for number, seq in expected.unsettled_names():
-            expected.writers[number].gone = united(expected.writers[number].gone, Intervals([seq, seq]))
+        for one in expected.unsettled or ():
+            if one.since < forgets.sent:
+                writer = expected.writers[one.writer]
+                writer.gone = united(writer.gone, Intervals([one.seq, one.seq]))
     known = (*expected.recent, *expected.pending)
     behind = [one for one in known if one.sent > forgets.ended]
     if expected.span is not None:
@@ -245,7 +247,7 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
     """Keep of what reads have shown only what a forget was seen to have left."""
     standing = list(expected.names_in_order())
     is_behind = shows_since < expected.last_whole
-    shown = [*standing, *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at)]
+    shown = [*standing, *expected.unsettled_names(), *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at)]
     if is_behind and expected.forgets is not None and expected.forgets.is_certain:
         expected.revived = [(number, seq) for number, seq in shown if seq in expected.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in expected.writers[place[0]].gone]
@@ -261,6 +263,9 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
         for number, seq in expected.unsettled_names():
             expected.writers[number].excuse(Intervals([seq, seq]))
         expected.unsettled = None
+    expected.unsettled = [
+        one for one in expected.unsettled or () if one.seq not in expected.writers[one.writer].gone
+    ] or None
     expected.is_blind = not is_behind
     expected.overlooked = expected.shown_late = None
     expected.replace_verified(left)

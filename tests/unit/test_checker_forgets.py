@@ -67,6 +67,16 @@ def test_what_raced_with_a_forget_and_is_shown_behind_something_in_flight_is_exp
     assert session.shows(5.0, 1) == {(Kind.ROLLED_BACK, 1)}
 
 
+def test_what_was_seen_before_a_forget_and_stands_behind_it_is_resurrected_whatever_comes_late() -> None:
+    session = CheckedSession()
+    assert session.shows(0.5, 1) == set()
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(3.0) == {(Kind.RESURRECTED, 1)}
+    assert session.shows(4.0) == set()
+
+
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
     session = CheckedSession()
     session.told(1, 0.1, 0.2)
