@@ -276,6 +276,19 @@ def test_what_is_sent_when_an_old_life_must_be_over_is_expected_also_if_another_
     assert session.shows(4.0) == {(Kind.ROLLED_BACK, 3)}
 
 
+def test_a_fault_may_have_undone_what_began_an_old_life() -> None:
+    """It may have taken 1 alone: then the life began with 2, which is over by 3.1 and not by 2.5."""
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE, crash_loss_seconds=None))
+    session.told(1, 0.1, 0.5)
+    session.told(2, 1.0, 1.1)
+    session.told(3, 2.2, 2.3)
+    session.crash(2.35, 2.36)
+    session.told(4, 3.0, 3.05)
+    assert session.shows(3.06, 2, 3, 4) == session.shows(3.2) == set()
+    session.sweep()
+    assert session.shows(4.0) == set()
+
+
 def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     """It was applied in the old life, and answered when another append had begun a new one."""
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
@@ -284,6 +297,26 @@ def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     session.told(2, 1.5, 4.3)
     assert session.shows(4.8, (1, 1)) == set()
     assert session.shows(5.25, (1, 1)) == set()
+
+
+@pytest.mark.parametrize("expiry", Expiry)
+def test_what_is_told_late_and_belongs_to_a_life_that_is_over_is_not_expected_in_the_next(expiry: Expiry) -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=expiry))
+    session.told(1, 0.0, 0.1)
+    session.told((1, 1), 4.0, 4.05)
+    session.told(2, 0.5, 0.6)
+    assert session.shows(4.5, (1, 1)) == session.shows(5.1) == set()
+    assert session.shows(5.7) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_an_unknown_append_that_was_seen_long_ago_does_not_date_the_end_of_a_life() -> None:
+    """The life began by the acknowledgement of 2: what is said at 60.3 may be in it, and gone with it."""
+    session = CheckedSession(Contract(ttl_seconds=60.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.2, 0.23, Outcome.UNKNOWN)
+    session.told(2, 0.5, 0.53)
+    assert session.shows(1.0, 1, 2) == session.shows(30.0, 1, 2) == set()
+    session.told(3, 60.3, 60.4)
+    assert session.shows(60.45, 1, 2, 3) == session.shows(60.6) == session.shows(61.5) == set()
 
 
 def test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up() -> None:
