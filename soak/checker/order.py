@@ -111,20 +111,19 @@ def _changed_order(
     expected: ExpectedSession, names: list[MessageId]
 ) -> tuple[list[tuple[MessageId, str]], list[tuple[MessageId, str]]]:
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
-    before = {place: index for index, place in enumerate((*expected.names_in_order(), *expected.unsettled_names()))}
-    changed: list[tuple[MessageId, str]] = []
+    before = [*expected.names_in_order(), *expected.unsettled_names()]
+    changed = _flipped(expected, before, names)
+    for at in sorted({at for _, _, at in expected.veiled or ()}):
+        # What the last read lacked, undecided, had an order in the read that showed it.
+        changed += _flipped(
+            expected, [(number, seq) for number, seq, since in expected.veiled or () if since == at], names
+        )
     appeared: list[tuple[MessageId, str]] = []
-    furthest, furthest_place = -1, (0, 0)
-    unseen: list[MessageId] = []
+    known, unseen = set(before), list[MessageId]()
     for place in names:
-        index = before.get(place)
-        if index is None:
+        if place not in known:
             unseen.append(place)
             continue
-        if index < furthest:
-            changed.append((place, f"stands after {name_of(expected, furthest_place)}; an earlier read had it before"))
-        else:
-            furthest, furthest_place = index, place
         appeared += [
             (other, f"appeared in front of {name_of(expected, place)}, which had been read without it")
             for other in unseen
@@ -134,6 +133,18 @@ def _changed_order(
         ]
         unseen = []
     return changed, appeared
+
+
+def _flipped(expected: ExpectedSession, before: list[MessageId], names: list[MessageId]) -> list[tuple[MessageId, str]]:
+    """Find what stands behind a message that an earlier read had behind it."""
+    index_of = {place: index for index, place in enumerate(before)}
+    furthest, wrong = -1, []
+    for place in names:
+        index = index_of.get(place, furthest)
+        if index < furthest:
+            wrong.append((place, f"stands after {name_of(expected, before[furthest])}; an earlier read had it before"))
+        furthest = max(furthest, index)
+    return wrong
 
 
 STRICTEST = Contract()

@@ -247,7 +247,11 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
     """Keep of what reads have shown only what a forget was seen to have left."""
     standing = list(expected.names_in_order())
     is_behind = shows_since < expected.last_whole
-    shown = [*standing, *expected.unsettled_names(), *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at)]
+    shown = [
+        *standing,
+        *expected.unsettled_names(),
+        *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at),
+    ]
     if is_behind and expected.forgets is not None and expected.forgets.is_certain:
         expected.revived = [(number, seq) for number, seq in shown if seq in expected.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in expected.writers[place[0]].gone]

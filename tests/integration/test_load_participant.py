@@ -95,7 +95,6 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
         connections_max=4,
         ttl_seconds=None,
         daemon_pid=0,
-        daemon_started_wall_seconds=0.0,
         http_address="",
     )
     quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}

@@ -53,6 +53,7 @@ ONCE_JUDGED_OTHERWISE = {
     930_002_414: "a life was over as far as outcomes had come when a loss would have been confirmed",
     930_005_881: "it raced with a forget, and was shown behind one in flight",
     930_008_503: "it raced with a forget, was shown behind it, and vanished before the outcome of the forget came",
+    940_003_977: "shown again in another order, after a read without it while the outcome of a forget was on its way",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }

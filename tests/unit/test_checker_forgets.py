@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.contract import Contract, Expiry, Reads
+from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
@@ -75,6 +75,15 @@ def test_what_was_seen_before_a_forget_and_stands_behind_it_is_resurrected_whate
     session.forgot(1.0, 1.1)
     assert session.shows(3.0) == {(Kind.RESURRECTED, 1)}
     assert session.shows(4.0) == set()
+
+
+def test_what_vanishes_while_a_forget_is_on_its_way_and_comes_back_in_another_order_is_reordered() -> None:
+    session = CheckedSession(Contract(order=Order.PER_WRITER))
+    session.intends_forget(0.1)
+    session.told(1, 0.5, 0.6)
+    session.told((1, 1), 0.7, 0.8)
+    assert session.shows(1.0, 1, (1, 1)) == session.shows(2.0) == set()
+    assert session.shows(3.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
 
 
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
