@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.contract import Contract, Duplicates, Order
-from soak.checker.expected_session import ExpectedSession, name_of, names_in
+from soak.checker.expected_session import ExpectedSession, name_of, names_in, runs_in
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Finding, MessageId, Rules, Run
@@ -113,11 +113,12 @@ def _changed_order(
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
     before = [*expected.names_in_order(), *expected.unsettled_names()]
     changed = _flipped(expected, before, names)
-    for at in sorted({at for _, _, at in expected.veiled or ()}):
-        # What the last read lacked, undecided, had an order in the read that showed it.
-        changed += _flipped(
-            expected, [(number, seq) for number, seq, since in expected.veiled or () if since == at], names
-        )
+    # What later reads lacked, suspected or undecided, had an order in the read that showed it.
+    earlier: dict[int, list[MessageId]] = {}
+    for number, seq, at in expected.veiled or ():
+        earlier.setdefault(at, []).append((number, seq))
+    for shown in (*earlier.values(), *(list(names_in(runs_in(one.before))) for one in expected.suspicions or ())):
+        changed += _flipped(expected, shown, names)
     appeared: list[tuple[MessageId, str]] = []
     known, unseen = set(before), list[MessageId]()
     for place in names:

@@ -308,7 +308,7 @@ def _is_forgotten(known: Knowledge, attempt: Attempt, view: View) -> bool:
     return any(_certainly_forgotten(known, attempt, forget, view) for forget in known.forgets[attempt.id.session])
 
 
-def by_trimming(  # noqa: PLR0911  one ruling a line
+def by_trimming(  # noqa: C901, PLR0911  one ruling a line
     known: Knowledge, attempt: Attempt, view: View
 ) -> Ruling:
     """Trimmed if so many may stand behind it, and nothing older stands while it does not."""
@@ -323,6 +323,9 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
     first = next((v for v in later if attempt.id not in v.ids), view)
     if is_something_untold(known, attempt, first):
         return perhaps("may-be-in-flight")  # it may have been taken for trimmed when it was first missed
+    vanished = sum(other.id not in view.ids for other in _shown_unknown(known, attempt))
+    if newer < retained <= newer + vanished:
+        return perhaps("may-be-in-flight")
     unsent = sum(message not in known.attempts for message in view.ids)
     if newer < retained <= newer + unsent:
         return perhaps("sent-later")
@@ -339,6 +342,12 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
     if any(is_promised(known, other.writer, attempt.id.writer) for other in older):
         return NO if attempt.delivered_at is not None and not known.contract.at_least_once else perhaps()
     return perhaps("order-not-promised")
+
+
+def _shown_unknown(known: Knowledge, attempt: Attempt) -> list[Attempt]:
+    """Return the unknown appends of the session that a read has shown."""
+    others = known.by_session[attempt.id.session]
+    return [other for other in others if not known.is_acknowledged(other) and other.id in known.shown]
 
 
 def is_something_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -365,7 +374,9 @@ def is_promised(known: Knowledge, one_writer: int, other_writer: int) -> bool:
 # Retention, time to live: R11
 
 
-def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
+def by_expiry(  # noqa: PLR0911  one ruling a line
+    known: Knowledge, attempt: Attempt, view: View
+) -> Ruling:
     """Expired if its life may have ended by the time the read returned."""
     if known.contract.ttl is None:
         return NO
@@ -378,10 +389,23 @@ def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     if known.contract.expiry is Expiry.SLIDING and surely <= view.returned < _sliding_until(known, attempt, lossy=True):
         return perhaps()  # unless a fault took what had prolonged it
     if view.returned < surely:
+        if known.contract.expiry is Expiry.ABSOLUTE and _begun_as_told(known, attempt) <= view.returned:
+            return perhaps("late-life")
         if known.contract.expiry is Expiry.ABSOLUTE and is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
         return NO if attempt.delivered_at is not None else perhaps()
     return perhaps("late-life") if view.returned < if_unknown_writes_are_late else YES
+
+
+def _begun_as_told(known: Knowledge, attempt: Attempt) -> int:
+    """Return when a life may end that an unknown append began, as it seems if that is told after a forget."""
+    told = [
+        other.sent + (known.contract.ttl or 0)
+        for other in known.by_session[attempt.id.session]
+        for forget in known.forgets[attempt.id.session]
+        if other.outcome is Outcome.UNKNOWN and (forget.delivered_at or NEVER) <= (other.delivered_at or 0)
+    ]
+    return min(told, default=NEVER)
 
 
 def exist_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
-from tests.reference.excuses import absence, gone_after, is_older, is_promised, is_something_untold
+from tests.reference.excuses import absence, by_expiry, gone_after, is_older, is_promised, is_something_untold
 from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
@@ -499,15 +499,16 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
 
 
 def _was_excused_between(known: Knowledge, front: MessageId, behind: MessageId, one: View, other: View) -> bool:
-    """Whether a read between two lacks one of a pair, and a forget of unknown outcome may have removed it."""
+    """Whether a read between two lacks one of a pair that may rightly be gone: forgotten in doubt, or expired."""
     forgets = [forget for forget in known.forgets[one.session] if known.outcome(forget) is Outcome.UNKNOWN]
     first, second = sorted((one.invoked, other.invoked))
-    return any(
-        forget.sent <= view.returned and not {front, behind} <= view.ids
-        for forget in forgets
-        for view in known.full[one.session]
-        if first < view.invoked < second
-    )
+    for view in known.full[one.session]:
+        lacked = [known.attempts[message] for message in (front, behind) if message not in view.ids]
+        if lacked and first < view.invoked < second:
+            is_expired = any(by_expiry(known, attempt, view).legit is not Legit.NO for attempt in lacked)
+            if is_expired or any(forget.sent <= view.returned for forget in forgets):
+                return True
+    return False
 
 
 def _report_flipped_window(report: _Report, known: Knowledge, view: View) -> None:

@@ -54,6 +54,9 @@ ONCE_JUDGED_OTHERWISE = {
     930_005_881: "it raced with a forget, and was shown behind one in flight",
     930_008_503: "it raced with a forget, was shown behind it, and vanished before the outcome of the forget came",
     940_003_977: "shown again in another order, after a read without it while the outcome of a forget was on its way",
+    950_003_259: "an unknown write that was shown and has gone may be newer than what had to make room",
+    812_003_884_475: "it had expired by a read that lacked it, and was shown again in another order",
+    812_003_884_672: "the outcome of an unknown write that a read had shown came after a forget",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }

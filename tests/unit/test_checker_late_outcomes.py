@@ -111,6 +111,14 @@ def test_an_unknown_write_that_a_read_has_shown_bears_its_time_for_the_next_one(
     assert session.shows(2.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
 
 
+def test_what_was_missed_and_comes_back_in_another_order_is_reordered() -> None:
+    session = CheckedSession(Contract(order=Order.PER_WRITER))
+    session.told(1, 0.1, 0.2)
+    session.told((1, 1), 0.3, 0.4)
+    assert session.shows(1.0, 1, (1, 1)) == session.shows(1.2) == set()
+    assert (Kind.REORDERED, 1) in session.shows(1.4, (1, 1), 1)
+
+
 def test_what_the_primary_shows_wrong_when_it_is_asked_is_reported() -> None:
     session = CheckedSession(BEHIND, asks_primary=True)
     for seq in (1, 2, 3):
