@@ -38,6 +38,7 @@ from soak.checker.incidents import Failing, Missed, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
+from soak.checker.message import Message
 from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent, Outcome
 from soak.checker.partial import (
     AckedTimes,
@@ -360,21 +361,28 @@ class SessionChecker:
         earlier = self._seen_unknown() if faults.collects_survivors(self.store.targets) else []
         verified = self._absorb(judgement, read, rules, whole=True)
         if faults.collects_survivors(self.store.targets) or expected.suspicions:
-            staleness = self.store.rules.contract.staleness_us
-            if staleness is not None and not self.store.is_shadowed(read.invoked, read.returned):
-                # Also after a sweep: an outcome that came late may show that something had survived.
-                faults.note_survivors(self.store.targets, read.invoked - staleness, self._survivors(earlier))
+            # Also after a sweep: an outcome that came late may show that something had survived.
+            self._note_survivors(self._survivors(earlier))
         if expected.failing is not None:
             expected.failing = None
         return verified
 
-    def _seen_unknown(self) -> list[Survivor]:
-        """Return the unknown writes that a read has shown: each was applied by the time of the last one."""
+    def _note_survivors(self, survivors: list[Survivor]) -> None:
+        """Note what the last full read shows, unless that may be behind."""
+        expected, store, staleness = self.book, self.store, self.store.rules.contract.staleness_us
+        if survivors and staleness is not None and not store.is_shadowed(expected.last_whole, expected.last_returned):
+            store.faults.note_survivors(store.targets, expected.last_whole - staleness, survivors)
+
+    def _seen_unknown(self, seen: Read | None = None) -> list[Survivor]:
+        """Return the unknown writes that a read has shown, and the last one shows: each was applied by its time."""
         expected = self.book
+        shown = None if seen is None else {(one.writer, one.seq) for one in seen.items if isinstance(one, Message)}
         return [
-            Survivor(one.sent, expected.last_returned, (one.writer, one.seq))
+            Survivor(one.sent, expected.last_returned if seen is None else seen.returned, (one.writer, one.seq))
             for one in expected.recent
-            if one.outcome == Outcome.UNKNOWN and expected.shows(one.writer, one.seq)
+            if one.outcome == Outcome.UNKNOWN
+            and (shown is None or (one.writer, one.seq) in shown)
+            and expected.shows(one.writer, one.seq)
         ]
 
     def _survivors(self, earlier: list[Survivor]) -> list[Survivor]:
@@ -445,6 +453,7 @@ class SessionChecker:
         before = self._packed()
         seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
         observed = self._report_seen(seen, before)
+        self._note_survivors(self._seen_unknown(read))
         self._glimpse(read)
         if seen.vanished:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))

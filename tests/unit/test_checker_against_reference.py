@@ -57,6 +57,8 @@ ONCE_JUDGED_OTHERWISE = {
     950_003_259: "an unknown write that was shown and has gone may be newer than what had to make room",
     812_003_884_475: "it had expired by a read that lacked it, and was shown again in another order",
     812_003_884_672: "the outcome of an unknown write that a read had shown came after a forget",
+    1_010_007_563: "an unknown write that a participant saw before a fault has survived it",
+    1_010_007_871: "a participant saw it before anything else had happened",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }

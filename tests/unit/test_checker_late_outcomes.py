@@ -119,6 +119,18 @@ def test_what_was_missed_and_comes_back_in_another_order_is_reordered() -> None:
     assert (Kind.REORDERED, 1) in session.shows(1.4, (1, 1), 1)
 
 
+def test_an_unknown_write_that_a_participant_saw_before_a_crash_proves_a_hole_if_it_survived() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    session.told((1, 1), 0.3, 0.4, Outcome.UNKNOWN)
+    seen = session.read(0.5, 1, (1, 1))
+    session.crash(0.7, 0.8)
+    assert session.shows(1.0, (1, 1)) == set()
+    session.checker.observe_participant(seen, None, [])
+    session.sweep()
+    assert session.shows(2.0, (1, 1)) == {(Kind.LOST, 1)}
+
+
 def test_what_the_primary_shows_wrong_when_it_is_asked_is_reported() -> None:
     session = CheckedSession(BEHIND, asks_primary=True)
     for seq in (1, 2, 3):
