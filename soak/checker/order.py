@@ -65,10 +65,12 @@ def _was_in_turn(expected: ExpectedSession, rules: Rules) -> bool:
 
     Then it stands in order wherever its numbers do, and nobody's times need be looked up by name.
     """
-    standing, latest, before = expected.writers[0].standing, expected.latest_sent, 0
-    for attempts in (expected.recent, expected.pending):
+    writer, latest, before = expected.writers[0], expected.latest_sent, 0
+    # What is remembered was verified, unless it is unknown or excused.
+    recent = expected.recent if writer.unknown or writer.excused else ()
+    for attempts in (recent, expected.pending):
         for attempt in attempts:
-            if attempts is expected.recent and attempt.seq in standing:
+            if attempts is recent and attempt.seq in writer.standing:
                 continue
             if attempt.seq <= before or attempt.ended + rules.clock_epsilon_us < latest:
                 return False
