@@ -264,6 +264,12 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
         writer = expected.writers[number]
         writer.excused = writer.excused.minus(Intervals([seq, seq]))
     if not is_behind:
+        in_flight = [one for one in expected.unsettled or () if expected.writers[one.writer].is_in_flight(one.seq)]
+        # Seen is seen, if it is refused.
+        expected.glimpsed = [
+            *(expected.glimpsed or ()),
+            *((one.writer, one.seq, one.since) for one in in_flight),
+        ] or None
         for number, seq in expected.unsettled_names():
             expected.writers[number].excuse(Intervals([seq, seq]))
         expected.unsettled = None

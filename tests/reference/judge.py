@@ -422,7 +422,7 @@ def _report_inversions(report: _Report, known: Knowledge, view: View) -> None:
         if not is_promised(known, front.id.writer, behind.id.writer):
             continue
         pair = (found(REORDERED, front.id), found(REORDERED, behind.id))
-        if _is_known_inversion(known, view, front, behind):
+        if _is_known_inversion(known, view, front, behind) and _is_compared(known, view, {front.id, behind.id}):
             surely.update(pair)
         report.may("refused-anyway" if known.is_refused(front) else UNDECIDED, *pair)
     if surely:
@@ -433,6 +433,12 @@ def _report_inversions(report: _Report, known: Knowledge, view: View) -> None:
             report.must(*surely, *window)
         else:
             report.may("gone-before-judged", *surely, *window)
+
+
+def _is_compared(known: Knowledge, view: View, pair: set[MessageId]) -> bool:
+    """Whether a read is full, or the full read that judges it shows both of a pair."""
+    later = next((full for full in known.full[view.session] if full.invoked >= view.returned), None)
+    return view.is_full or (later is not None and pair <= later.ids)
 
 
 def _is_known_inversion(known: Knowledge, view: View, front: Attempt, behind: Attempt) -> bool:

@@ -59,6 +59,8 @@ ONCE_JUDGED_OTHERWISE = {
     812_003_884_672: "the outcome of an unknown write that a read had shown came after a forget",
     1_010_007_563: "an unknown write that a participant saw before a fault has survived it",
     1_010_007_871: "a participant saw it before anything else had happened",
+    1_020_003_167: "shown in flight while a forget was on its way, and refused",
+    1_020_004_066: "a participant's window in a wrong order, of which the next full read shows nothing",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }

@@ -86,6 +86,16 @@ def test_what_vanishes_while_a_forget_is_on_its_way_and_comes_back_in_another_or
     assert session.shows(3.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
 
 
+def test_what_was_seen_in_flight_while_a_forget_was_on_its_way_is_a_phantom_if_it_is_refused() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    assert session.shows(1.1, 1) == set()
+    session.forgot(1.0, 1.5)
+    assert session.shows(2.0) == set()
+    session.told(1, 1.05, 1.3, Outcome.FAILED)
+    assert session.shows(3.0) == {(Kind.PHANTOM, 1)}
+
+
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
     session = CheckedSession()
     session.told(1, 0.1, 0.2)
