@@ -22,9 +22,9 @@ from soak.load.reading import (
     SUSPICIONS,
     Expectation,
     OperationFailedError,
+    ParticipantRead,
     Performed,
-    Read,
-    Suspicion,
+    ReadProblem,
     failure_of,
     observation,
     suspicion,
@@ -146,14 +146,14 @@ class Participant:
             took = monotonic_ns() // 1000 - invoked
             return self._report(operation, store, took, self._failure(store, "history", error))
         returned = monotonic_ns() // 1000
-        suspected: Suspicion | None = None
+        suspected: ReadProblem | None = None
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
         if conversation.forget_sent is None:
-            read = Read(items, last, invoked, returned, acked_total)
+            read = ParticipantRead(items, last, invoked, returned, acked_total)
             suspected = suspicion(conversation, read, lobby.author, expectation)
         elif _must_be_forgotten(conversation, invoked, expectation):
-            read = Read(items, last, invoked, returned, acked_total)
+            read = ParticipantRead(items, last, invoked, returned, acked_total)
             suspected = suspicion_after_forget(conversation, read, lobby.author)
         else:
             return self._report(operation, store, returned - invoked, None)
@@ -185,7 +185,7 @@ class Participant:
         returned = monotonic_ns() // 1000
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
-        read = Read(items, limit, invoked, returned, acked_total)
+        read = ParticipantRead(items, limit, invoked, returned, acked_total)
         if conversation.forget_sent is not None and not _must_be_forgotten(conversation, invoked, expectation):
             return [self._report("search", store, returned - invoked, None)]
         suspected = suspicion_of_search(conversation, read, asked, lobby.author, expectation)

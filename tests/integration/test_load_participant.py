@@ -21,7 +21,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import LedgerReader
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierProgress, decode_batch
+from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierBacklog, decode_batch
 from soak.ledger.run import create_run
 from soak.load.participant import Participant
 from soak.load.plan import Plan
@@ -171,7 +171,7 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
 async def say(lobby: SessionPool, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
     """Say in the verifier's place how far it has come."""
     reader = await LedgerReader.connect(lobby.ledger._connection.url, lobby.ledger.header.run)
-    progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
+    progress = VerifierBacklog(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
     await reader.publish(progress, valid_seconds=for_seconds)
     await reader.close()
 
