@@ -233,7 +233,9 @@ def _span_behind(
 ) -> Lifespan:
     """Return the life that begins behind a forget: with the next append, or with one that may have come after it."""
     forgets = expected.forgets
-    unseen = {(n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked)}
+    unseen = {
+        (n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked).minus(one.gone)
+    }
     may_begin = [
         one for one in known if forgets is None or one.ended >= forgets.sent or (one.writer, one.seq) in unseen
     ]

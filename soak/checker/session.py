@@ -179,7 +179,10 @@ class SessionChecker:
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
-        expected, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
+        expected = self.book
+        # What a read had shown before a forget erased it begins or prolongs no life behind that.
+        is_erased = attempt.seq in expected.writer(attempt.writer).gone
+        is_expiring = self.store.rules.contract.ttl_seconds is not None and not is_erased
         if attempt.outcome == Outcome.OK:
             if is_expiring:
                 prolong(expected, attempt, self.store.rules)

@@ -466,7 +466,7 @@ def _is_over(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
     applied = known.applied_by[earlier.id]
     if not known.is_acknowledged(earlier):  # of which no read of a participant tells when it was applied
         full = (view.returned for view in known.shown.get(earlier.id, ()) if view.is_full)
-        applied = min(full, default=NEVER)
+        applied = NEVER if known.contract.at_least_once else min(full, default=NEVER)  # a copy may come at any time
     if applied + (known.contract.ttl or 0) < later.sent:
         return True
     return not known.lossy_faults and any(  # a fault that takes the forget brings the old life back
@@ -482,7 +482,7 @@ def is_same_life(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
     """Whether the later one certainly joined a life in which the earlier one stood already."""
     if not known.is_before(earlier.id, later) or known.is_refused(earlier) or known.lossy_faults:
         return False
-    applied = known.applied_by[later.id]
+    applied = known.done_by(later)
     if applied == NEVER or applied >= exist_until(known, earlier)[0]:
         return False
     return not any(

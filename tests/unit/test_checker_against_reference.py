@@ -61,6 +61,8 @@ ONCE_JUDGED_OTHERWISE = {
     1_010_007_871: "a participant saw it before anything else had happened",
     1_020_003_167: "shown in flight while a forget was on its way, and refused",
     1_020_004_066: "a participant's window in a wrong order, of which the next full read shows nothing",
+    1_020_007_670: "a store that retries may have added a copy of an unknown write behind a forget",
+    1_110_009_227: "shown before a forget, and its late outcome says that it raced with it",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }

@@ -96,6 +96,28 @@ def test_what_was_seen_in_flight_while_a_forget_was_on_its_way_is_a_phantom_if_i
     assert session.shows(3.0) == {(Kind.PHANTOM, 1)}
 
 
+def test_an_unknown_write_that_was_seen_behind_one_in_flight_and_forgotten_begins_no_new_life() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told((1, 1), 0.1, 0.2, Outcome.UNKNOWN)
+    assert session.shows(0.5, 1, (1, 1)) == set()
+    session.forgot(0.6, 0.7)
+    session.told(1, 0.05, 0.3)
+    session.told(2, 0.8, 0.9)
+    assert session.shows(1.0, 2) == session.shows(1.7) == set()
+    assert session.shows(2.3) == {(Kind.ROLLED_BACK, 2)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN])
+def test_what_was_seen_and_forgotten_begins_no_new_life_when_its_outcome_comes(outcome: Outcome) -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    assert session.shows(0.5, 1) == set()
+    session.forgot(0.6, 0.7)
+    session.told(2, 0.8, 0.9)
+    session.told(1, 0.05, 0.65, outcome)
+    assert session.shows(1.0, 2) == session.shows(1.7) == set()
+    assert session.shows(2.3) == {(Kind.ROLLED_BACK, 2)}
+
+
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:
     session = CheckedSession()
     session.told(1, 0.1, 0.2)
