@@ -6,7 +6,7 @@ from pydantic import SecretStr
 
 from soak.servers import kinds
 from soak.settings import SoakSettings
-from soak.stores.http_client import HttpAddress, parse_address
+from soak.stores.http_contract import HttpAddress, parse_address
 
 LEDGER = kinds.LEDGER.name
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import psutil
 
+from soak.clock import boot_identity
 from soak.errors import UsageError
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.proc.files import write_whole
+from soak.proc.tree import created_seconds, is_same_process
 from soak.settings import StoreSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -32,7 +33,9 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None
     daemon_pid: int = 0
     """0: the daemon is on another machine, or there is none."""
-    daemon_started_wall_seconds: float = 0.0
+    daemon_created_seconds: float = 0.0
+    """Since the boot of its machine."""
+    daemon_boot: str = ""
     http_address: str = ""
     token: str = ""
     """Whoever can read this file may ask the daemon to break its servers."""
@@ -47,6 +50,12 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=context.timeout_seconds,
             connections_max=context.connections_max,
             ttl_seconds=context.ttl_seconds,
+        )
+
+    def announced_by(self, pid: int) -> JoinInfo:
+        """Return the same with the process that keeps the run alive."""
+        return msgspec.structs.replace(
+            self, daemon_pid=pid, daemon_created_seconds=created_seconds(pid), daemon_boot=boot_identity()
         )
 
     def needs_of(self, store: str) -> tuple[str, ...]:
@@ -113,8 +122,4 @@ def running(data_dir: Path) -> JoinInfo:
 
 def _is_alive(info: JoinInfo) -> bool:
     # A pid alone proves nothing: it may have been given to another process since.
-    try:
-        started = psutil.Process(info.daemon_pid).create_time()
-    except psutil.Error:
-        return False
-    return abs(started - info.daemon_started_wall_seconds) < 5.0
+    return info.daemon_boot == boot_identity() and is_same_process(info.daemon_pid, info.daemon_created_seconds)

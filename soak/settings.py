@@ -337,7 +337,9 @@ class SupervisionSettings(Section):
     """How the daemon treats a load or a verifier that dies."""
 
     backoff: Seconds = Field(
-        default=0.5, gt=0, description="Pause before the first restart; it doubles with each further one."
+        default=0.5,
+        gt=0,
+        description="Pause before the second restart in the window; it doubles each time.",
     )
     backoff_max: Seconds = Field(default=15.0, gt=0, description="Longest pause before a restart.")
     restarts_max: int = Field(default=8, ge=0, description="Restarts within the window after which the run ends.")

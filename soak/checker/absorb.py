@@ -19,6 +19,7 @@ from soak.checker.expected_session import (
     Unsettled,
     digest_of,
     names_in,
+    runs_of,
     united,
 )
 from soak.checker.intervals import Intervals
@@ -259,7 +260,7 @@ def _remember_unsettled(
     lacked = (0, 0) if was_blind else (expected.last_read, expected.last_returned)
     known = {(one.writer, one.seq): one for one in expected.unsettled or ()}
     expected.unsettled = [
-        known.get(place) or Unsettled(*place, read.invoked, *((0, 0) if place in shown else lacked))
+        known.get(place) or Unsettled(*place, read.returned, *((0, 0) if place in shown else lacked))
         for place in judgement.unsettled
     ]
 
@@ -292,7 +293,7 @@ def _end_excuses(expected: ExpectedSession, judgement: Judgement, read: Read, ru
         return
     if read.invoked <= forgets.ended + staleness + rules.clock_epsilon_us:
         return
-    for number, first, last in judgement.fresh:
+    for number, first, last in (*judgement.fresh, *runs_of(judgement.unsettled)):
         writer = expected.writers[number]
         if writer.excused:
             writer.excused = writer.excused.minus(Intervals([first, last]))

@@ -186,8 +186,8 @@ def told_of(expected: ExpectedSession, known: list[Suspicion]) -> Seqs:
     return told
 
 
-def heal_after(expected: ExpectedSession, read: Read, events: list[Event]) -> None:
-    """Notice what a full read shows to be over."""
+def heal_after(expected: ExpectedSession, reads: Sequence[Read], events: list[Event]) -> None:
+    """Notice what a full read, with the primary's where that was asked, shows to be over."""
     counted = expected.counted
     if counted is None:
         return
@@ -202,7 +202,7 @@ def heal_after(expected: ExpectedSession, read: Read, events: list[Event]) -> No
                 changes += [(kind, name_of(expected, (number, seq)), (number, seq)) for seq in back]
     if changes:
         events.append(Healed(changes))
-    shown = {(item.writer, item.seq) for item in read.items if isinstance(item, Message)}
+    shown = {(item.writer, item.seq) for read in reads for item in read.items if isinstance(item, Message)}
     heal(expected, Kind.RESURRECTED, lambda place: place not in shown, events)
     name = unreadable_name(expected)
     if counted.is_open_name(Kind.UNDECODABLE, name):

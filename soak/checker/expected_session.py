@@ -138,6 +138,10 @@ class Lifespan(NamedTuple):
     last_ended: int
     reborn: int = 0
     """An earlier life may have ended; what was sent up to this time may have gone with it."""
+    old_until: int = 0
+    """By when the life that `first_sent` began must be over, if another may have begun since; 0: none may have."""
+    next_sent: int = 0
+    """When the first append was sent that may have begun that other life."""
 
 
 NO_ATTEMPTS: list[Attempt] = []
@@ -153,7 +157,7 @@ class Unsettled(NamedTuple):
     writer: int
     seq: int
     since: int
-    """When the first read that showed it was invoked."""
+    """When the first read that showed it returned."""
     lacked: int
     """When the read before that was invoked, and returned; 0: there was none."""
     lacked_returned: int
@@ -404,8 +408,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
         return {number: book.acked.copy() for number, book in enumerate(self.writers)}
 
     def names_in_order(self) -> Iterator[tuple[int, int]]:
-        order = array("I", self.order)
-        return names_in(zip(order[::3], order[1::3], order[2::3], strict=True))
+        return names_in(runs_in(self.order))
 
     def last_names(self, count: int) -> list[tuple[int, int]]:
         """Return the end of the verified order, newest last."""
@@ -470,6 +473,12 @@ def runs_of(names: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
     if current >= 0:
         runs.append((current, first, last))
     return runs
+
+
+def runs_in(order: bytes) -> Iterator[tuple[int, int, int]]:
+    """Unpack an order as it is kept."""
+    numbers = array("I", order)
+    return zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
 
 
 def names_in(runs: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:

@@ -157,7 +157,7 @@ def _judge_growth(
     """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
     if expected.forgets is not None or rules.contract.retained_messages is not None or expected.is_news_pending:
         return None
-    if expected.veiled is not None:
+    if expected.veiled is not None or expected.suspicions is not None:
         return None
     if may_have_expired(expected, read.returned, rules):
         return None

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from soak.checker.contract import Contract, Duplicates, Order
-from soak.checker.expected_session import ExpectedSession, name_of, names_in
+from soak.checker.expected_session import ExpectedSession, name_of, names_in, runs_in
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Finding, MessageId, Rules, Run
@@ -65,10 +65,12 @@ def _was_in_turn(expected: ExpectedSession, rules: Rules) -> bool:
 
     Then it stands in order wherever its numbers do, and nobody's times need be looked up by name.
     """
-    standing, latest, before = expected.writers[0].standing, expected.latest_sent, 0
-    for attempts in (expected.recent, expected.pending):
+    writer, latest, before = expected.writers[0], expected.latest_sent, 0
+    # What is remembered was verified, unless it is unknown or excused.
+    recent = expected.recent if writer.unknown or writer.excused else ()
+    for attempts in (recent, expected.pending):
         for attempt in attempts:
-            if attempts is expected.recent and attempt.seq in standing:
+            if attempts is recent and attempt.seq in writer.standing:
                 continue
             if attempt.seq <= before or attempt.ended + rules.clock_epsilon_us < latest:
                 return False
@@ -111,20 +113,20 @@ def _changed_order(
     expected: ExpectedSession, names: list[MessageId]
 ) -> tuple[list[tuple[MessageId, str]], list[tuple[MessageId, str]]]:
     """Find what an earlier read had in another order, and what has appeared in front of what it had."""
-    before = {place: index for index, place in enumerate((*expected.names_in_order(), *expected.unsettled_names()))}
-    changed: list[tuple[MessageId, str]] = []
+    before = [*expected.names_in_order(), *expected.unsettled_names()]
+    changed = _flipped(expected, before, names)
+    # What later reads lacked, suspected or undecided, had an order in the read that showed it.
+    earlier: dict[int, list[MessageId]] = {}
+    for number, seq, at in expected.veiled or ():
+        earlier.setdefault(at, []).append((number, seq))
+    for shown in (*earlier.values(), *(list(names_in(runs_in(one.before))) for one in expected.suspicions or ())):
+        changed += _flipped(expected, shown, names)
     appeared: list[tuple[MessageId, str]] = []
-    furthest, furthest_place = -1, (0, 0)
-    unseen: list[MessageId] = []
+    known, unseen = set(before), list[MessageId]()
     for place in names:
-        index = before.get(place)
-        if index is None:
+        if place not in known:
             unseen.append(place)
             continue
-        if index < furthest:
-            changed.append((place, f"stands after {name_of(expected, furthest_place)}; an earlier read had it before"))
-        else:
-            furthest, furthest_place = index, place
         appeared += [
             (other, f"appeared in front of {name_of(expected, place)}, which had been read without it")
             for other in unseen
@@ -134,6 +136,18 @@ def _changed_order(
         ]
         unseen = []
     return changed, appeared
+
+
+def _flipped(expected: ExpectedSession, before: list[MessageId], names: list[MessageId]) -> list[tuple[MessageId, str]]:
+    """Find what stands behind a message that an earlier read had behind it."""
+    index_of = {place: index for index, place in enumerate(before)}
+    furthest, wrong = -1, []
+    for place in names:
+        index = index_of.get(place, furthest)
+        if index < furthest:
+            wrong.append((place, f"stands after {name_of(expected, before[furthest])}; an earlier read had it before"))
+        furthest = max(furthest, index)
+    return wrong
 
 
 STRICTEST = Contract()

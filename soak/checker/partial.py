@@ -137,7 +137,7 @@ def _vanished(expected: ExpectedSession, seen: list[MessageId], read: Read, rule
         return []
     if contract.staleness_us is None or may_have_expired(expected, expected.last_returned, rules):
         return []
-    if contract.ttl_seconds is not None and (expected.span is None or expected.span.reborn >= read.invoked):
+    if contract.ttl_seconds is not None and (expected.span is None or 0 < expected.span.reborn >= read.invoked):
         return []  # it may have been of an earlier life
     shown = set(expected.unsettled_names())
     return [

@@ -57,7 +57,7 @@ def extend(expected: ExpectedSession, attempt: Attempt) -> None:
         span.first_ended if may_be_erased else min(span.first_ended, attempt.ended),
         max(span.last_sent, attempt.sent),
         max(span.last_ended, attempt.ended),
-        span.reborn,
+        *span[4:],
     )
 
 
@@ -69,10 +69,16 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lif
     unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
     unknown = [one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen]
     first_sent = min([attempt.sent, *(one.sent for one in unknown)])
+    begun = Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
     dated = unseen <= {(one.writer, one.seq) for one in unknown}
-    if expected.span is not None and not (dated and must_have_expired(expected, attempt.sent, rules)):
-        first_sent = expected.span.first_sent
-    return Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+    if expected.span is None or (dated and must_have_expired(expected, attempt.sent, rules)):
+        return begun
+    until = expected.span.old_until or _latest_end(expected.span, rules)
+    next_sent = min(first_sent, expected.span.next_sent or first_sent)
+    if dated and attempt.sent > until:
+        # The old one is over. One that has begun since may go on.
+        return begun._replace(first_sent=next_sent)
+    return begun._replace(first_sent=expected.span.first_sent, old_until=until, next_sent=next_sent)
 
 
 def begin_no_later(expected: ExpectedSession, attempt: Attempt) -> None:
@@ -203,12 +209,14 @@ def end_forget(
 
 def _erase(expected: ExpectedSession, forgets: Forgets, *, is_applied_once: bool) -> None:
     """Expect no longer what a forget has erased, or may have."""
-    if is_applied_once and expected.last_returned < forgets.sent:
+    if is_applied_once:
         # What a read had shown by then was applied, whatever its outcome.
-        for writer in expected.writers:
+        for writer in expected.writers if expected.last_returned < forgets.sent else ():
             writer.gone = united(writer.gone, writer.standing)
-        for number, seq in expected.unsettled_names():
-            expected.writers[number].gone = united(expected.writers[number].gone, Intervals([seq, seq]))
+        for one in expected.unsettled or ():
+            if one.since < forgets.sent:
+                writer = expected.writers[one.writer]
+                writer.gone = united(writer.gone, Intervals([one.seq, one.seq]))
     known = (*expected.recent, *expected.pending)
     behind = [one for one in known if one.sent > forgets.ended]
     if expected.span is not None:
@@ -225,21 +233,27 @@ def _span_behind(
 ) -> Lifespan:
     """Return the life that begins behind a forget: with the next append, or with one that may have come after it."""
     forgets = expected.forgets
-    unseen = {(n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked)}
+    unseen = {
+        (n, seq) for n, one in enumerate(expected.writers) for seq in one.unknown.minus(one.acked).minus(one.gone)
+    }
     may_begin = [
         one for one in known if forgets is None or one.ended >= forgets.sent or (one.writer, one.seq) in unseen
     ]
-    first_ended = min((one.ended for one in behind), default=NEVER)
+    span = span._replace(first_ended=min((one.ended for one in behind), default=NEVER), old_until=0, next_sent=0)
     if unseen - {(one.writer, one.seq) for one in may_begin}:
-        return span._replace(first_ended=first_ended)  # one of them may be older than any time that is known
-    return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER), first_ended=first_ended)
+        return span  # one of them may be older than any time that is known
+    return span._replace(first_sent=min((one.sent for one in may_begin), default=NEVER))
 
 
 def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excuses: bool) -> None:
     """Keep of what reads have shown only what a forget was seen to have left."""
     standing = list(expected.names_in_order())
     is_behind = shows_since < expected.last_whole
-    shown = [*standing, *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at)]
+    shown = [
+        *standing,
+        *expected.unsettled_names(),
+        *((number, seq) for number, seq, at in expected.veiled or () if shows_since < at),
+    ]
     if is_behind and expected.forgets is not None and expected.forgets.is_certain:
         expected.revived = [(number, seq) for number, seq in shown if seq in expected.writers[number].gone] or None
     left = [place for place in standing if is_behind and place[1] not in expected.writers[place[0]].gone]
@@ -252,9 +266,18 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
         writer = expected.writers[number]
         writer.excused = writer.excused.minus(Intervals([seq, seq]))
     if not is_behind:
+        in_flight = [one for one in expected.unsettled or () if expected.writers[one.writer].is_in_flight(one.seq)]
+        # Seen is seen, if it is refused.
+        expected.glimpsed = [
+            *(expected.glimpsed or ()),
+            *((one.writer, one.seq, one.since) for one in in_flight),
+        ] or None
         for number, seq in expected.unsettled_names():
             expected.writers[number].excuse(Intervals([seq, seq]))
         expected.unsettled = None
+    expected.unsettled = [
+        one for one in expected.unsettled or () if one.seq not in expected.writers[one.writer].gone
+    ] or None
     expected.is_blind = not is_behind
     expected.overlooked = expected.shown_late = None
     expected.replace_verified(left)
@@ -272,6 +295,8 @@ def undo(expected: ExpectedSession, since: int, until: int, *, started: int = 0)
             expected.revived = None
         for writer in expected.writers:
             writer.gone = NOTHING
+    if span is not None and span.old_until:
+        span = expected.span = span._replace(old_until=NEVER)
     if span is not None and since <= span.first_ended <= until:
         span = expected.span = span._replace(first_ended=NEVER)
     if span is not None and since <= span.last_ended and span.last_sent <= until:

@@ -209,6 +209,14 @@ def breaks_freshness(lag_seconds: float, kind: Kind, rules: Rules) -> bool:
     return lag_seconds * 1e6 > allowed + rules.clock_epsilon_us or kind is not Kind.STALE or allowed == 0
 
 
+def proven_by(judgement: Judgement) -> list[Finding]:
+    """Return what a read of the primary proves by itself.
+
+    It was asked about what is missing, and a replica that is behind it says nothing about what has appeared in it.
+    """
+    return [one for one in judgement.findings if one.at >= 0 and one.kind is not Kind.NON_MONOTONIC]
+
+
 def untold(findings: list[Finding], told: Seqs) -> list[Finding]:
     """Leave out that something appeared which had been missed before: the suspicion, or the loss, tells that story."""
     return [

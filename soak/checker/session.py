@@ -38,6 +38,7 @@ from soak.checker.incidents import Failing, Missed, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.judge import judge, judge_tail
 from soak.checker.kinds import Kind
+from soak.checker.message import Message
 from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, Leased, LedgerEvent, Outcome
 from soak.checker.partial import (
     AckedTimes,
@@ -61,6 +62,7 @@ from soak.checker.second_look import (
     lacks_still,
     late_detail,
     look_again,
+    proven_by,
     suspect,
     times_of,
     untold,
@@ -182,7 +184,10 @@ class SessionChecker:
 
     def attempted(self, attempt: Attempt) -> bool:
         """Take in how an append ended; returns whether it has to be verified."""
-        expected, is_expiring = self.book, self.store.rules.contract.ttl_seconds is not None
+        expected = self.book
+        # What a read had shown before a forget erased it begins or prolongs no life behind that.
+        is_erased = attempt.seq in expected.writer(attempt.writer).gone
+        is_expiring = self.store.rules.contract.ttl_seconds is not None and not is_erased
         if attempt.outcome == Outcome.OK:
             if is_expiring:
                 prolong(expected, attempt, self.store.rules)
@@ -269,7 +274,7 @@ class SessionChecker:
         if not self.store.asks_primary:
             return False
         rules = self.store.rules_at(read.invoked, read.returned)
-        look = self._look(self.book, read, judge(self.book, read, rules, self.store.author), None, rules)
+        look = self._look(self.book, read, judge(self.book, read, rules, self.store.author), rules)
         look = look._replace(asks_primary=False)
         suspicions = self.book.suspicions or ()
         return any(lacks_still(one, look.judgement) and is_last_word(look, one) for one in suspicions)
@@ -285,6 +290,7 @@ class SessionChecker:
         if expected.revived is not None and store.is_shadowed(expected.last_whole, expected.last_returned):
             expected.revived = None  # what showed it may have been behind
         judgement = judge(expected, read, rules, store.author) if judged is None else judged
+        primary_judged = None if primary is None else judge(expected, primary, rules, store.author)
         if judgement.is_clean and not expected.is_in_doubt and expected.counted is None:
             return Observed([self._take_in(judgement, read, rules)], None)
         before = self._packed()
@@ -294,21 +300,23 @@ class SessionChecker:
         known = self._known_suspicions()
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []
-        findings = untold(judgement.findings, told_of(self.book, known)) if judgement.findings else []
-        confirm(self.book, findings, events)
+        findings = [*judgement.findings, *(() if primary_judged is None else proven_by(primary_judged))]
+        confirm(self.book, untold(findings, told_of(self.book, known)) if findings else [], events)
         report_late(self.book, self._shown_late(), None, events)
         earlier = unpacked(before) if known else expected
         events.append(self._take_in(judgement, read, rules))
         if opened is not None:
             events.append(Suspected(opened))
         for suspicion in known if not judgement.is_undecided else ():
-            self._resolve(suspicion, self._look(earlier, read, judgement, primary, rules), events)
+            look = self._look(earlier, read, judgement, rules)
+            look = look._replace(primary=primary, primary_judged=primary_judged)
+            self._resolve(suspicion, look, events)
         if primary is not None:
             self._glimpse(primary)
         if known:
             expected.drop_excused()
         expected.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
-        heal_after(self.book, read, events)
+        heal_after(self.book, [read] if primary is None else [read, primary], events)
         return Observed(events, before)
 
     def _glimpse(self, read: Read) -> None:
@@ -361,21 +369,28 @@ class SessionChecker:
         earlier = self._seen_unknown() if faults.collects_survivors(self.store.targets) else []
         verified = self._absorb(judgement, read, rules, whole=True)
         if faults.collects_survivors(self.store.targets) or expected.suspicions:
-            staleness = self.store.rules.contract.staleness_us
-            if staleness is not None and not self.store.is_shadowed(read.invoked, read.returned):
-                # Also after a sweep: an outcome that came late may show that something had survived.
-                faults.note_survivors(self.store.targets, read.invoked - staleness, self._survivors(earlier))
+            # Also after a sweep: an outcome that came late may show that something had survived.
+            self._note_survivors(self._survivors(earlier))
         if expected.failing is not None:
             expected.failing = None
         return verified
 
-    def _seen_unknown(self) -> list[Survivor]:
-        """Return the unknown writes that a read has shown: each was applied by the time of the last one."""
+    def _note_survivors(self, survivors: list[Survivor]) -> None:
+        """Note what the last full read shows, unless that may be behind."""
+        expected, store, staleness = self.book, self.store, self.store.rules.contract.staleness_us
+        if survivors and staleness is not None and not store.is_shadowed(expected.last_whole, expected.last_returned):
+            store.faults.note_survivors(store.targets, expected.last_whole - staleness, survivors)
+
+    def _seen_unknown(self, seen: Read | None = None) -> list[Survivor]:
+        """Return the unknown writes that a read has shown, and the last one shows: each was applied by its time."""
         expected = self.book
+        shown = None if seen is None else {(one.writer, one.seq) for one in seen.items if isinstance(one, Message)}
         return [
-            Survivor(one.sent, expected.last_returned, (one.writer, one.seq))
+            Survivor(one.sent, expected.last_returned if seen is None else seen.returned, (one.writer, one.seq))
             for one in expected.recent
-            if one.outcome == Outcome.UNKNOWN and expected.shows(one.writer, one.seq)
+            if one.outcome == Outcome.UNKNOWN
+            and (shown is None or (one.writer, one.seq) in shown)
+            and expected.shows(one.writer, one.seq)
         ]
 
     def _survivors(self, earlier: list[Survivor]) -> list[Survivor]:
@@ -410,16 +425,13 @@ class SessionChecker:
         )
         return Verified(absorbed.verified, absorbed.released, surfaced)
 
-    def _look(
-        self, expected: ExpectedSession, read: Read, judgement: Judgement, primary: Read | None, rules: Rules
-    ) -> Look:
+    def _look(self, expected: ExpectedSession, read: Read, judgement: Judgement, rules: Rules) -> Look:
         store = self.store
         return Look(
             book=expected,
             read=read,
             judgement=judgement,
-            primary=primary,
-            primary_judged=None if primary is None else judge(expected, primary, rules, store.author),
+            primary=None,
             run=store.author.run,
             rules=rules,
             faults=store.windows(),
@@ -449,6 +461,7 @@ class SessionChecker:
         before = self._packed()
         seen = judge_seen(self.book, read, last, acked, rules, self.store.author)
         observed = self._report_seen(seen, before)
+        self._note_survivors(self._seen_unknown(read))
         self._glimpse(read)
         if seen.vanished:
             observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))

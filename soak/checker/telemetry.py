@@ -52,7 +52,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         return hashlib.sha256(f"{self.process}/{self.workers}".encode()).hexdigest()[:_KEY_CHARACTERS]
 
 
-class Restart(msgspec.Struct, frozen=True, kw_only=True):
+class ServerRestart(msgspec.Struct, frozen=True, kw_only=True):
     """A server that is another one than before. Times are microseconds of CLOCK_MONOTONIC."""
 
     server: str
@@ -84,7 +84,7 @@ def identity_of(telemetry: Mapping[str, str]) -> Identity | None:
     return None if process is None else Identity(process=process, workers=telemetry.get("checkpointer_started", ""))
 
 
-def restart_between(before: Identity, gone: int, sample: ServerSample) -> Restart | None:
+def restart_between(before: Identity, gone: int, sample: ServerSample) -> ServerRestart | None:
     """Return the restart between the last sign of one identity and a sample; None if there was none."""
     now = identity_of(sample.telemetry)
     if now is None or not now.is_another_than(before):
@@ -92,10 +92,10 @@ def restart_between(before: Identity, gone: int, sample: ServerSample) -> Restar
     began = sample.at - _uptime_us_min(sample.telemetry)
     is_other_server = began < gone
     back = sample.at if is_other_server else began
-    return Restart(server=sample.server, identity=now, gone=gone, back=back, is_other_server=is_other_server)
+    return ServerRestart(server=sample.server, identity=now, gone=gone, back=back, is_other_server=is_other_server)
 
 
-def unexplained(restart: Restart, windows: Iterable[FaultWindow]) -> Restart | None:
+def unexplained(restart: ServerRestart, windows: Iterable[FaultWindow]) -> ServerRestart | None:
     """Return what of a restart no fault explains that is on record; None if one does.
 
     A fault during which the server goes on serving explains no restart: if it died of it, that is a crash. Where a

@@ -96,7 +96,7 @@ def _names(command: str, after: Sequence[str]) -> Iterable[str]:
 def _stores() -> list[str]:
     from soak.stores import registry  # noqa: PLC0415
 
-    return list(registry.specs())
+    return list(registry.NAMES)
 
 
 def _faults() -> list[str]:

@@ -272,5 +272,5 @@ class Child:
 
 
 def pause_seconds(deaths: int, settings: SupervisionSettings) -> float:
-    """Return how long to wait after so many deaths: twice as long each time, up to a limit."""
-    return min(settings.backoff * 2.0 ** (deaths - 1), settings.backoff_max)
+    """Return how long to wait after so many deaths: not at all after the first, then twice as long each time."""
+    return 0.0 if deaths == 1 else min(settings.backoff * 2.0 ** (deaths - 2), settings.backoff_max)

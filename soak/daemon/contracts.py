@@ -118,7 +118,7 @@ def _derived(
         return {}
     losses = {"crash_loss_seconds": given.crash, "power_loss_seconds": given.power}
     # What a store of ours says of itself is what its server gives by default.
-    named = frozenset() if spec.name in registry.specs() else own.durability_named
+    named = frozenset() if spec.name in registry.NAMES else own.durability_named
     declared = {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ()), *named}
     return {clause: loss for clause, loss in losses.items() if loss.is_known and clause not in declared}
 

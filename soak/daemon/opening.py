@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
-import psutil
 
 import soak
 from soak import join
@@ -67,13 +66,8 @@ def join_info(
     )
     ages = settings.verifier.recall_ages
     header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)
-    ourselves = psutil.Process(os.getpid())
-    return msgspec.structs.replace(
-        JoinInfo.of(header, ledger_url, context),
-        daemon_pid=ourselves.pid,
-        daemon_started_wall_seconds=ourselves.create_time(),
-        http_address=http_address,
-    )
+    info = JoinInfo.of(header, ledger_url, context).announced_by(os.getpid())
+    return msgspec.structs.replace(info, http_address=http_address)
 
 
 _SAID_OTHERWISE = frozenset(

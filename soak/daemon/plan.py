@@ -49,7 +49,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     """Find the stores and decide which servers are started; raises `UsageError` before anything is."""
     subject = _subject(settings)
     specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
-    check_declared(settings.contract.stores, [spec.name for spec in specs], registry.specs())
+    check_declared(settings.contract.stores, [spec.name for spec in specs], registry.NAMES)
     known = addresses(settings)
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}

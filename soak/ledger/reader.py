@@ -16,7 +16,7 @@ from soak.ledger.records import (
     EndOfLoad,
     FaultPhase,
     RunHeader,
-    VerifierProgress,
+    VerifierBacklog,
     decode_batch,
     seal,
 )
@@ -129,7 +129,7 @@ class LedgerReader:
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
 
-    async def publish(self, progress: VerifierProgress, *, valid_seconds: float) -> None:
+    async def publish(self, progress: VerifierBacklog, *, valid_seconds: float) -> None:
         """Say how far the verifier has come; after that time nobody believes it any more."""
         try:
             await self._connection.redis.set(

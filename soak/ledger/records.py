@@ -161,7 +161,7 @@ class EndOfLoad(msgspec.Struct, frozen=True, kw_only=True):
     """Which boot of that host: times of another one cannot be compared with its own. The journal fills both in."""
 
 
-class VerifierProgress(msgspec.Struct, frozen=True, kw_only=True):
+class VerifierBacklog(msgspec.Struct, frozen=True, kw_only=True):
     """How far the verifier has come, for whoever writes. It is no record: it stands in a key that expires."""
 
     unread: int
@@ -243,7 +243,7 @@ __all__ = [
     "RunHeader",
     "SeenItem",
     "StoreError",
-    "VerifierProgress",
+    "VerifierBacklog",
     "decode_batch",
     "encode_batch",
 ]

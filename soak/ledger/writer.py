@@ -35,7 +35,7 @@ from soak.ledger.records import (
     Observation,
     Open,
     RunHeader,
-    VerifierProgress,
+    VerifierBacklog,
     encode_batch,
     seal,
     this_host,
@@ -64,7 +64,7 @@ class LedgerWriter:
         self.worker = "w" + secrets.token_hex(4)
         self.lease_messages = settings.lease_messages
         self.stalled = False
-        self.progress: VerifierProgress | None = None
+        self.progress: VerifierBacklog | None = None
         self._asked = 0.0
         self.read_up_to: float | None = None
         """What was acknowledged by this time has been read, as the verifier last said; None: it was never heard of."""
@@ -257,7 +257,7 @@ class LedgerWriter:
         self._hear(_progress(answers[-1]))
         return int(answers[-2])
 
-    def _hear(self, progress: VerifierProgress | None) -> None:
+    def _hear(self, progress: VerifierBacklog | None) -> None:
         """Take in what the verifier says; if it is news, it was said after it had been asked for last."""
         known, self.progress = self.progress, progress
         if progress is not None and (known is None or progress.stamp != known.stamp):
@@ -274,8 +274,8 @@ class LedgerWriter:
             self._flowing.set()
 
 
-def _progress(raw: Any) -> VerifierProgress | None:
+def _progress(raw: Any) -> VerifierBacklog | None:
     try:
-        return None if raw is None else msgspec.json.decode(raw, type=VerifierProgress)
+        return None if raw is None else msgspec.json.decode(raw, type=VerifierBacklog)
     except msgspec.MsgspecError:
         return None

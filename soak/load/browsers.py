@@ -35,8 +35,8 @@ from soak.load.session_pool import LIMIT_FACTOR, LIMIT_SLACK_SECONDS, OpenedStor
 from soak.proc import spawn
 from soak.servers.kinds import HTTP
 from soak.settings import LedgerSettings, LoadSettings
-from soak.stores.http import HttpStore
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import MemoryStore, StoreContext
+from soak.stores.registry import open_store
 
 START_SECONDS_MAX = 90.0
 END_SECONDS_MAX = 8.0
@@ -86,7 +86,7 @@ class BrowserMemory:
     def __init__(self, number: int, context: StoreContext) -> None:
         self._number = number
         self._context = context
-        self._pages: HttpStore | None = None
+        self._pages: MemoryStore | None = None
 
     async def append(self, session: str, message: Message) -> None:
         await self._there().append(session, message)
@@ -104,7 +104,7 @@ class BrowserMemory:
         """Go on with a new child."""
         await self.leave()
         servers = {HTTP.name: f"http://127.0.0.1:{port}/{self._number}"}
-        self._pages = await HttpStore.open(msgspec.structs.replace(self._context, servers=servers))
+        self._pages = await open_store(HTTP.name, msgspec.structs.replace(self._context, servers=servers))
 
     async def leave(self) -> None:
         """Take nothing on until there is a child again."""
@@ -112,7 +112,7 @@ class BrowserMemory:
         if pages is not None:
             await pages.close()
 
-    def _there(self) -> HttpStore:
+    def _there(self) -> MemoryStore:
         if self._pages is None:
             raise NoBrowserYetError("no browser is there")
         return self._pages

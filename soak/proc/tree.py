@@ -100,22 +100,22 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def is_same_process(pid: int, created_seconds: float) -> bool:
+def is_same_process(pid: int, created: float) -> bool:
     """Tell whether this pid still is the process it was: pids are given out again."""
-    try:
-        process = psutil.Process(pid)
-        # The creation time is derived from the boot time, which moves a little when the clock is set.
-        return abs(process.create_time() - created_seconds) < 5.0 and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
+    return created > 0 and created_seconds(pid) == created
 
 
 def created_seconds(pid: int) -> float:
-    """Return when a process was created, as wall-clock seconds; 0 if it is gone."""
+    """Return when a process was created, in seconds since boot; 0 if it is gone or a zombie.
+
+    Not by the wall clock: somebody may set that while the process lives.
+    """
     try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
         return 0.0
+    state, *fields = stat.rpartition(b")")[2].split()  # its name, which is free text, stands in brackets
+    return 0.0 if state == b"Z" else int(fields[18]) / os.sysconf("SC_CLK_TCK")
 
 
 def last_words(log: Path, start: int = 0, lines_max: int = 3) -> str:

@@ -23,7 +23,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import CHROMA
 from soak.stores import http_contract as wire
 from soak.stores.embedding import embed
-from soak.stores.http_client import HttpClient, RequestNotSentError, in_words, parse_address
+from soak.stores.http_client import HttpClient, RequestNotSentError, in_words
 from soak.stores.protocol import StoreContext
 
 HEARTBEAT = "/api/v2/heartbeat"
@@ -66,7 +66,7 @@ class ChromaStore:
     async def open(cls, context: StoreContext) -> Self:
         if CHROMA.name not in context.servers:
             raise UsageError("no Chroma server is configured; give its address in servers.chroma")
-        store = cls(HttpClient(parse_address(context.servers[CHROMA.name]), context), context)
+        store = cls(HttpClient(wire.parse_address(context.servers[CHROMA.name]), context), context)
         try:
             await store._find_collection()
         except (RequestNotSentError, wire.HttpAnswerError, aiohttp.ClientError, TimeoutError) as error:

@@ -13,7 +13,7 @@ from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import HTTP
 from soak.stores import http_contract as wire
-from soak.stores.http_client import HttpClient, in_words, parse_address
+from soak.stores.http_client import HttpClient, in_words
 from soak.stores.protocol import StoreContext
 
 
@@ -34,7 +34,7 @@ class HttpStore:
     async def open(cls, context: StoreContext) -> Self:
         if HTTP.name not in context.servers:
             raise UsageError("no web service is configured; give its address in servers.http, or with --url")
-        store = cls(HttpClient(parse_address(context.servers[HTTP.name]), context), context)
+        store = cls(HttpClient(wire.parse_address(context.servers[HTTP.name]), context), context)
         try:
             await store.check_health()
         except BaseException:

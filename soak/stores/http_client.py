@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import aiohttp
 import msgspec
 
 from soak.checker.outcome import NotApplied
-from soak.errors import UsageError
-from soak.stores.http_contract import HttpAnswerError
+from soak.stores.http_contract import HttpAddress, HttpAnswerError
 from soak.stores.protocol import StoreContext
 
 ANSWER_BYTES_MAX = 256 * 2**20
@@ -102,57 +99,3 @@ def in_words(error: BaseException) -> str:
     """Say in one line what went wrong."""
     text = " ".join(str(error).split())
     return text or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-
-
-# The address of a memory behind HTTP: where it is, and the token that opens it.
-
-
-SCHEMES = ("http", "https")
-
-
-@dataclass(frozen=True)
-class HttpAddress:
-    """Without the token this is what may be shown."""
-
-    base: str
-    """Ends without a slash."""
-    token: str | None = field(default=None, repr=False)
-
-    def __str__(self) -> str:
-        return self.base
-
-    @property
-    def is_encrypted(self) -> bool:
-        return self.base.startswith("https:")
-
-    def url(self, path: str) -> str:
-        return self.base + path
-
-    def with_token(self) -> str:
-        """Return it as one text, the way addresses of all servers are handed on: the token stands as a password."""
-        if self.token is None:
-            return self.base
-        parts = urlsplit(self.base)
-        return urlunsplit(parts._replace(netloc=f":{quote(self.token, safe='')}@{parts.netloc}"))
-
-
-def parse_address(text: str) -> HttpAddress:
-    """Read `https://[:token@]host[:port][/path]`; raises `UsageError` with what is wrong, without the token."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise UsageError(f"the address of the http store is not understood ({error}); {_EXAMPLE}") from None
-    if parts.scheme not in SCHEMES or not parts.hostname:
-        raise UsageError(f"the address of the http store is none of a web service; {_EXAMPLE}")
-    if parts.username:
-        raise UsageError("the http store logs in with a bearer token, not with a user; give it in servers.http_token")
-    if parts.query or parts.fragment:
-        raise UsageError(f"the address of the http store ends with its path, not with ? or #; {_EXAMPLE}")
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    where = host if port is None else f"{host}:{port}"
-    token = unquote(parts.password) if parts.password else None
-    return HttpAddress(urlunsplit((parts.scheme, where, parts.path.rstrip("/"), "", "")), token)
-
-
-_EXAMPLE = "write one like https://chat.staging.example/memory"

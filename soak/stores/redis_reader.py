@@ -1,8 +1,8 @@
 """The verifier's Redis client: redis-py's own connections, so that a bug in the load's client cannot hide from both.
 
-It shares no code with `redis_wire`: redis-py packs the commands and parses the replies. Commands that are issued while
-a connection is free leave together in one write; while all are busy they gather for the next one. Nothing is sent a
-second time.
+It shares no code with `redis_wire`: hiredis, as redis-py uses it, packs the commands and parses the replies. Commands
+that are issued while a connection is free leave together in one write; while all are busy they gather for the next one.
+Nothing is sent a second time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
+from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -129,7 +130,7 @@ class RedisReader:
                 await connection.disconnect(nowait=True)
                 await self._connect(connection)
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                packed = connection.pack_commands([command for command, _ in batch])
+                packed = b"".join(pack_command(command) for command, _ in batch)  # type: ignore[arg-type]  # its stub says one
                 is_sent = True
                 await connection.send_packed_command(packed)
                 is_demoted = await self._take_replies(connection, batch, limit)

@@ -11,46 +11,37 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-import asyncpg
-import redis.exceptions
-
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
-from soak.stores.chroma import ChromaStore
-from soak.stores.http import HttpStore
-from soak.stores.pgvector import PgvectorStore
-from soak.stores.postgres import PostgresReplicaStore, PostgresStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
-from soak.stores.redis_stores import RedisHashStore, RedisListStore, RedisStreamStore, RedisZsetStore
 
 OPEN_SECONDS_MAX = 60.0
 """How long a store may take to open, whatever it does."""
 
 _METHODS = ("append", "history", "forget", "close")
-_BUILT_IN: dict[str, type] = {
-    "redis-list": RedisListStore,
-    "redis-stream": RedisStreamStore,
-    "redis-zset": RedisZsetStore,
-    "redis-hash": RedisHashStore,
-    "postgres": PostgresStore,
-    "postgres-replica": PostgresReplicaStore,
-    "pgvector": PgvectorStore,
-    "chroma": ChromaStore,
-    "http": HttpStore,
+_BUILT_IN = {
+    "redis-list": "soak.stores.redis_stores:RedisListStore",
+    "redis-stream": "soak.stores.redis_stores:RedisStreamStore",
+    "redis-zset": "soak.stores.redis_stores:RedisZsetStore",
+    "redis-hash": "soak.stores.redis_stores:RedisHashStore",
+    "postgres": "soak.stores.postgres:PostgresStore",
+    "postgres-replica": "soak.stores.postgres:PostgresReplicaStore",
+    "pgvector": "soak.stores.pgvector:PgvectorStore",
+    "chroma": "soak.stores.chroma:ChromaStore",
+    "http": "soak.stores.http:HttpStore",
 }
-_UNREACHABLE = (
-    OSError,
-    NotApplied,
-    asyncpg.PostgresError,
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    redis.exceptions.AuthenticationError,
-)
+"""Imported when they are asked for: each brings a client library, and a process needs that of its own stores only."""
+NAMES = tuple(_BUILT_IN)
+_CLIENT_ERRORS = {
+    "asyncpg": ("PostgresError",),
+    "redis.exceptions": ("ConnectionError", "TimeoutError", "AuthenticationError"),
+}
+"""What client libraries raise for a server that does not answer."""
 
 
 def specs() -> dict[str, StoreSpec]:
     """Return the built-in stores by name."""
-    return {name: _spec(name, factory) for name, factory in _BUILT_IN.items()}
+    return {name: find(name) for name in NAMES}
 
 
 def find(name: str | type) -> StoreSpec:
@@ -60,11 +51,12 @@ def find(name: str | type) -> StoreSpec:
         _check_methods(shown, name)
         return _spec(shown, name)
     if name in _BUILT_IN:
-        return _spec(name, _BUILT_IN[name])
+        module, _, class_name = _BUILT_IN[name].partition(":")
+        return _spec(name, getattr(importlib.import_module(module), class_name))
     if ":" not in name:
-        close = difflib.get_close_matches(name, _BUILT_IN, n=1, cutoff=0.5)
+        close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else "give package.module:Class for one of your own."
-        raise UsageError(f"there is no store {name!r}; {hint} Built in: {', '.join(_BUILT_IN)}")
+        raise UsageError(f"there is no store {name!r}; {hint} Built in: {', '.join(NAMES)}")
     factory = _load(name)
     _check_methods(name, factory)
     return _spec(name, factory)
@@ -84,11 +76,17 @@ async def open_store(store: str | type, context: StoreContext) -> MemoryStore:
         raise
     except Exception as error:
         reason = _without_secrets(_one_line(error), context)
-        if isinstance(error, _UNREACHABLE):
+        if _is_unreachable(error):
             raise ServerUnreachableError(
                 f"store {name} cannot reach its server ({reason}); check that it runs and that its address is right"
             ) from error
         raise UsageError(f"store {name} cannot be opened ({reason}); mend the class or its settings") from error
+
+
+def _is_unreachable(error: Exception) -> bool:
+    loaded = [(sys.modules[module], names) for module, names in _CLIENT_ERRORS.items() if module in sys.modules]
+    kinds = [getattr(module, name) for module, names in loaded for name in names]
+    return isinstance(error, (OSError, NotApplied, *kinds))
 
 
 async def _make(factory: type, context: StoreContext) -> MemoryStore:

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.telemetry import Identity, Restart, ServerSample, identity_of, restart_between, unexplained
+from soak.checker.telemetry import Identity, ServerRestart, ServerSample, identity_of, restart_between, unexplained
 from soak.clock import now_us
 from soak.contracts.drift import Event, ServerRecord, SettingChange, differences, take_in, unsupported
 from soak.contracts.guarantees import WATCHED_SETTINGS
@@ -25,7 +25,7 @@ from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.servers.inspect import inspect
 from soak.tasks import raise_if_cancelled
-from soak.verifier.result import ConfigurationStatus, ContractStatus, ServerEvent
+from soak.verifier.result import ConfigurationStatus, ContractStatus, ServerChange
 from soak.verifier.state import SERVER_EVENTS_KEPT, State
 
 _log = structlog.get_logger()
@@ -255,9 +255,9 @@ def configurations_now(state: State) -> dict[str, ConfigurationStatus]:
     }
 
 
-def latest_events(state: State) -> list[ServerEvent]:
+def latest_events(state: State) -> list[ServerChange]:
     return [
-        ServerEvent(at_wall_seconds=event.at_wall_seconds, server=event.server, what=event.what, text=event.text)
+        ServerChange(at_wall_seconds=event.at_wall_seconds, server=event.server, what=event.what, text=event.text)
         for event in state.tally.events[-EVENTS_TOLD:]
     ]
 
@@ -301,7 +301,7 @@ class RestartWatch:
         record.identity_seen = asked
         self._state.faults.note_sample(sample.server, asked)
 
-    async def _is_recorded(self, restart: Restart) -> bool:
+    async def _is_recorded(self, restart: ServerRestart) -> bool:
         """Make sure that a restart is on record, as a fault or as its own; False if that is not possible now."""
         if self._unexplained(restart) is None:
             return True
@@ -319,12 +319,12 @@ class RestartWatch:
         _log.warning("server_restarted_unexpectedly", server=restart.server, kind=restart.kind, fault=restart.fault)
         return await self._caught_up()
 
-    def _unexplained(self, restart: Restart) -> Restart | None:
+    def _unexplained(self, restart: ServerRestart) -> ServerRestart | None:
         faults = self._state.faults
         return None if restart.fault in faults else unexplained(restart, faults.values())
 
 
-def phases_of(restart: Restart) -> tuple[FaultPhase, FaultPhase]:
+def phases_of(restart: ServerRestart) -> tuple[FaultPhase, FaultPhase]:
     """Return the records of a restart: from when it may have been gone until the new one was there."""
 
     def phase(name: str, at: int) -> FaultPhase:

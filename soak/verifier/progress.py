@@ -17,7 +17,7 @@ import structlog
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 from soak.ledger.reader import LedgerReader
-from soak.ledger.records import VerifierProgress
+from soak.ledger.records import VerifierBacklog
 from soak.verifier.state import State
 
 PUBLISH_SECONDS = 0.5
@@ -55,7 +55,7 @@ class Backpressure:
     async def publish(self) -> None:
         """Count, decide, and say so."""
         self._decide(self._unread())
-        progress = VerifierProgress(
+        progress = VerifierBacklog(
             unread=self.unread,
             oldest_unread_seconds=self._oldest_unread_seconds(),
             hold=self.is_holding,

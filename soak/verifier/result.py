@@ -278,7 +278,7 @@ class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
     identity_checked_us: int | None
 
 
-class ServerEvent(msgspec.Struct, frozen=True, kw_only=True):
+class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to a server while the soak ran, and was no fault of ours."""
 
     at_wall_seconds: float
@@ -326,7 +326,7 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     recoveries: list[RecoveryResult]
     contracts: dict[str, ContractStatus]
     configurations: dict[str, ConfigurationStatus]
-    events: list[ServerEvent]
+    events: list[ServerChange]
     warnings: list[str]
 
 

@@ -19,8 +19,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from soak import join
 from soak.checker.text import MessageGenerator
 from soak.ledger.records import FORMAT_VERSION, RunHeader
@@ -192,11 +190,9 @@ async def publish_run(folder: Path, urls: dict[str, str], store: str) -> None:
         timeout_seconds=5.0,
         connections_max=CONNECTIONS,
         ttl_seconds=None,
-        daemon_pid=os.getpid(),
-        daemon_started_wall_seconds=psutil.Process().create_time(),
         http_address="",
     )
-    join.publish(folder, info)
+    join.publish(folder, info.announced_by(os.getpid()))
 
 
 async def locust(role: str, urls: dict[str, str], store: str = "redis-list", *options: str) -> dict[str, float]:

@@ -82,9 +82,9 @@ async def test_a_child_that_dies_too_often_is_given_up_with_its_last_words(nurse
     assert nursery.said[-1] == "child died 4 times (exit code 1) and is given up: the well is dry"
 
 
-def test_the_pause_before_a_restart_doubles_up_to_its_limit() -> None:
+def test_the_first_restart_is_at_once_and_the_pause_before_others_doubles_up_to_its_limit() -> None:
     settings = SupervisionSettings(backoff=1, backoff_max=5)
-    assert [pause_seconds(deaths, settings) for deaths in range(1, 6)] == [1, 2, 4, 5, 5]
+    assert [pause_seconds(deaths, settings) for deaths in range(1, 7)] == [0, 1, 2, 4, 5, 5]
 
 
 async def test_an_end_that_was_wanted_is_no_death(nursery: Nursery, tmp_path: Path) -> None:

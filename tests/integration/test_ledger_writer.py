@@ -25,7 +25,7 @@ from soak.ledger.records import (
     Open,
     RunHeader,
     SeenItem,
-    VerifierProgress,
+    VerifierBacklog,
     this_host,
 )
 from soak.ledger.run import RunJournal, create_run, read_header
@@ -75,7 +75,7 @@ class Ledger:
     async def publish(self, *, hold: bool, valid_seconds: float = 30.0) -> None:
         reader = await LedgerReader.connect(self.url, self.run)
         self._readers.append(reader)
-        progress = VerifierProgress(unread=7, oldest_unread_seconds=0.5, hold=hold)
+        progress = VerifierBacklog(unread=7, oldest_unread_seconds=0.5, hold=hold)
         await reader.publish(progress, valid_seconds=valid_seconds)
 
     async def trim(self, at: str) -> None:
@@ -355,7 +355,7 @@ async def test_writers_wait_while_the_verifier_asks_for_it(ledger: Ledger) -> No
     assert not done
     await ledger.publish(hold=False)
     assert await asyncio.wait_for(opening, SECONDS_MAX) == 1
-    assert writer.progress == VerifierProgress(unread=7, oldest_unread_seconds=0.5, hold=False)
+    assert writer.progress == VerifierBacklog(unread=7, oldest_unread_seconds=0.5, hold=False)
 
 
 async def test_a_verifier_that_has_died_holds_nobody_back(ledger: Ledger) -> None:

@@ -21,7 +21,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import LedgerReader
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierProgress, decode_batch
+from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
 from soak.ledger.run import create_run
 from soak.load.participant import Participant
 from soak.load.plan import Plan
@@ -95,7 +95,7 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
         connections_max=4,
         ttl_seconds=None,
         daemon_pid=0,
-        daemon_started_wall_seconds=0.0,
+        daemon_created_seconds=0.0,
         http_address="",
     )
     quiet = {"shared_share": 0.0, "recall_share": 0.0, "forget_share": 0.0, "reread_share": 0.0}
@@ -172,7 +172,7 @@ async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str,
 async def say(pool: SessionPool, oldest_unread_seconds: float, *, for_seconds: float = 30.0) -> None:
     """Say in the verifier's place how far it has come."""
     reader = await LedgerReader.connect(pool.ledger._connection.url, pool.ledger.header.run)
-    progress = VerifierProgress(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
+    progress = VerifierBacklog(unread=5, oldest_unread_seconds=oldest_unread_seconds, stamp=time.time_ns())
     await reader.publish(progress, valid_seconds=for_seconds)
     await reader.close()
 

@@ -17,8 +17,7 @@ from soak.checker.outcome import NotApplied
 from soak.checker.text import MessageGenerator
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.ports import free_port
-from soak.stores.http_client import parse_address
-from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError
+from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError, parse_address
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from tests.support.http_services import Handler, Service, cut_short, hanging_up, page, serving, silence, with_status

@@ -121,7 +121,9 @@ def _by_one_forget(  # noqa: PLR0911  one ruling a line
         return perhaps("during-open-forget")
     if attempt.sent > forget.ended:
         return NO if attempt.delivered_at is not None else perhaps()
-    return _by_race(known, attempt, view, forget, forget.ended)
+    ruling = _by_race(known, attempt, view, forget, forget.ended)
+    is_open = view.invoked <= (forget.delivered_at or NEVER)
+    return perhaps("during-open-forget") if ruling.legit is Legit.NO and is_open else ruling
 
 
 def _may_be_undone(known: Knowledge, forget: Forget, view: View) -> bool:
@@ -306,7 +308,7 @@ def _is_forgotten(known: Knowledge, attempt: Attempt, view: View) -> bool:
     return any(_certainly_forgotten(known, attempt, forget, view) for forget in known.forgets[attempt.id.session])
 
 
-def by_trimming(  # noqa: PLR0911  one ruling a line
+def by_trimming(  # noqa: C901, PLR0911  one ruling a line
     known: Knowledge, attempt: Attempt, view: View
 ) -> Ruling:
     """Trimmed if so many may stand behind it, and nothing older stands while it does not."""
@@ -319,13 +321,16 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
         return perhaps()  # there is room for it, but something else may have been lost since
     later = (v for v in known.full[attempt.id.session] if v.invoked > attempt.sent)
     first = next((v for v in later if attempt.id not in v.ids), view)
-    if _is_something_untold(known, attempt, first):
+    if is_something_untold(known, attempt, first):
         return perhaps("may-be-in-flight")  # it may have been taken for trimmed when it was first missed
+    vanished = sum(other.id not in view.ids for other in _shown_unknown(known, attempt))
+    if newer < retained <= newer + vanished:
+        return perhaps("may-be-in-flight")
     unsent = sum(message not in known.attempts for message in view.ids)
     if newer < retained <= newer + unsent:
         return perhaps("sent-later")
     writers = {other.id.writer for other in known.by_session[attempt.id.session]}
-    if newer < retained <= newer + len(writers) and _is_something_untold(known, attempt, view):
+    if newer < retained <= newer + len(writers) and is_something_untold(known, attempt, view):
         return perhaps("may-be-in-flight")
     if newer < retained:
         return perhaps("retries-fill-the-window") if newer and known.contract.at_least_once else NO
@@ -339,7 +344,13 @@ def by_trimming(  # noqa: PLR0911  one ruling a line
     return perhaps("order-not-promised")
 
 
-def _is_something_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
+def _shown_unknown(known: Knowledge, attempt: Attempt) -> list[Attempt]:
+    """Return the unknown appends of the session that a read has shown."""
+    others = known.by_session[attempt.id.session]
+    return [other for other in others if not known.is_acknowledged(other) and other.id in known.shown]
+
+
+def is_something_untold(known: Knowledge, attempt: Attempt, view: View) -> bool:
     """Whether some outcome of the session had not reached the verifier when this read returned."""
     others = known.by_session[attempt.id.session]
     return any(other.delivered_at is None or other.delivered_at > view.returned for other in others)
@@ -363,7 +374,9 @@ def is_promised(known: Knowledge, one_writer: int, other_writer: int) -> bool:
 # Retention, time to live: R11
 
 
-def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
+def by_expiry(  # noqa: PLR0911  one ruling a line
+    known: Knowledge, attempt: Attempt, view: View
+) -> Ruling:
     """Expired if its life may have ended by the time the read returned."""
     if known.contract.ttl is None:
         return NO
@@ -376,10 +389,23 @@ def by_expiry(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     if known.contract.expiry is Expiry.SLIDING and surely <= view.returned < _sliding_until(known, attempt, lossy=True):
         return perhaps()  # unless a fault took what had prolonged it
     if view.returned < surely:
-        if known.contract.expiry is Expiry.ABSOLUTE and _is_something_untold(known, attempt, view):
+        if known.contract.expiry is Expiry.ABSOLUTE and _begun_as_told(known, attempt) <= view.returned:
+            return perhaps("late-life")
+        if known.contract.expiry is Expiry.ABSOLUTE and is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
         return NO if attempt.delivered_at is not None else perhaps()
     return perhaps("late-life") if view.returned < if_unknown_writes_are_late else YES
+
+
+def _begun_as_told(known: Knowledge, attempt: Attempt) -> int:
+    """Return when a life may end that an unknown append began, as it seems if that is told after a forget."""
+    told = [
+        other.sent + (known.contract.ttl or 0)
+        for other in known.by_session[attempt.id.session]
+        for forget in known.forgets[attempt.id.session]
+        if other.outcome is Outcome.UNKNOWN and (forget.delivered_at or NEVER) <= (other.delivered_at or 0)
+    ]
+    return min(told, default=NEVER)
 
 
 def exist_until(known: Knowledge, attempt: Attempt) -> tuple[int, int]:
@@ -440,7 +466,7 @@ def _is_over(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
     applied = known.applied_by[earlier.id]
     if not known.is_acknowledged(earlier):  # of which no read of a participant tells when it was applied
         full = (view.returned for view in known.shown.get(earlier.id, ()) if view.is_full)
-        applied = min(full, default=NEVER)
+        applied = NEVER if known.contract.at_least_once else min(full, default=NEVER)  # a copy may come at any time
     if applied + (known.contract.ttl or 0) < later.sent:
         return True
     return not known.lossy_faults and any(  # a fault that takes the forget brings the old life back
@@ -456,7 +482,7 @@ def is_same_life(known: Knowledge, earlier: Attempt, later: Attempt) -> bool:
     """Whether the later one certainly joined a life in which the earlier one stood already."""
     if not known.is_before(earlier.id, later) or known.is_refused(earlier) or known.lossy_faults:
         return False
-    applied = known.applied_by[later.id]
+    applied = known.done_by(later)
     if applied == NEVER or applied >= exist_until(known, earlier)[0]:
         return False
     return not any(

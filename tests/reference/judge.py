@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 
-from tests.reference.excuses import absence, gone_after, is_older, is_promised
+from tests.reference.excuses import absence, by_expiry, gone_after, is_older, is_promised, is_something_untold
 from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
@@ -293,7 +293,8 @@ def _is_confirmed(known: Knowledge, attempt: Attempt, view: View, *, unswept: bo
         is_late_enough = _asked_for(known, second) >= view.returned + settle
         is_quiet = not known.fault_between(second.invoked - settle, second.returned)
         is_swept = unswept or _is_swept(known, second)
-        if is_late_enough and is_quiet and is_swept and absence(known, attempt, second).legit is Legit.NO:
+        is_wrong = absence(known, attempt, second).legit is Legit.NO and not _is_told_after_life(known, attempt, second)
+        if is_late_enough and is_quiet and is_swept and is_wrong:
             return True
     return False
 
@@ -321,7 +322,15 @@ def _is_wrong_anyway(known: Knowledge, view: View) -> bool:
     fulls = known.full[view.session]
     has_repeats = any(count > 1 for full in fulls for count in full.counts.values())
     has_others = any(full.foreign or full.has_unreadable for full in fulls)
-    return has_repeats or has_others or any(_may_be_inverted(known, full) for full in fulls)
+    if has_repeats or has_others or any(_may_be_inverted(known, full) for full in fulls):
+        return True
+    return any(_is_flipped(one, other) for one, other in combinations(fulls, 2))
+
+
+def _is_flipped(one: View, other: View) -> bool:
+    """Whether two reads show what both have in another order."""
+    common = [message for message in one.order if message in other.ids]
+    return common != [message for message in other.order if message in one.ids]
 
 
 def _is_judged(known: Knowledge, view: View) -> bool:
@@ -347,9 +356,16 @@ def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
             continue
         is_late_enough = second.invoked >= since + settle
         is_quiet = not known.fault_between(second.invoked, second.returned)
-        if is_late_enough and is_quiet and absence(known, attempt, second).legit is not Legit.YES:
+        is_wrong = absence(known, attempt, second).legit is not Legit.YES
+        if is_late_enough and is_quiet and (is_wrong or _may_seem_alive(known, attempt, second)):
             return True
     return False
+
+
+def _may_seem_alive(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether an absolute life was over by an append of which the verifier had not heard when it read."""
+    is_absolute = known.contract.ttl is not None and known.contract.expiry is Expiry.ABSOLUTE
+    return is_absolute and is_something_untold(known, attempt, view)
 
 
 def _was_looked_at_before(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -406,7 +422,7 @@ def _report_inversions(report: _Report, known: Knowledge, view: View) -> None:
         if not is_promised(known, front.id.writer, behind.id.writer):
             continue
         pair = (found(REORDERED, front.id), found(REORDERED, behind.id))
-        if _is_known_inversion(known, view, front, behind):
+        if _is_known_inversion(known, view, front, behind) and _is_compared(known, view, {front.id, behind.id}):
             surely.update(pair)
         report.may("refused-anyway" if known.is_refused(front) else UNDECIDED, *pair)
     if surely:
@@ -417,6 +433,12 @@ def _report_inversions(report: _Report, known: Knowledge, view: View) -> None:
             report.must(*surely, *window)
         else:
             report.may("gone-before-judged", *surely, *window)
+
+
+def _is_compared(known: Knowledge, view: View, pair: set[MessageId]) -> bool:
+    """Whether a read is full, or the full read that judges it shows both of a pair."""
+    later = next((full for full in known.full[view.session] if full.invoked >= view.returned), None)
+    return view.is_full or (later is not None and pair <= later.ids)
 
 
 def _is_known_inversion(known: Knowledge, view: View, front: Attempt, behind: Attempt) -> bool:
@@ -439,8 +461,7 @@ def _order_between_reads(report: _Report, known: Knowledge) -> None:
     for views in known.full.values():
         distinct = list({tuple(view.order): view for view in views}.values())
         for one, other in combinations(distinct, 2):
-            common = [message for message in one.order if message in other.ids]
-            if common != [message for message in other.order if message in one.ids]:
+            if _is_flipped(one, other):
                 _report_flips(report, known, one, other)
         for view in known.views[views[0].session] if views else ():
             _report_flipped_window(report, known, view)
@@ -484,15 +505,16 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
 
 
 def _was_excused_between(known: Knowledge, front: MessageId, behind: MessageId, one: View, other: View) -> bool:
-    """Whether a read between two lacks one of a pair, and a forget of unknown outcome may have removed it."""
+    """Whether a read between two lacks one of a pair that may rightly be gone: forgotten in doubt, or expired."""
     forgets = [forget for forget in known.forgets[one.session] if known.outcome(forget) is Outcome.UNKNOWN]
     first, second = sorted((one.invoked, other.invoked))
-    return any(
-        forget.sent <= view.returned and not {front, behind} <= view.ids
-        for forget in forgets
-        for view in known.full[one.session]
-        if first < view.invoked < second
-    )
+    for view in known.full[one.session]:
+        lacked = [known.attempts[message] for message in (front, behind) if message not in view.ids]
+        if lacked and first < view.invoked < second:
+            is_expired = any(by_expiry(known, attempt, view).legit is not Legit.NO for attempt in lacked)
+            if is_expired or any(forget.sent <= view.returned for forget in forgets):
+                return True
+    return False
 
 
 def _report_flipped_window(report: _Report, known: Knowledge, view: View) -> None:

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import redis
 
 from soak import join
@@ -52,11 +51,9 @@ class Run:
             timeout_seconds=5.0,
             connections_max=4,
             ttl_seconds=None,
-            daemon_pid=os.getpid(),
-            daemon_started_wall_seconds=psutil.Process().create_time(),
             http_address="",
         )
-        join.publish(folder, info)
+        join.publish(folder, info.announced_by(os.getpid()))
 
     def locust(self, *options: str, **environment: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--data-dir", str(self.folder), *options]

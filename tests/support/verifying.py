@@ -321,7 +321,6 @@ async def scripting(
         connections_max=8,
         ttl_seconds=ttl_seconds,
         daemon_pid=0,
-        daemon_started_wall_seconds=0.0,
         http_address="",
     )
     await create_run(ledger_url, header)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from soak.checker.contract import Contract, Expiry, Reads
+from soak.checker.contract import Contract, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
@@ -56,6 +56,66 @@ def test_what_a_read_showed_behind_a_forget_is_expected_also_if_the_outcome_came
     session.forgot(1.0, 1.1)
     assert session.shows(3.0) == set()
     assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_raced_with_a_forget_and_is_shown_behind_something_in_flight_is_expected() -> None:
+    session = CheckedSession()
+    session.told((1, 1), 1.0, 2.2)
+    session.forgot(2.0, 2.1)
+    assert session.shows(3.0, 1, (1, 1)) == set()
+    assert session.shows(4.0, 1) == set()
+    assert session.shows(5.0, 1) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_was_seen_before_a_forget_and_stands_behind_it_is_resurrected_whatever_comes_late() -> None:
+    session = CheckedSession()
+    assert session.shows(0.5, 1) == set()
+    session.intends_forget(1.0)
+    assert session.shows(2.0, 1) == set()
+    session.forgot(1.0, 1.1)
+    assert session.shows(3.0) == {(Kind.RESURRECTED, 1)}
+    assert session.shows(4.0) == set()
+
+
+def test_what_vanishes_while_a_forget_is_on_its_way_and_comes_back_in_another_order_is_reordered() -> None:
+    session = CheckedSession(Contract(order=Order.PER_WRITER))
+    session.intends_forget(0.1)
+    session.told(1, 0.5, 0.6)
+    session.told((1, 1), 0.7, 0.8)
+    assert session.shows(1.0, 1, (1, 1)) == session.shows(2.0) == set()
+    assert session.shows(3.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_what_was_seen_in_flight_while_a_forget_was_on_its_way_is_a_phantom_if_it_is_refused() -> None:
+    session = CheckedSession()
+    session.intends_forget(1.0)
+    assert session.shows(1.1, 1) == set()
+    session.forgot(1.0, 1.5)
+    assert session.shows(2.0) == set()
+    session.told(1, 1.05, 1.3, Outcome.FAILED)
+    assert session.shows(3.0) == {(Kind.PHANTOM, 1)}
+
+
+def test_an_unknown_write_that_was_seen_behind_one_in_flight_and_forgotten_begins_no_new_life() -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    session.told((1, 1), 0.1, 0.2, Outcome.UNKNOWN)
+    assert session.shows(0.5, 1, (1, 1)) == set()
+    session.forgot(0.6, 0.7)
+    session.told(1, 0.05, 0.3)
+    session.told(2, 0.8, 0.9)
+    assert session.shows(1.0, 2) == session.shows(1.7) == set()
+    assert session.shows(2.3) == {(Kind.ROLLED_BACK, 2)}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.UNKNOWN])
+def test_what_was_seen_and_forgotten_begins_no_new_life_when_its_outcome_comes(outcome: Outcome) -> None:
+    session = CheckedSession(TWO_SECONDS_AT_MOST)
+    assert session.shows(0.5, 1) == set()
+    session.forgot(0.6, 0.7)
+    session.told(2, 0.8, 0.9)
+    session.told(1, 0.05, 0.65, outcome)
+    assert session.shows(1.0, 2) == session.shows(1.7) == set()
+    assert session.shows(2.3) == {(Kind.ROLLED_BACK, 2)}
 
 
 def test_what_vanished_behind_a_forget_whose_outcome_came_later_is_missed() -> None:

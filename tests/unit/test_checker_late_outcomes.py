@@ -9,7 +9,7 @@ from soak.checker.contract import Contract, Duplicates, Expiry, Order, Reads
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
 from soak.checker.outcome import Outcome
-from tests.support.checker.checked_session import SECOND, CheckedSession
+from tests.support.checker.checked_session import SECOND, CheckedSession, altered
 
 TAIL = Contract(crash_loss_seconds=1.0)
 BEHIND = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=0.5)
@@ -109,6 +109,37 @@ def test_an_unknown_write_that_a_read_has_shown_bears_its_time_for_the_next_one(
     assert session.shows(1.0, (1, 1), 1) == set()
     session.told(1, 0.1, 0.2)
     assert session.shows(2.0, (1, 1), 1) == {(Kind.REORDERED, 1)}
+
+
+def test_what_was_missed_and_comes_back_in_another_order_is_reordered() -> None:
+    session = CheckedSession(Contract(order=Order.PER_WRITER))
+    session.told(1, 0.1, 0.2)
+    session.told((1, 1), 0.3, 0.4)
+    assert session.shows(1.0, 1, (1, 1)) == session.shows(1.2) == set()
+    assert (Kind.REORDERED, 1) in session.shows(1.4, (1, 1), 1)
+
+
+def test_an_unknown_write_that_a_participant_saw_before_a_crash_proves_a_hole_if_it_survived() -> None:
+    session = CheckedSession(TAIL)
+    session.told(1, 0.1, 0.2)
+    session.told((1, 1), 0.3, 0.4, Outcome.UNKNOWN)
+    seen = session.read(0.5, 1, (1, 1))
+    session.crash(0.7, 0.8)
+    assert session.shows(1.0, (1, 1)) == set()
+    session.checker.observe_participant(seen, None, [])
+    session.sweep()
+    assert session.shows(2.0, (1, 1)) == {(Kind.LOST, 1)}
+
+
+def test_what_the_primary_shows_wrong_when_it_is_asked_is_reported() -> None:
+    session = CheckedSession(BEHIND, asks_primary=True)
+    for seq in (1, 2, 3):
+        session.told(seq, seq * 0.1, seq * 0.1 + 0.05)
+    assert session.shows(4.0, 1) == set()
+    replica, primary = session.read(6.0, 1), session.read(6.1, altered(1), 3, 2)
+    assert session.checker.needs_primary(replica)
+    found = session.reported(session.checker.observe(replica, primary))
+    assert found >= {(Kind.CORRUPTED, 1), (Kind.REORDERED, 2)}
 
 
 def test_the_primary_is_judged_at_the_time_at_which_it_is_asked() -> None:
@@ -256,6 +287,28 @@ def test_what_was_seen_in_flight_and_begins_a_new_life_is_expected_in_it() -> No
     assert session.shows(4.2) == {(Kind.ROLLED_BACK, 2)}
 
 
+def test_what_is_sent_when_an_old_life_must_be_over_is_expected_also_if_another_had_begun_before() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.1, 0.5)
+    session.told(2, 2.2, 2.3)  # the life of 1 ends between 2.1 and 2.5
+    session.told(3, 3.0, 3.1)
+    assert session.shows(3.2, 2, 3) == session.shows(3.4) == set()
+    assert session.shows(4.0) == {(Kind.ROLLED_BACK, 3)}
+
+
+def test_a_fault_may_have_undone_what_began_an_old_life() -> None:
+    """It may have taken 1 alone: then the life began with 2, which is over by 3.1 and not by 2.5."""
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE, crash_loss_seconds=None))
+    session.told(1, 0.1, 0.5)
+    session.told(2, 1.0, 1.1)
+    session.told(3, 2.2, 2.3)
+    session.crash(2.35, 2.36)
+    session.told(4, 3.0, 3.05)
+    assert session.shows(3.06, 2, 3, 4) == session.shows(3.2) == set()
+    session.sweep()
+    assert session.shows(4.0) == set()
+
+
 def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     """It was applied in the old life, and answered when another append had begun a new one."""
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
@@ -264,6 +317,26 @@ def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     session.told(2, 1.5, 4.3)
     assert session.shows(4.8, (1, 1)) == set()
     assert session.shows(5.25, (1, 1)) == set()
+
+
+@pytest.mark.parametrize("expiry", Expiry)
+def test_what_is_told_late_and_belongs_to_a_life_that_is_over_is_not_expected_in_the_next(expiry: Expiry) -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=expiry))
+    session.told(1, 0.0, 0.1)
+    session.told((1, 1), 4.0, 4.05)
+    session.told(2, 0.5, 0.6)
+    assert session.shows(4.5, (1, 1)) == session.shows(5.1) == set()
+    assert session.shows(5.7) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_an_unknown_append_that_was_seen_long_ago_does_not_date_the_end_of_a_life() -> None:
+    """The life began by the acknowledgement of 2: what is said at 60.3 may be in it, and gone with it."""
+    session = CheckedSession(Contract(ttl_seconds=60.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.2, 0.23, Outcome.UNKNOWN)
+    session.told(2, 0.5, 0.53)
+    assert session.shows(1.0, 1, 2) == session.shows(30.0, 1, 2) == set()
+    session.told(3, 60.3, 60.4)
+    assert session.shows(60.45, 1, 2, 3) == session.shows(60.6) == session.shows(61.5) == set()
 
 
 def test_an_unknown_append_may_have_begun_a_life_later_than_its_caller_gave_up() -> None:

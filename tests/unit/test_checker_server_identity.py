@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.telemetry import Identity, Restart, ServerSample, identity_of, restart_between, unexplained
+from soak.checker.telemetry import Identity, ServerRestart, ServerSample, identity_of, restart_between, unexplained
 
 SECOND = 1_000_000
 BEFORE = Identity(process="a")
@@ -31,7 +31,7 @@ def window(kind: str, started: float, ended: float | None, excuses: Excuse = Exc
     )
 
 
-def restarted() -> Restart:
+def restarted() -> ServerRestart:
     restart = restart_between(BEFORE, GONE, redis("b", 103.0, 2))
     assert restart is not None
     return restart

@@ -54,7 +54,7 @@ def test_the_settings_shown_are_settings() -> None:
     shown = [SoakSettings(**tomllib.loads(block)) for _, block in blocks("config")]
     assert 200 in [settings.load.users for settings in shown]
     for settings in shown:
-        check_declared(settings.contract.stores, [], registry.specs())
+        check_declared(settings.contract.stores, [], registry.NAMES)
         named = {name for rule in settings.faults.rules for name in (rule.faults or {rule.fault})}
         assert {*named, *settings.testbed.allow_faults} <= set(FAULTS)
 

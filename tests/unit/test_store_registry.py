@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -166,3 +167,16 @@ async def test_a_class_that_cannot_be_made_is_a_usage_error(module: str) -> None
 async def test_a_store_whose_server_is_not_configured_says_which(module: str, name: str) -> None:
     with pytest.raises(UsageError, match="needs the address of a postgres server"):
         await open_store(name, CONTEXT)
+
+
+@pytest.mark.parametrize(
+    ("imported", "unneeded"),
+    [
+        ("soak.stores.registry", {"redis", "asyncpg", "aiohttp"}),
+        ("soak.cli", {"redis", "asyncpg", "aiohttp", "pydantic", "rich"}),
+        ("soak.load.locust_events", {"aiohttp", "structlog"}),
+    ],
+)
+def test_a_process_imports_only_the_clients_of_its_own_stores(imported: str, unneeded: set[str]) -> None:
+    program = f"import sys, {imported}; print(*{unneeded} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "\n"

@@ -11,10 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from soak.errors import UsageError
-from soak.proc.tree import is_same_process
+from soak.proc.tree import created_seconds, is_same_process
 from soak.servers import state
 from soak.servers.docker.engine import FAILURES
 from soak.servers.servers import FOLDER_NAME
@@ -33,9 +31,9 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 def labels(identity: str, folder: Path) -> dict[str, str]:
     """Return the labels of what this process makes for the servers of this data folder."""
-    own = psutil.Process()
+    own = os.getpid()
     return {
-        OWNER_LABEL: f"{own.pid}:{own.create_time():.0f}:{_boot()}",
+        OWNER_LABEL: f"{own}:{created_seconds(own)}:{_boot()}",
         HOST_LABEL: os.uname().nodename,
         IDENTITY_LABEL: identity,
         FOLDER_LABEL: str(folder),

@@ -29,8 +29,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from soak import join
 from soak.errors import ExitCode, SoakError
 from soak.faults.connection_refused import ConnectionRefused
@@ -211,18 +209,16 @@ def join_info(storm: Storm, urls: dict[str, str]) -> JoinInfo:
         clock_epsilon_seconds=CLOCK_EPSILON_SECONDS,
         recall_seconds=10.0,
     )
-    me = psutil.Process()
-    return JoinInfo(
+    info = JoinInfo(
         header=header,
         ledger_url=urls["ledger"],
         servers=servers,
         timeout_seconds=TIMEOUT_SECONDS,
         connections_max=16,
         ttl_seconds=None,
-        daemon_pid=me.pid,
-        daemon_started_wall_seconds=me.create_time(),
         http_address="",
     )
+    return info.announced_by(os.getpid())
 
 
 class Weather:
