@@ -273,6 +273,9 @@ class FaultRule(Section):
     cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
     jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")
     hold: Seconds = Field(default=5.0, le=86_400, description="How long it is left broken.")
+    parameters: dict[str, str | float] = Field(
+        default={}, description='Of the fault: {delay = "500ms"}; "soak faults show NAME" lists them.'
+    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> FaultRule:
@@ -280,6 +283,8 @@ class FaultRule(Section):
             raise ValueError("set exactly one of fault = NAME and faults = {NAME = WEIGHT}")
         if (self.every is None) == (self.cron is None):
             raise ValueError("set exactly one of every = TIME and cron = EXPRESSION")
+        if self.parameters and self.fault is None:
+            raise ValueError("parameters belong to one fault; give each fault a rule of its own, with fault = NAME")
         if self.every is not None and self.jitter > self.every:
             raise ValueError("jitter is longer than every; make it shorter, or they would overtake each other")
         return self

@@ -13,7 +13,7 @@ from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import UsageError
-from soak.faults.catalogue import ALL, current_name
+from soak.faults.catalogue import ALL, current_name, fault_named
 from soak.faults.fault import NetworkFault
 from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
@@ -55,8 +55,10 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
     """
     for number, name, target in _named(settings):
         where = f"faults.rules.{number}"
-        if name not in ALL:
-            raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
+        try:
+            fault_named(name, settings.rules[number].parameters)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
         if target in plan.given and name not in set(map(current_name, allowed)):
             raise UsageError(
                 f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
@@ -125,6 +127,7 @@ def _rule(rule: FaultRule) -> Rule:
         cron=None if rule.cron is None else cron.parse(rule.cron),
         jitter_seconds=rule.jitter,
         hold_seconds=rule.hold,
+        parameters=rule.parameters,
     )
 
 

@@ -87,6 +87,8 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     planned: bool
     at_wall_seconds: float
+    parameters: dict[str, str] = {}
+    """How the fault was set, as people write it."""
     promised_seconds: float | None
     """None: anything may be lost."""
     point_seconds: float

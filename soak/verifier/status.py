@@ -414,6 +414,7 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             store=recovery.store,
             planned=recovery.planned,
             at_wall_seconds=recovery.at_wall_seconds,
+            parameters=recovery.parameters,
             promised_seconds=recovery.promised_seconds,
             point_seconds=round(recovery.point_seconds, 3),
             is_at_least=recovery.is_at_least,
