@@ -5,7 +5,6 @@ Every wrong key and value is reported at once, one line each, with the place it 
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from soak.duration import format_seconds_exactly, parse_seconds
 from soak.errors import UsageError
 from soak.masking import mask
 from soak.settings import SoakSettings
+from soak.suggestion import did_you_mean, nearest
 
 ENVIRONMENT_PREFIX = "SOAK_"
 NESTED_DELIMITER = "__"
@@ -323,12 +323,14 @@ def _complaint(details: ErrorDetails, path: KeyPath) -> str:
     key = _dotted(path)
     if details["type"] == "extra_forbidden":
         siblings = _siblings(path[:-1])
-        near = difflib.get_close_matches(path[-1], siblings, n=1, cutoff=0.6)
-        hint = f"did you mean {'.'.join((*path[:-1], near[0]))}?" if near else f"known here: {', '.join(siblings)}"
+        near = nearest(path[-1], siblings)
+        hint = f"did you mean {'.'.join((*path[:-1], near))}?" if near else f"known here: {', '.join(siblings)}"
         return f"{key} is not a setting; {hint}"
     if details["type"] == "model_type":
         return f"{key} is a section; name a setting in it, such as {key}.{_siblings(path)[0]}"
-    return f"{key} = {_shown(path, details['input'])}: {_what_is_allowed(details)}"
+    shown = _shown(path, details["input"])
+    hint = did_you_mean(shown, choices(path)) if details["type"] == "literal_error" else ""
+    return f"{key} = {shown}: {_what_is_allowed(details)}{hint and f'; {hint}'}"
 
 
 def _shown(path: KeyPath, given: object) -> str:

@@ -20,8 +20,10 @@ from soak.faults.power_cut import PowerCut
 from soak.faults.presets import Possible, Preset, PresetRules, rules_of
 from soak.faults.schedule import Limits, Rule, Schedule, busy_share, healthy_seconds
 from soak.ledger.run import RunJournal
+from soak.servers.kinds import KINDS
 from soak.servers.servers import Servers
 from soak.settings import FaultRule, FaultSettings
+from soak.suggestion import did_you_mean
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,8 +67,11 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
                 f"name {name} in testbed.allow_faults to allow it"
             )
         if target == LEDGER or target not in (*plan.embedded, *plan.given):
-            started = ", ".join(kind for kind in plan.embedded if kind != LEDGER) or "none"
-            raise UsageError(f"{where}: no {target} under test is started for these stores; started are: {started}")
+            servers = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
+            started = f"started are: {', '.join(servers) or 'none'}"
+            # A name that is right is meant, whatever it looks like.
+            hint = started if target in KINDS else did_you_mean(target, servers, started)
+            raise UsageError(f"{where}: no {target} under test is started for these stores; {hint}")
         if target not in ALL[name].targets:
             raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
 

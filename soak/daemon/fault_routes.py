@@ -18,6 +18,7 @@ from soak.faults.fault import Fault
 from soak.faults.presets import Possible
 from soak.faults.window import Injected
 from soak.json_input import decode_json
+from soak.servers.kinds import KINDS
 from soak.suggestion import did_you_mean
 
 PATH = "/faults"
@@ -77,7 +78,8 @@ class FaultRoutes:
             raise UsageError(self.refusal)
         fault = fault_named(order.fault, order.parameters)
         if order.target not in self.possible:
-            hint = did_you_mean(order.target, self.possible, f"it has {', '.join(self.possible) or 'none'}")
+            has = f"it has {', '.join(self.possible) or 'none'}"
+            hint = has if order.target in KINDS else did_you_mean(order.target, self.possible, has)
             raise UsageError(f"this soak has no server {order.target!r}; {hint}")
         if (reason := self.possible[order.target].get(fault.name)) is not None:
             raise UsageError(f"{fault.name} cannot be injected: {reason}{self.hint}")

@@ -70,7 +70,7 @@ def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], width_max: 
     """Line up the columns of a table; where a width is given, the widest columns are cut to fit it."""
     every = [list(heads), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
-    if width_max is not None:
+    if width_max is not None and len(heads) > 1:  # a line by itself is no table
         room = width_max - len(_GAP) * (len(heads) - 1)
         widest = max(widths, default=0)
         while widest > CELL_WIDTH_MIN and sum(min(width, widest) for width in widths) > room:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 import inspect
 import sys
@@ -22,6 +21,7 @@ from soak.stores.pgvector import PgvectorStore
 from soak.stores.postgres import PostgresReplicaStore, PostgresStore
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.stores.redis_stores import RedisHashStore, RedisListStore, RedisStreamStore, RedisZsetStore
+from soak.suggestion import did_you_mean
 
 OPEN_SECONDS_MAX = 60.0
 """How long a store may take to open, whatever it does."""
@@ -62,8 +62,7 @@ def find(name: str | type) -> StoreSpec:
     if name in _BUILT_IN:
         return _spec(name, _BUILT_IN[name])
     if ":" not in name:
-        close = difflib.get_close_matches(name, _BUILT_IN, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else "give package.module:Class for one of your own."
+        hint = did_you_mean(name, _BUILT_IN, "give package.module:Class for one of your own.")
         raise UsageError(f"there is no store {name!r}; {hint} Built in: {', '.join(_BUILT_IN)}")
     factory = _load(name)
     _check_methods(name, factory)

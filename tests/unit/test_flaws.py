@@ -27,7 +27,7 @@ INCIDENTS = [
     "rare_corruption",
 ]  # fmt: skip
 LINES_MAX = 90
-MAY_IMPORT = ("soak.flaws", "soak.checker", "soak.stores", "soak.servers.kinds", "soak.errors")
+MAY_IMPORT = ("soak.suggestion", "soak.flaws", "soak.checker", "soak.stores", "soak.servers.kinds", "soak.errors")
 
 every_flaw = pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL.keys())
 
