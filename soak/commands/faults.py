@@ -158,13 +158,19 @@ async def _try_out(folder: Path, power_cut_by: PowerCutWay) -> Possible:
     """Ask each fault on servers that are started for it, with all that faults may need."""
     from soak.daemon.fault_controller import what_is_possible  # noqa: PLC0415
     from soak.daemon.plan import RunPlan  # noqa: PLC0415
+    from soak.scenarios.terminal import ScenarioProgress  # noqa: PLC0415
     from soak.servers.kinds import LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS  # noqa: PLC0415
     from soak.servers.local import LocalServers  # noqa: PLC0415
 
     tried = (REDIS.name, POSTGRES.name, POSTGRES_REPLICA.name)
     bed = LocalServers(folder, proxied=True, power_cuts=True, power_cut_by=power_cut_by)
+    progress = ScenarioProgress(len(tried))
     try:
-        await bed.start(tried)
+        for kind in tried:
+            progress.begun(kind)
+            await bed.start([kind])
+            progress.ended(kind, "started")
+        progress.clear()
         return what_is_possible(bed, RunPlan(specs=(), given={}, embedded=(LEDGER.name, *tried)))
     finally:
         await bed.stop()

@@ -308,6 +308,8 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     longest_unverified_seconds: float
     last_sweep_wall_seconds: float
     sessions_live: int
+    sessions_left: int = 0
+    """While it drains: sessions still to be read once more."""
     suspicions_open: int
     state_bytes: int
     restarts: int

@@ -163,6 +163,7 @@ class Status:
             load_held_back=self._backpressure.is_holding,
             last_sweep_wall_seconds=max((s.last_read_wall_seconds for s in self._sweepers), default=0.0),
             sessions_live=sum(lane.live for lane in state.lanes.values()),
+            sessions_left=sum(sweeper.sessions_left for sweeper in self._sweepers),
             suspicions_open=sum(self._suspicions().values()),
             state_bytes=self.state_bytes,
             restarts=state.tally.restarts,

@@ -26,7 +26,7 @@ from soak.daemon.plan import make_plan
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.unplanned_faults import UnplannedFaults
-from soak.daemon.view import LiveView, PlainView, Rates, status_line
+from soak.daemon.view import DrainProgress, LiveView, PlainView, Rates, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
 from soak.ledger.records import FaultPhase
 from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
@@ -37,6 +37,7 @@ from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.verifier.journal import Line, Violation, encode_lines, violation_id
 from tests.support.daemon_page import Source, a_snapshot
+from tests.support.statuses import soak_status
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
 
@@ -255,6 +256,21 @@ def test_only_servers_that_are_needed_and_not_given_are_started() -> None:
     assert plan.names == ["redis-list", "postgres"]
     assert plan.embedded == ("ledger", "postgres")
     assert plan.given == {"redis": "redis://h:1"}
+
+
+def test_a_drain_says_how_many_sessions_are_left_and_about_how_long_that_takes() -> None:
+    drain = DrainProgress()
+    drain.note(soak_status(phase="running", verifier={"sessions_left": 0}))
+    assert drain.text == ""
+    for uptime, left, text in (
+        (10.0, 400, "400 sessions left to read"),
+        (12.0, 300, "300 sessions left to read, about 6s"),
+        (18.0, 1, "1 session left to read, about 1s"),
+        (19.0, 0, ""),
+    ):
+        verifier = {"state": "draining", "sessions_left": left}
+        drain.note(soak_status(phase="draining", uptime_seconds=uptime, verifier=verifier))
+        assert drain.text == text
 
 
 # RunIdentity and resuming ------------------------------------------------------------------------------------

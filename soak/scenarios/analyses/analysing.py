@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import shutil
 import time
 import traceback
@@ -115,7 +116,7 @@ async def analyse(
             _keep_logs(folder, Path(wanted.logs), f"{plan.subject.name}-{plan.stage.value}")
 
     async with running(KIND, progress, wanted.side_by_side, before_removal=keep_logs) as begin:
-        for subject in wanted.subjects:
+        for number, subject in enumerate(wanted.subjects, 1):
             own = trials_for(subject, trials, known_only=wanted.known_only)
             plans, empty = plan_stages(subject, own, wanted.seed)
             cells += empty
@@ -123,7 +124,9 @@ async def analyse(
                 continue
             try:
                 # One after the other: pip is at its best alone.
-                interpreter = await asyncio.to_thread(interpreter_for, subject, Path(wanted.environments), say)
+                place = f"{subject.name}, {number} of {len(wanted.subjects)}: "
+                say_of = functools.partial(_say_of, progress, say, place)
+                interpreter = await asyncio.to_thread(interpreter_for, subject, Path(wanted.environments), say_of)
             except SoakError as error:
                 cells += [plan.inconclusive(trial, str(error)) for plan in plans for trial in plan.trials]
                 continue
@@ -131,6 +134,11 @@ async def analyse(
     cells += [cell for stage in stages for cell in stage.result().cells]
     subjects = [subject.name for subject in wanted.subjects]
     return sorted(cells, key=lambda cell: (subjects.index(cell.subject), wanted.trials.index(cell.trial)))
+
+
+def _say_of(progress: ScenarioProgress, say: Callable[[str], None], place: str, line: str) -> None:
+    progress.clear()  # or the line would stand behind the one of what is under way
+    say(place + line)
 
 
 def _keep_logs(folder: Path, target: Path, name: str) -> None:
