@@ -266,6 +266,9 @@ def _of_stores(stores: Mapping[str, StoreTally], gauges: Gauges, latest: Latest)
 
 
 def _of_run(tally: Tally, gauges: Gauges) -> Iterator[Metric]:
+    found = [((one.store, one.kind, one.cause), one.count) for one in tally.findings.groups.values()]
+    text = "Violations by finding: of one store, kind and probable cause, which is one bug."
+    yield counter_family("soak_finding_violations", text, "store kind cause", found)
     for name, text, count in (
         ("soak_ledger_batches", "Ledger batches read.", tally.batches),
         ("soak_ledger_repeated_batches", "Ledger batches sent twice.", tally.batches_repeated),

@@ -322,6 +322,11 @@ class HttpSettings(Section):
 
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0: any free one.")
+    runbook: str | None = Field(
+        default=None,
+        pattern=r"^https?://[!-~]+$",
+        description="Address of your runbook, to which /runbook sends on; none: the page has its own.",
+    )
 
 
 class SupervisionSettings(Section):

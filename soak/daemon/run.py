@@ -28,6 +28,7 @@ from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.recorder import SeriesRecorder
 from soak.daemon.run_identity import RunIdentity, begin, remember, write_heartbeats
+from soak.daemon.runbook import Runbook
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest, await_verdict, end_load, reason_to_abort, write_end_of_load
 from soak.daemon.unplanned_faults import UnplannedFaults
@@ -137,7 +138,8 @@ class Daemon:
         )
         self._page = self._make_page()
         announced_page = AnnouncedRoutes(self._permission, self._announced)
-        routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]
+        runbook = Runbook(self._settings.http.runbook)
+        routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes(), *runbook.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
 
     # The course of a run ------------------------------------------------------------------------------------
