@@ -11,7 +11,15 @@ SHELL := /bin/bash
 .PHONY: help run demo test test-long test-extra lint coverage docs reference dashboards bench lock clean
 
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+INSTALL := $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --no-input
+# Reads what pip prints: on a terminal a line that counts packages and seconds, elsewhere only how it ended.
+define PROGRESS
+{ total=$$(grep -c '^[a-zA-Z]' $(1)); count=0; while IFS= read -r line; do \
+    case "$$line" in Collecting*|Requirement*) count=$$((count + 1)); what="$$count of $$total packages" ;; \
+      Installing*) what="unpacking $$count packages" ;; *) continue ;; esac; \
+    if [ -t 1 ]; then printf '\r\033[K  %s, %d s' "$$what" $$SECONDS; fi; \
+  done; if [ -t 1 ]; then printf '\r\033[K'; fi; echo "  $$count of $$total packages, $$SECONDS s"; }
+endef
 # Stamps, so that nothing is installed again before a lock or pyproject.toml changes.
 RUNTIME := $(VENV)/.runtime-is-installed
 DEVELOPMENT := $(VENV)/.development-is-installed
@@ -83,12 +91,12 @@ $(RUNTIME): requirements.lock pyproject.toml
 	    || { echo "$$python cannot make a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; \
 	         exit 1; }
 	@echo "installing what requirements.lock names into $(VENV)"
-	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --require-hashes -r requirements.lock | $(call PROGRESS,requirements.lock)
 	@# The builder is among what was just installed: building the package downloads nothing.
-	@$(INSTALL) --no-deps --no-build-isolation --editable .
+	@$(INSTALL) -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
 	@echo "installing what requirements-dev.lock names into $(VENV)"
-	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@$(INSTALL) --require-hashes -r requirements-dev.lock | $(call PROGRESS,requirements-dev.lock)
 	@touch $@

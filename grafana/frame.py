@@ -23,7 +23,8 @@ SCHEMA_VERSION = 39
 """That of Grafana 11; later ones read it."""
 TAG = "soak"
 STATUS_PAGE = "http://127.0.0.1:9464"
-RUNBOOK = "docs/runbook.md"
+RUNBOOK = "${status_page:raw}/runbook"
+"""The daemon has it, and sends on to yours where http.runbook names one."""
 
 _CHOICES = {
     "job": ("Job", "The scrape job of soak.", "label_values(soak_build_info, job)"),
@@ -55,9 +56,7 @@ def dashboard(
     builder = builder.tooltip(DashboardCursorSync.CROSSHAIR).variables([_source()])
     for name in ("job", "run", "instance", *choices):
         builder = builder.with_variable(_choice(name))
-    builder = builder.with_variable(
-        _address("status_page", "Status page", "Where the daemon answers.", STATUS_PAGE)
-    ).with_variable(_address("runbook", "Runbook", "Where docs/runbook.md can be read.", RUNBOOK))
+    builder = builder.with_variable(_address("status_page", "Status page", "Where the daemon answers.", STATUS_PAGE))
     for annotation in _annotations():
         builder = builder.annotation(annotation)
     found = builder.links([*_links()]).build()
@@ -111,7 +110,7 @@ def _links() -> list[builders.DashboardLink]:
     return [
         others,
         _link("Status page", "$status_page", "what the daemon says now", "dashboard"),
-        _link("Runbook", "$runbook", "what to do when an alert rings", "doc"),
+        _link("Runbook", RUNBOOK, "what to do when an alert rings", "doc"),
     ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders.dashboard import Row
@@ -27,25 +28,45 @@ class Section:
 
     title: str
     bands: Sequence[Band]
+    repeated_by: str | None = None
+    """The variable for each value of which it is there once."""
+    is_collapsed: bool = False
+    """Only its heading is there, and asks nothing, until somebody opens it."""
 
 
 def placed(sections: Sequence[Section]) -> list[Panel | RowPanel]:
     """Give every panel its place and its number."""
     panels: list[Panel | RowPanel] = []
+    numbers = itertools.count(1)
     y = 0
     for section in sections:
-        heading = Row(section.title).id(len(panels) + 1).collapsed(False)
-        panels.append(heading.grid_pos(GridPos(h=1, w=WIDTH, x=0, y=y)).build())
+        heading = Row(section.title).id(next(numbers)).collapsed(section.is_collapsed)
+        if section.repeated_by is not None:
+            heading = heading.repeat(section.repeated_by)
+        row = heading.grid_pos(GridPos(h=1, w=WIDTH, x=0, y=y)).build()
+        panels.append(row)
         y += 1
-        for band in section.bands:
-            x = 0
-            for panel, width in zip(band.panels, _widths(band), strict=True):
-                built = panel.build()
-                built.grid_pos = GridPos(h=band.height, w=width, x=x, y=y)
-                built.id_val = len(panels) + 1
-                panels.append(built)
-                x += width
-            y += band.height
+        inside = _placed(section.bands, y, numbers)
+        if section.is_collapsed:
+            # Grafana keeps them in the row, and makes room when it is opened.
+            row.panels = inside
+        else:
+            panels += inside
+            y += sum(band.height for band in section.bands)
+    return panels
+
+
+def _placed(bands: Sequence[Band], y: int, numbers: Iterator[int]) -> list[Panel]:
+    panels = []
+    for band in bands:
+        x = 0
+        for panel, width in zip(band.panels, _widths(band), strict=True):
+            built = panel.build()
+            built.grid_pos = GridPos(h=band.height, w=width, x=x, y=y)
+            built.id_val = next(numbers)
+            panels.append(built)
+            x += width
+        y += band.height
     return panels
 
 

@@ -27,13 +27,18 @@ def make() -> Dashboard:
         choices=["store", "server"],
         since="now-3h",
         sections=[
-            Section("Latency", _latency()),
-            Section("Outcomes", _outcomes()),
-            Section("Reads that come too late, old sessions, and searches", _reads()),
             Section("Servers", _servers()),
-            Section("Redis and Valkey", _redis()),
-            Section("PostgreSQL", _postgres()),
-            Section("Contract and configuration", _promises()),
+            Section("Latency of $store", _latency(), repeated_by="store", is_collapsed=True),
+            Section("Outcomes on $store", _outcomes(), repeated_by="store", is_collapsed=True),
+            Section(
+                "$store: reads that come too late, old sessions, and searches",
+                _reads(),
+                repeated_by="store",
+                is_collapsed=True,
+            ),
+            Section("Redis and Valkey", _redis(), is_collapsed=True),
+            Section("PostgreSQL", _postgres(), is_collapsed=True),
+            Section("Contract and configuration", _promises(), is_collapsed=True),
         ],
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import errno
 import importlib
 import os
@@ -19,6 +18,7 @@ import soak
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.masking import mask
 from soak.proc import pid1
+from soak.suggestion import did_you_mean
 
 GROUPS = {
     "soak": {
@@ -156,9 +156,10 @@ class CommandParser(argparse.ArgumentParser):
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
         if unknown is None:
             return ""
-        known = [*self.option_names(), *COMMANDS]
-        near = difflib.get_close_matches(unknown[1], known, n=1)
-        return f" (did you mean {near[0]}?)" if near else ""
+        _, _, listed = message.partition("(choose from ")
+        known = re.findall(r"[\w-]+", listed) if listed else self.option_names()
+        hint = did_you_mean(unknown[1], known)
+        return hint and f" ({hint})"
 
     def option(self, name: str) -> argparse.Action | None:
         """Return what a flag does, None where there is no such flag."""

@@ -5,7 +5,6 @@ Every wrong key and value is reported at once, one line each, with the place it 
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -21,7 +20,9 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 from soak.duration import format_seconds_exactly, parse_seconds
 from soak.errors import UsageError
 from soak.masking import mask
+from soak.servers.kinds import KINDS
 from soak.settings import SoakSettings
+from soak.suggestion import did_you_mean, nearest
 
 ENVIRONMENT_PREFIX = "SOAK_"
 NESTED_DELIMITER = "__"
@@ -33,6 +34,8 @@ SETTINGS_VARIABLE = "SOAK_SETTINGS"
 """The effective settings as JSON, from the daemon to its children."""
 NOT_SETTINGS = frozenset({CONFIG_VARIABLE, SETTINGS_VARIABLE, "SOAK_REQUIRE_ALL", "SOAK_STORM", "SOAK_SUPERVISED"})
 """Variables that begin like settings and are none."""
+
+COMMAND_DEFAULT = "this command's default"
 
 KeyPath = tuple[str, ...]
 
@@ -87,6 +90,50 @@ class Configuration(NamedTuple):
         ]
 
 
+NOT_OF_THE_RUN = frozenset({"data_dir", "http", "log", "report"})
+"""Sections about where a daemon listens and writes, which the next one may do elsewhere."""
+_RULES = "faults.rules"
+_MAY_CHANGE = frozenset({"duration", "servers.http_token", "ledger.url", *(kind.setting for kind in KINDS.values())})
+"""How long it goes on is up to whoever resumes it; servers are compared without their passwords, elsewhere."""
+
+
+def saved(settings: SoakSettings) -> dict[str, Any]:
+    """Return the settings of a run for whoever resumes it: what is not the default, and no secret."""
+    values: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_OF_THE_RUN))
+    for section in ("servers", "ledger"):
+        for name, secret in getattr(settings, section):
+            if isinstance(secret, SecretStr):
+                values[section].pop(name)
+                address = secret.get_secret_value()
+                if "://" in address and mask(address) == address:
+                    values[section][name] = address
+    return values
+
+
+def as_saved(configuration: Configuration, values: Mapping[str, Any]) -> tuple[Configuration, list[str]]:
+    """Return the configuration with what a run was begun with where nothing else is given, and what is given otherwise.
+
+    Each difference is a line: `load.users = 10, not 20`.
+    """
+    begun = SoakSettings.model_validate(values)
+    was = {leaf.key: leaf for leaf in Configuration(begun, ()).leaves()}
+    changed = [
+        f"{leaf.key} = {was[leaf.key].text if leaf.key in was else '-'}, not {leaf.text}"
+        for leaf in configuration.leaves()
+        if leaf.origin not in {"default", COMMAND_DEFAULT}
+        and leaf.key not in _MAY_CHANGE
+        and leaf.key.partition(".")[0] not in NOT_OF_THE_RUN
+        and (leaf.key not in was or was[leaf.key].value != leaf.value)
+    ]
+    if not changed and configuration.origin(_RULES) and configuration.settings.faults.rules != begun.faults.rules:
+        changed = [f"{len(begun.faults.rules)} {_RULES}, not {len(configuration.settings.faults.rules)}"]
+    layer = Layer({}, {})
+    for path, value in _walk_values(values, ()):
+        _put(layer, path, value, "the run that is resumed")
+    layers = (*configuration.layers[:-1], layer, *configuration.layers[-1:])
+    return Configuration(_Sources(*layers).plain(), layers), changed
+
+
 class ConfigurationError(UsageError):
     """Some settings are wrong: each on a line of its own."""
 
@@ -112,7 +159,7 @@ def read(
         _from_environment(environ),
         _from_daemon(environ),
         _from_file(_config_path(config, environ)),
-        _from_flags(command_defaults or {}, dict.fromkeys(command_defaults or {}, "this command's default")),
+        _from_flags(command_defaults or {}, dict.fromkeys(command_defaults or {}, COMMAND_DEFAULT)),
     )
     try:
         return Configuration(_Sources(*layers).plain(), layers)
@@ -323,12 +370,14 @@ def _complaint(details: ErrorDetails, path: KeyPath) -> str:
     key = _dotted(path)
     if details["type"] == "extra_forbidden":
         siblings = _siblings(path[:-1])
-        near = difflib.get_close_matches(path[-1], siblings, n=1, cutoff=0.6)
-        hint = f"did you mean {'.'.join((*path[:-1], near[0]))}?" if near else f"known here: {', '.join(siblings)}"
+        near = nearest(path[-1], siblings)
+        hint = f"did you mean {'.'.join((*path[:-1], near))}?" if near else f"known here: {', '.join(siblings)}"
         return f"{key} is not a setting; {hint}"
     if details["type"] == "model_type":
         return f"{key} is a section; name a setting in it, such as {key}.{_siblings(path)[0]}"
-    return f"{key} = {_shown(path, details['input'])}: {_what_is_allowed(details)}"
+    shown = _shown(path, details["input"])
+    hint = did_you_mean(shown, choices(path)) if details["type"] == "literal_error" else ""
+    return f"{key} = {shown}: {_what_is_allowed(details)}{hint and f'; {hint}'}"
 
 
 def _shown(path: KeyPath, given: object) -> str:

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Exemplar, GaugeMetricFam
 from prometheus_client.registry import Collector
 
 import soak
+from soak.checker.causes import Cause
 from soak.checker.contract import Contract
 from soak.checker.telemetry import ServerSample
 from soak.exposition import Exposition
@@ -266,6 +267,11 @@ def _of_stores(stores: Mapping[str, StoreTally], gauges: Gauges, latest: Latest)
 
 
 def _of_run(tally: Tally, gauges: Gauges) -> Iterator[Metric]:
+    # Of each kind one series is there from the beginning; those of all causes would be too many.
+    found = {(s, kind, Cause.UNKNOWN.value): 0 for s, t in tally.stores.items() for kind in t.violations}
+    found |= {(one.store, one.kind, one.cause): one.count for one in tally.findings.groups.values()}
+    text = "Violations by finding: of one store, kind and probable cause, which is one bug."
+    yield counter_family("soak_finding_violations", text, "store kind cause", list(found.items()))
     for name, text, count in (
         ("soak_ledger_batches", "Ledger batches read.", tally.batches),
         ("soak_ledger_repeated_batches", "Ledger batches sent twice.", tally.batches_repeated),

@@ -287,6 +287,9 @@ class FaultRule(Section):
     cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
     jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")
     hold: Seconds = Field(default=5.0, le=86_400, description="How long it is left broken.")
+    parameters: dict[str, str | float] = Field(
+        default={}, description='Of the fault: {delay = "500ms"}; "soak faults show NAME" lists them.'
+    )
 
     @model_validator(mode="after")
     def _one_of_each(self) -> FaultRule:
@@ -294,6 +297,8 @@ class FaultRule(Section):
             raise ValueError("set exactly one of fault = NAME and faults = {NAME = WEIGHT}")
         if (self.every is None) == (self.cron is None):
             raise ValueError("set exactly one of every = TIME and cron = EXPRESSION")
+        if self.parameters and self.fault is None:
+            raise ValueError("parameters belong to one fault; give each fault a rule of its own, with fault = NAME")
         if self.every is not None and self.jitter > self.every:
             raise ValueError("jitter is longer than every; make it shorter, or they would overtake each other")
         return self
@@ -331,6 +336,11 @@ class HttpSettings(Section):
 
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0: any free one.")
+    runbook: str | None = Field(
+        default=None,
+        pattern=r"^https?://[!-~]+$",
+        description="Address of your runbook, to which /runbook sends on; none: the page has its own.",
+    )
 
 
 class SupervisionSettings(Section):

@@ -64,6 +64,8 @@ class InjectedFault(msgspec.Struct, kw_only=True):
     """`schedule` or `hand`."""
     began_wall_seconds: float
     hold_seconds: float
+    parameters: dict[str, str] = {}
+    """How it is set, as people write it."""
     state: str = "active"
     """`active`, `healed` or `failed`."""
     fault: str = ""
@@ -78,6 +80,7 @@ class NextFault(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     target: str
     hold_seconds: float
+    parameters: dict[str, str] = {}
     in_seconds: float
     """Below zero: it is due, and waits for another fault to end."""
 

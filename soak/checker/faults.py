@@ -70,6 +70,8 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     keeps_data: bool = True
     """False: the server it happened to rests on another one, which keeps the data. Whatever that one may lose, the
     death of this one excuses nothing."""
+    parameters: dict[str, str] = {}
+    """How it was set, as people write it; it decides nothing."""
     telemetry: dict[str, str] = {}
     telemetry_after: dict[str, str] = {}
     deaths: list[tuple[int, int]] = []
@@ -129,6 +131,11 @@ class FaultWindow(msgspec.Struct, kw_only=True):
             return None
         since = 0 if allowed is None else self.started - int(allowed * 1e6)
         return since, _NEVER if self.ended is None else self.ended
+
+
+def in_brackets(parameters: Mapping[str, str]) -> str:
+    """Write how a fault was set behind its name; nothing where there is nothing to set."""
+    return f" ({', '.join(f'{name} {value}' for name, value in parameters.items())})" if parameters else ""
 
 
 class Survivor(NamedTuple):
@@ -327,6 +334,7 @@ class Recovery(msgspec.Struct, kw_only=True):
     store: str
     planned: bool
     at_wall_seconds: float
+    parameters: dict[str, str] = {}
     promised_seconds: float | None
     """None: anything may be lost."""
     tolerated: int = 0
@@ -393,6 +401,7 @@ def begin_recovery(window: FaultWindow, store: str, contract: Contract, at_wall_
         store=store,
         planned=window.planned,
         at_wall_seconds=at_wall_seconds,
+        parameters=window.parameters,
         promised_seconds=allowed_loss_seconds(window, contract),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from soak.commands.flags import add_wide
 from soak.errors import ExitCode, UsageError
 from soak.report.text import print_json, print_table
 from soak.scenarios.analyses import page, table, trials
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("subjects", metavar="SUBJECT", nargs="*", help="names (--list), or paths of scripts; all unless given")
     add("--list", action="store_true", help="list the subjects and trials, and end")
+    add_wide(parser)
     add("--all-releases", action="store_true", help="earlier releases, too, with the trials they are known for")
     add("--trial", metavar="NAME", nargs="+", default=[], help="trials to make; all unless given")
     add("--seed", metavar="N", type=int, default=SEED_DEFAULT, help=f"what is said ({SEED_DEFAULT} unless given)")
@@ -63,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.list:
-        _list(as_json=arguments.json)
+        _list(as_json=arguments.json, is_wide=arguments.wide)
         return ExitCode.PASS
     subjects, wanted = _subjects(arguments), trials.find(arguments.trial)
     scenarios, cells = _plan(arguments, subjects, wanted)
@@ -111,14 +113,15 @@ def _subjects(arguments: argparse.Namespace) -> list[Subject]:
     return subjects
 
 
-def _list(*, as_json: bool) -> None:
+def _list(*, as_json: bool, is_wide: bool) -> None:
     subjects = list(catalogue.all_subjects().values())
     if as_json:
         print_json(msgspec.json.encode(subjects))
         return
-    print_table(("subject", "release", "server", "processes", "what it is"), [_row(subject) for subject in subjects])
+    heads = ("subject", "release", "server", "processes", "what it is")
+    print_table(heads, [_row(subject) for subject in subjects], is_wide=is_wide)
     sys.stdout.write("\n")
-    print_table(("trial", "question"), [(trial.name, trial.question) for trial in trials.ALL.values()])
+    print_table(("trial", "question"), [(trial.name, trial.question) for trial in trials.ALL.values()], is_wide=is_wide)
 
 
 def _row(subject: Subject) -> tuple[str, ...]:

@@ -87,9 +87,23 @@ def _values_of(action: argparse.Action) -> Iterable[str]:
 
 
 def _names(command: str, after: Sequence[str]) -> Iterable[str]:
-    """Return the names that a command takes by itself; it takes one."""
+    """Return the names that a command takes by itself: one, but for faults, which have servers and parameters."""
     given = [word for word in after if not word.startswith("-")]
+    if command == "inject" and given:
+        return _of_fault(given)
+    if command in {"faults", "flaws"}:
+        return ["show"] if not given else _BY_COMMAND[command]() if given == ["show"] else []
     return [] if given or command not in _BY_COMMAND else _BY_COMMAND[command]()
+
+
+def _of_fault(given: Sequence[str]) -> list[str]:
+    """Return the servers that a fault can happen to, and then its parameters."""
+    from soak.faults import catalogue  # noqa: PLC0415
+
+    fault = catalogue.ALL.get(catalogue.current_name(given[0]))
+    if fault is None:
+        return []
+    return list(fault.targets) if len(given) == 1 else [f"{name}=" for name in fault.parameters()]
 
 
 # What is named is imported only when it is asked for: some of it is heavy, and a shell waits.

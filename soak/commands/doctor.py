@@ -6,7 +6,7 @@ import argparse
 
 import msgspec
 
-from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, read_configuration
+from soak.commands.flags import DATA_DIR, HTTP, SERVERS, add_flags, add_wide, read_configuration
 from soak.doctor import MachineCheck, examine, lacks_something_needed
 from soak.errors import ExitCode
 from soak.report.text import print_json, print_table
@@ -19,6 +19,7 @@ EPILOG = "example: soak doctor --json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_wide(parser)
     add_flags(parser, (DATA_DIR, *HTTP, *SERVERS))
 
 
@@ -27,7 +28,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json(msgspec.json.encode(findings))
     else:
-        print_table(("", "what", "found", "effect if missing"), [_row(finding) for finding in findings])
+        rows = [_row(finding) for finding in findings]
+        print_table(("", "what", "found", "effect if missing"), rows, is_wide=arguments.wide)
     return ExitCode.UNREACHABLE if lacks_something_needed(findings) else ExitCode.PASS
 
 

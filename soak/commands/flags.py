@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from soak.configuration import Configuration, read
 from soak.errors import UsageError
 from soak.servers.kinds import RedisTopology
+from soak.settings import FaultRule
+from soak.suggestion import nearest
 
 FAULT_EVERY_DEFAULT = "2m"
 
@@ -46,13 +48,26 @@ class Flag(NamedTuple):
 
 
 def fault_rule(text: str) -> dict[str, object]:
-    """Read a rule as a flag has it: `FAULT:SERVER[:every=TIME,hold=TIME,…]`."""
+    """Read a rule as a flag has it: `FAULT:SERVER[:every=TIME,hold=TIME,…]`, parameters of the fault included."""
+    # Only here: most commands need no faults, which bring every kind of server along.
+    from soak.faults.catalogue import ALL, current_name  # noqa: PLC0415
+
     fault, _, rest = text.partition(":")
     target, _, options = rest.partition(":")
     pairs = [option.partition("=") for option in options.split(",") if option]
     if not fault or not target or any(not name or not equals for name, equals, _ in pairs):
         raise UsageError(f"--fault {text}: write FAULT:SERVER, or FAULT:SERVER:every=1m,hold=5s")
-    rule: dict[str, object] = {"fault": fault, "target": target, **{name: value for name, _, value in pairs}}
+    known = ALL[current_name(fault)].parameters() if current_name(fault) in ALL else {}
+    rule: dict[str, object] = {"fault": fault, "target": target}
+    parameters: dict[str, str] = {}
+    for name, _, value in pairs:
+        # What both have (jitter) is the fault's: a rule of its own in soak.toml can say both.
+        if name in known or nearest(name, [*FaultRule.model_fields, *known]) in known:
+            parameters[name] = value
+        else:
+            rule[name] = value
+    if parameters:
+        rule["parameters"] = parameters
     return rule if "cron" in rule else {"every": FAULT_EVERY_DEFAULT, **rule}
 
 
@@ -111,7 +126,7 @@ FAULTS = (
         "--fault",
         "faults.rules",
         "RULE",
-        "a rule of your own, such as crash:redis:every=1m,hold=5s; may be repeated",
+        "a rule of your own: crash:redis:every=1m,hold=5s or latency:redis:delay=500ms; may be repeated",
         repeated=True,
         convert=lambda texts: [fault_rule(text) for text in texts],
     ),
@@ -174,6 +189,11 @@ def add_flags(parser: argparse.ArgumentParser, flags: tuple[Flag, ...]) -> None:
         default=[],
         help="any setting by its dotted key",
     )
+
+
+def add_wide(parser: argparse.ArgumentParser) -> None:
+    """Give a command that prints tables the flag that leaves them whole."""
+    parser.add_argument("--wide", action="store_true", help="print tables whole, wider than the terminal if need be")
 
 
 def read_configuration(

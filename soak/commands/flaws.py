@@ -10,6 +10,7 @@ import textwrap
 
 import msgspec
 
+from soak.commands.flags import add_wide
 from soak.errors import ExitCode
 from soak.flaws import catalogue
 from soak.flaws.flaw import Flaw, FlawSetup
@@ -36,8 +37,9 @@ _WIDTH_MAX = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "soak flaws [-h] [--json] [show NAME]"
+    parser.usage = "soak flaws [-h] [--json] [--wide] [show NAME]"
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_wide(parser)
     actions = parser.add_subparsers(prog="soak flaws", metavar="show NAME", dest="action")
     story = "tell the story of one flaw, with the source of the wrong store"
     show = actions.add_parser(
@@ -65,6 +67,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_table(
             ("flaw", "found as", "incident"),
             [(flaw.name, _kinds(flaw), flaw.incident) for flaw in catalogue.ALL.values()],
+            is_wide=arguments.wide,
         )
     return ExitCode.PASS
 

@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 
 from soak import join
+from soak.checker.faults import in_brackets
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.fault_routes import PATH, FaultOrder
 from soak.daemon.http_clients import ask
 from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError
+from soak.faults.catalogue import ALL, fault_named
 from soak.faults.window import Injected
 from soak.join import JoinInfo
 from soak.json_input import decode_json
@@ -27,20 +29,42 @@ DESCRIPTION = (
 )
 EPILOG = """\
 examples:
-  soak inject crash --target redis
-  soak inject pause --target postgres --hold 20s
-  soak faults                                    lists what there is"""
+  soak inject crash redis
+  soak inject pause postgres --hold 20s
+  soak inject latency redis --delay 500ms --jitter 100ms
+  soak inject partition redis direction=to_client
+  soak faults                                    lists what there is
+  soak faults show latency                       documents one, with its parameters"""
 
 MEASURE_SECONDS_MAX = 90.0
 _POLL_SECONDS = 0.25
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fault", metavar="NAME", help="the fault; 'soak faults' lists them")
-    parser.add_argument("--target", required=True, help="the server: redis, postgres or postgres-replica")
+    parser.add_argument("fault", metavar="FAULT", help="the fault; 'soak faults' lists them")
+    parser.add_argument(
+        "words",
+        nargs="*",
+        metavar="SERVER NAME=VALUE",
+        help="the server (redis, postgres, postgres-replica, chroma or http), and parameters of the fault",
+    )
+    parser.add_argument("--target", metavar="SERVER", help="the server, in place of the word")
     parser.add_argument("--hold", default="5s", metavar="TIME", help="how long it is left broken (default: 5s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_parameters(parser)
     add_flags(parser, (DATA_DIR,))
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "parameters", "'soak faults show FAULT' has the defaults and ranges of each fault"
+    )
+    users: dict[str, list[str]] = {}
+    for fault in ALL.values():
+        for name in fault.parameters():
+            users.setdefault(name, []).append(fault.name)
+    for name, faults in sorted(users.items()):
+        group.add_argument(f"--{name}", dest=f"parameter:{name}", metavar="VALUE", help=f"of {', '.join(faults)}")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -49,8 +73,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         hold_seconds = parse_seconds(arguments.hold)
     except ValueError as error:
         raise UsageError(f"--hold: {error}") from None
+    target, parameters = _words(arguments)
+    fault_named(arguments.fault, parameters)  # what is wrong with it needs no soak to be told
     info = join.running(data_dir)
-    order = FaultOrder(fault=arguments.fault, target=arguments.target, hold_seconds=hold_seconds)
+    order = FaultOrder(fault=arguments.fault, target=target, hold_seconds=hold_seconds, parameters=parameters)
     injected, measured = asyncio.run(_inject(info, order))
     if arguments.json:
         print_json(msgspec.json.encode({"injected": injected, "recoveries": measured}))
@@ -59,6 +85,19 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if not measured:
         return ExitCode.INCONCLUSIVE
     return ExitCode.PASS if all(one.kept for one in measured) else ExitCode.VIOLATION
+
+
+def _words(arguments: argparse.Namespace) -> tuple[str, dict[str, str | float]]:
+    """Return the server and the parameters, by flag or by word."""
+    pairs = [word.partition("=") for word in arguments.words if "=" in word]
+    parameters: dict[str, str | float] = {name: value for name, _, value in pairs}
+    for key, value in vars(arguments).items():
+        if key.startswith("parameter:") and value is not None:
+            parameters[key.removeprefix("parameter:")] = value
+    servers = [word for word in arguments.words if "=" not in word] + ([arguments.target] if arguments.target else [])
+    if len(servers) != 1:
+        raise UsageError(f"name one server, as in: soak inject {arguments.fault} redis")
+    return servers[0], parameters
 
 
 async def _inject(info: JoinInfo, order: FaultOrder) -> tuple[Injected, list[RecoveryResult]]:
@@ -102,7 +141,8 @@ class FaultFailedError(SoakError):
 
 def _tell(injected: Injected, measured: list[RecoveryResult]) -> None:
     lasted = format_seconds((injected.ended - injected.started) / 1e6)
-    print_table((f"{injected.name} of {injected.target}: healed after {lasted}",), [])
+    how = in_brackets(injected.parameters)
+    print_table((f"{injected.name} of {injected.target}{how}: healed after {lasted}",), [])
     if not measured:
         print_table((f"its effect was not measured within {MEASURE_SECONDS_MAX:g}s; see /status later",), [])
         return

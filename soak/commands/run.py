@@ -26,8 +26,9 @@ from soak.report.summary import print_outcome_json, print_summary, summary_conso
 
 DESCRIPTION = (
     "Start servers, load and verifier, and supervise them. Ctrl-C drains and gives the verdict; a second Ctrl-C quits\n"
-    "immediately. A run whose daemon was killed is resumed by the next 'soak run' in its folder. Servers that soak\n"
-    "started are restarted and killed on a schedule (--faults none: never); yours are not touched."
+    "immediately. A run whose daemon was killed is resumed by the next 'soak run' in its folder, with the settings it\n"
+    "was begun with; --fresh puts it aside. Servers that soak started are restarted and killed on a schedule\n"
+    "(--faults none: never); yours are not touched."
 )
 EPILOG = """\
 examples:
@@ -45,6 +46,7 @@ DEFAULTS = {"faults.preset": "auto"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fresh", action="store_true", help="put an interrupted run aside in place of resuming it")
     parser.add_argument("--no-load", action="store_true", help="start no Locust: one that you start joins")
     add_output_arguments(parser)
     add_flags(parser, SOAKING)
@@ -52,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     configuration = read_configuration(arguments, command_defaults=DEFAULTS)
-    outcome = soak(configuration, arguments, with_load=not arguments.no_load)
+    outcome = soak(configuration, arguments, with_load=not arguments.no_load, is_fresh=arguments.fresh)
     return ExitCode(outcome.exit_code)
 
 
@@ -71,7 +73,9 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True) -> RunOutcome:
+def soak(
+    configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True, is_fresh: bool = False
+) -> RunOutcome:
     """Run a soak, tell how it ended, and write what reports were asked for."""
     targets = parse_targets(arguments.report, arguments.report_dir)
     check_writable(targets)
@@ -80,7 +84,7 @@ def soak(configuration: Configuration, arguments: argparse.Namespace, *, with_lo
         find_chromium(load.browser)
     view = _view(arguments)
     try:
-        outcome = asyncio.run(run_soak(configuration, view, with_load=with_load))
+        outcome = asyncio.run(run_soak(configuration, view, with_load=with_load, is_fresh=is_fresh))
     finally:
         view.close()
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from soak.commands.flags import SERVERS, STORE, Flag, add_flags, read_configuration
+from soak.commands.flags import SERVERS, STORE, Flag, add_flags, add_wide, read_configuration
 from soak.contracts.guarantees import Guarantees, Loss
 from soak.contracts.presets import PRESETS, ContractPreset
 from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contracts
@@ -32,6 +32,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_wide(parser)
     parser.add_argument("--presets", action="store_true", help="list the presets for contracts instead")
     ttl = Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions")
     add_flags(parser, (STORE, ttl, *(flag for flag in SERVERS if flag.name != "--ledger")))
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     configuration = read_configuration(arguments)
     if arguments.presets:
-        _print_presets(as_json=arguments.json)
+        _print_presets(as_json=arguments.json, is_wide=arguments.wide)
         return ExitCode.PASS
     settings = configuration.settings
     specs = registry.specs()
@@ -54,19 +55,18 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         described = {name: _described(spec, settled[name]) for name, spec in specs.items()}
         print_json(msgspec.json.encode(described))
         return ExitCode.PASS
-    print_table(
-        ("store", "needs", "description"), [(s.name, ", ".join(s.needs) or "-", s.description) for s in specs.values()]
-    )
+    described_rows = [(s.name, ", ".join(s.needs) or "-", s.description) for s in specs.values()]
+    print_table(("store", "needs", "description"), described_rows, is_wide=arguments.wide)
     print_table(("", ""), [])
     clauses = {name: one.contract.clauses() for name, one in settled.items()}
     heads = next(iter(clauses.values())).keys() if clauses else ()
     rows = [(name, *promised.values(), settled[name].origin) for name, promised in clauses.items()]
-    print_table(("store", *heads, "obtained"), rows)
-    _print_servers(given, servers)
+    print_table(("store", *heads, "obtained"), rows, is_wide=arguments.wide)
+    _print_servers(given, servers, is_wide=arguments.wide)
     return ExitCode.PASS
 
 
-def _print_servers(given: Mapping[str, Guarantees], servers: Mapping[str, str]) -> None:
+def _print_servers(given: Mapping[str, Guarantees], servers: Mapping[str, str], *, is_wide: bool) -> None:
     print_table(("", ""), [])
     if not servers:
         print_table(
@@ -74,15 +74,15 @@ def _print_servers(given: Mapping[str, Guarantees], servers: Mapping[str, str]) 
         )
         return
     rows = [(kind, given[kind].words if kind in given else "gives no answer") for kind in servers]
-    print_table(("server", "as configured"), rows)
+    print_table(("server", "as configured"), rows, is_wide=is_wide)
 
 
-def _print_presets(*, as_json: bool) -> None:
+def _print_presets(*, as_json: bool, is_wide: bool) -> None:
     if as_json:
         print_json(msgspec.json.encode(PRESETS))
         return
     rows = [(name, *_promised(preset), preset.description) for name, preset in PRESETS.items()]
-    print_table(("preset", "after a crash", "after a power cut", "eviction", "meant for"), rows)
+    print_table(("preset", "after a crash", "after a power cut", "eviction", "meant for"), rows, is_wide=is_wide)
 
 
 def _promised(preset: ContractPreset) -> tuple[str, str, str]:

@@ -15,6 +15,7 @@ from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
 from soak.report.text import OutputConsole, clock, parse_moment, plain, print_json, table_lines
 from soak.report.violation_records import ViolationRecord, finding_of, group_findings, read_violations
+from soak.suggestion import did_you_mean
 from soak.verifier.findings import FindingResult
 
 DESCRIPTION = (
@@ -61,7 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     unknown = [kind for kind in arguments.kind or () if kind not in {known.value for known in Kind}]
     if unknown:
-        raise UsageError(f"--kind {unknown[0]}: choose from {', '.join(kind.value for kind in Kind)}")
+        listed = [kind.value for kind in Kind]
+        hint = did_you_mean(unknown[0], listed, f"choose from {', '.join(listed)}")
+        raise UsageError(f"--kind {unknown[0]}: there is no such kind; {hint}")
     if arguments.limit is not None and arguments.limit < 1:
         raise UsageError(f"--limit {arguments.limit}: should be at least 1")
     since = parse_moment(arguments.since, "--since") if arguments.since is not None else None

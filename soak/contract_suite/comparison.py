@@ -11,6 +11,8 @@ from soak.checker.message import Garbled, Message
 from soak.masking import mask
 
 SHOWN_CHARACTERS_MAX = 60
+LINE_CHARACTERS_MAX = 200
+"""Of a list of messages; what is wrong with it stands in the line above."""
 
 
 class ContractBrokenError(Exception):
@@ -134,5 +136,8 @@ def _short(value: object) -> str:
 
 
 def _listed(items: Sequence[object]) -> str:
-    first = ", ".join(shown(item) for item in items[:8])
-    return f"{len(items)} messages: {first}{', …' if len(items) > 8 else ''}" if items else "nothing"
+    if not items:
+        return "nothing"
+    line = f"{len(items)} messages: {', '.join(shown(item) for item in items[:8])}"
+    is_whole = len(items) <= 8 and len(line) <= LINE_CHARACTERS_MAX
+    return line if is_whole else f"{line[:LINE_CHARACTERS_MAX]}…"

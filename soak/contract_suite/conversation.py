@@ -27,6 +27,8 @@ from soak.stores.protocol import MemoryStore
 
 SETTLE_SECONDS = 0.5
 """What is missing is looked for once more after this time."""
+RETRY_SECONDS = 0.01
+"""Before the first retry; it doubles with each further one."""
 ERRORS_MAX = 5
 """Different complaints that are remembered of one session."""
 STORE = "subject"
@@ -57,6 +59,18 @@ class PlainTexts(MessageGenerator):
         return f"Please remember the number {mark}."
 
 
+async def append_again(store: MemoryStore, message: Message, retries_max: int) -> None:
+    """Append a message; one that the store honestly did not apply, as after a serialization failure, is sent again."""
+    for attempt in range(retries_max + 1):
+        try:
+            return await store.append(message.session, message)
+        except NotApplied:
+            if attempt == retries_max:
+                raise
+            await asyncio.sleep(RETRY_SECONDS * 2**attempt)
+    return None
+
+
 class CheckedConversation:
     """A session under way. One read at a time; any number of writers, each with one message in flight."""
 
@@ -74,6 +88,8 @@ class CheckedConversation:
         self.reads_without_answer = 0
         self.errors: dict[str, int] = {}
         self.last_error: BaseException | None = None
+        self.retries_max = 0
+        """So often a message is sent again that the store says it has not applied; 0: that is an outcome, too."""
         self.is_busy = False
         """The last message had no answer at all, not even an error: the library may still be at it."""
         self._author = author
@@ -100,7 +116,7 @@ class CheckedConversation:
         outcome = Outcome.UNKNOWN
         is_answered = True
         try:
-            await store.append(self.session, message)
+            await append_again(store, message, self.retries_max)
             outcome = Outcome.OK
         except NotApplied as error:
             self._complain(error)

@@ -13,7 +13,7 @@ from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message
 from soak.checker.read import Rules
 from soak.contract_suite.comparison import broken, compare, difference, shown
-from soak.contract_suite.conversation import CheckedConversation, PlainTexts
+from soak.contract_suite.conversation import CheckedConversation, PlainTexts, append_again
 from soak.contract_suite.workloads import Held
 from soak.errors import SoakError
 from soak.stores.protocol import MemoryStore, StoreContext
@@ -22,6 +22,8 @@ from soak.stores.speaking import Speaker
 CLOSE_SECONDS_MAX = 20.0
 EVENTUAL_SECONDS_MAX = 20.0
 """How long a store that promises eventual reads may take before the suite gives up."""
+RETRIES_MAX = 5
+"""So often a message is said again that the store honestly refused (`NotApplied`), while nothing is wrong."""
 STORES = 2
 """Stores that a workload uses in turn, as two processes would."""
 _POLL_SECONDS = 0.02
@@ -124,7 +126,7 @@ class Memory(Speaker):
         """Append one after the other; fails where the store raises, for nothing is wrong with its server."""
         for message in messages:
             try:
-                await store.append(message.session, message)
+                await append_again(store, message, RETRIES_MAX)
             except Exception as error:  # noqa: BLE001  whatever a store of somebody else raises
                 broken(
                     f"A user says {shown(message)} and is answered with an error: {described(error)}",
@@ -185,7 +187,10 @@ class Memory(Speaker):
 
     def conversation(self, name: str, texts: Sequence[str] = ()) -> CheckedConversation:
         # The name comes last: sessions that differ only in their last characters have to.
-        return CheckedConversation(self.token + name, PlainTexts("contract", 0, texts), Rules(contract=self.contract))
+        rules = Rules(contract=self.contract)
+        conversation = CheckedConversation(self.token + name, PlainTexts("contract", 0, texts), rules)
+        conversation.retries_max = RETRIES_MAX
+        return conversation
 
     def store(self, number: int) -> MemoryStore:
         return self._taking_turns[number % STORES]

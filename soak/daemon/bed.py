@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from soak import faults
 from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
-from soak.faults.catalogue import ALIASES, current_name
+from soak.faults.catalogue import current_name, fault_named
 from soak.servers import versions
 from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
@@ -126,10 +125,11 @@ def _docker(
 
 def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Servers:
     wanted = settings.testbed
-    if unknown := sorted({*wanted.allow_faults} - {*faults.ALL, *ALIASES}):
-        raise UsageError(
-            f"testbed.allow_faults: no such fault: {', '.join(unknown)}; there are {', '.join(faults.ALL)}"
-        )
+    for name in wanted.allow_faults:
+        try:
+            fault_named(name)
+        except UsageError as error:
+            raise UsageError(f"testbed.allow_faults: {error}") from None
     command = wanted.restart_command
     return ExternalServers(
         folder,

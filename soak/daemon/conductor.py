@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from soak import log
 from soak.api.status import InjectedFault, NextFault
+from soak.checker.faults import in_brackets
 from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.faults.catalogue import ALL
@@ -86,6 +87,7 @@ class Conductor:
             name=planned.fault,
             target=planned.target,
             hold_seconds=planned.hold_seconds,
+            parameters=ALL[planned.fault].having(planned.parameters).values,
             in_seconds=self._began + planned.offset_seconds - time.monotonic(),
         )
 
@@ -105,7 +107,8 @@ class Conductor:
             if self._finishing.is_set():
                 break
             if self._is_timely(planned):
-                self._begin(ALL[planned.fault], planned.target, planned.hold_seconds, "schedule")
+                fault = ALL[planned.fault].having(planned.parameters)
+                self._begin(fault, planned.target, planned.hold_seconds, "schedule")
         self._next = None
 
     async def _until_time(self, seconds: float) -> None:
@@ -130,15 +133,12 @@ class Conductor:
 
     # By hand ------------------------------------------------------------------------------------------------
 
-    async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected:
+    async def by_hand(self, fault: Fault, target: str, hold_seconds: float) -> Injected:
         """Carry out one fault at once and return when it is healed; raises `UsageError` if it cannot begin now."""
-        fault = ALL.get(name)
-        if fault is None:
-            raise UsageError(f"there is no fault {name!r}; 'soak faults' lists them")
         if self._finishing.is_set():
             raise UsageError("the soak is draining; no more faults are injected")
         if (reason := fault.unavailable(self._bed, target)) is not None:
-            raise FaultUnavailableError(f"{name} cannot be injected: {reason}")
+            raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
         if (under_way := next((one for one in self._active if _meets(one.target, target)), None)) is not None:
             raise UsageError(f"{under_way.name} of {under_way.target} is active; wait until it has ended")
         # Whoever asks may leave; the fault goes on to its end.
@@ -148,7 +148,12 @@ class Conductor:
 
     def _begin(self, fault: Fault, target: str, hold_seconds: float, by: str) -> asyncio.Task[Injected]:
         story = InjectedFault(
-            name=fault.name, target=target, by=by, began_wall_seconds=time.time(), hold_seconds=hold_seconds
+            name=fault.name,
+            target=target,
+            by=by,
+            began_wall_seconds=time.time(),
+            hold_seconds=hold_seconds,
+            parameters=fault.values,
         )
         self._active.append(story)
         self.recent.append(story)
@@ -161,7 +166,8 @@ class Conductor:
         return task
 
     async def _carry_out(self, fault: Fault, story: InjectedFault) -> Injected:
-        self._say(f"fault: {story.name} of {story.target} for {story.hold_seconds:g}s, by {story.by}")
+        how = in_brackets(story.parameters)
+        self._say(f"fault: {story.name} of {story.target}{how} for {story.hold_seconds:g}s, by {story.by}")
         watching = asyncio.create_task(self._watch(fault, story))
         began = time.monotonic()
         try:
@@ -221,6 +227,7 @@ class Conductor:
             serves=fault.serves,
             down=fault.down,
             telemetry={"reason": what},
+            parameters=fault.values,
         )
         try:
             await self._journal.fault(record)

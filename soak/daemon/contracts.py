@@ -6,7 +6,6 @@ Before a soak begins, each contract is compared with what the servers, as config
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -25,6 +24,7 @@ from soak.servers.inspect import inspect, other_nodes
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
+from soak.suggestion import did_you_mean
 
 Declared = Mapping[str, Mapping[str, object]]
 
@@ -188,8 +188,8 @@ def _choices(clause: str) -> str:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f", did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(word, known)
+    return hint and f", {hint}"
 
 
 ASK_SECONDS_MAX = 5.0

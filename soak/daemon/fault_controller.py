@@ -13,15 +13,17 @@ from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import UsageError
-from soak.faults.catalogue import ALL, current_name
+from soak.faults.catalogue import ALL, current_name, fault_named
 from soak.faults.fault import NetworkFault
 from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
 from soak.faults.presets import Possible, Preset, PresetRules, rules_of
 from soak.faults.schedule import Limits, Rule, Schedule, busy_share, healthy_seconds
 from soak.ledger.run import RunJournal
+from soak.servers.kinds import KINDS
 from soak.servers.servers import Servers
 from soak.settings import FaultRule, FaultSettings
+from soak.suggestion import did_you_mean
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,16 +57,21 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
     """
     for number, name, target in _named(settings):
         where = f"faults.rules.{number}"
-        if name not in ALL:
-            raise UsageError(f"{where}: there is no fault {name!r}; 'soak faults' lists them")
+        try:
+            fault_named(name, settings.rules[number].parameters)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
         if target in plan.given and name not in set(map(current_name, allowed)):
             raise UsageError(
                 f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
                 f"name {name} in testbed.allow_faults to allow it"
             )
         if target == LEDGER or target not in (*plan.embedded, *plan.given):
-            started = ", ".join(kind for kind in plan.embedded if kind != LEDGER) or "none"
-            raise UsageError(f"{where}: no {target} under test is started for these stores; started are: {started}")
+            servers = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
+            started = f"started are: {', '.join(servers) or 'none'}"
+            # A name that is right is meant, whatever it looks like.
+            hint = started if target in KINDS else did_you_mean(target, servers, started)
+            raise UsageError(f"{where}: no {target} under test is started for these stores; {hint}")
         if target not in ALL[name].targets:
             raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
 
@@ -125,6 +132,7 @@ def _rule(rule: FaultRule) -> Rule:
         cron=None if rule.cron is None else cron.parse(rule.cron),
         jitter_seconds=rule.jitter,
         hold_seconds=rule.hold,
+        parameters=rule.parameters,
     )
 
 

@@ -13,10 +13,13 @@ from soak.api.permission import Permission
 from soak.daemon.announced_faults import PATH as WINDOWS_PATH
 from soak.daemon.announced_faults import AnnouncedWindows, Announcement, UnknownWindowError
 from soak.errors import ExitCode, SoakError, UsageError
-from soak.faults.catalogue import ALL, current_name
+from soak.faults.catalogue import fault_named, listing
+from soak.faults.fault import Fault
 from soak.faults.presets import Possible
 from soak.faults.window import Injected
 from soak.json_input import decode_json
+from soak.servers.kinds import KINDS
+from soak.suggestion import did_you_mean
 
 PATH = "/faults"
 HOLD_SECONDS_MAX = 3_600.0
@@ -28,21 +31,14 @@ class FaultOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     fault: str
     target: str
     hold_seconds: float = 5.0
-
-
-class FaultListing(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault, what it does, and where it can happen."""
-
-    fault: str
-    description: str
-    targets: dict[str, str | None]
-    """By server: why it cannot happen to it here; None: it can."""
+    parameters: dict[str, str | float] = {}
+    """What is not given has its default."""
 
 
 class InjectsByHand(Protocol):
     """Whoever carries out what is asked."""
 
-    async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected: ...
+    async def by_hand(self, fault: Fault, target: str, hold_seconds: float) -> Injected: ...
 
 
 class FaultRoutes:
@@ -68,8 +64,8 @@ class FaultRoutes:
             return refusal
         try:
             order = decode_json(await read_body(request), type=FaultOrder)
-            order = msgspec.structs.replace(order, fault=current_name(order.fault))
-            return json_response(await self._checked(order).by_hand(order.fault, order.target, order.hold_seconds))
+            hand, fault = self._checked(order)
+            return json_response(await hand.by_hand(fault, order.target, order.hold_seconds))
         except msgspec.MsgspecError as problem:
             return error(400, f"invalid request: {problem}")
         except UsageError as problem:
@@ -77,28 +73,19 @@ class FaultRoutes:
         except SoakError as problem:
             return error(500, str(problem), ExitCode.INCONCLUSIVE)
 
-    def _checked(self, order: FaultOrder) -> InjectsByHand:
+    def _checked(self, order: FaultOrder) -> tuple[InjectsByHand, Fault]:
         if self.hand is None:
             raise UsageError(self.refusal)
-        if order.fault not in ALL:
-            raise UsageError(f"there is no fault {order.fault!r}; 'soak faults' lists them")
-        if (reason := self.possible.get(order.target, {}).get(order.fault)) is not None:
-            raise UsageError(f"{order.fault} cannot be injected: {reason}{self.hint}")
+        fault = fault_named(order.fault, order.parameters)
+        if order.target not in self.possible:
+            has = f"it has {', '.join(self.possible) or 'none'}"
+            hint = has if order.target in KINDS else did_you_mean(order.target, self.possible, has)
+            raise UsageError(f"this soak has no server {order.target!r}; {hint}")
+        if (reason := self.possible[order.target].get(fault.name)) is not None:
+            raise UsageError(f"{fault.name} cannot be injected: {reason}{self.hint}")
         if not 0.0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
             raise UsageError(f"a fault is held for 0 to {HOLD_SECONDS_MAX:g} seconds, not {order.hold_seconds:g}")
-        return self.hand
-
-
-def listing(possible: Possible) -> list[FaultListing]:
-    """Tell of every fault what it does, and where it can happen."""
-    return [
-        FaultListing(
-            fault=name,
-            description=fault.description,
-            targets={target: faults[name] for target, faults in possible.items() if name in faults},
-        )
-        for name, fault in ALL.items()
-    ]
+        return self.hand, fault
 
 
 class AnnouncedRoutes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import secrets
 from collections.abc import Coroutine
 from typing import Any
@@ -27,6 +28,7 @@ from soak.daemon.plan import LEDGER
 from soak.daemon.processes import ChildrenFile
 from soak.daemon.recorder import SeriesRecorder
 from soak.daemon.run_identity import RunIdentity, begin, remember, write_heartbeats
+from soak.daemon.runbook import Runbook
 from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest, await_verdict, end_load, reason_to_abort, write_end_of_load
 from soak.daemon.unplanned_faults import UnplannedFaults
@@ -54,26 +56,30 @@ ERRORS_SAID_MAX = 32
 _log = log.get_logger("soak.daemon")
 
 
-async def run_soak(configuration: Configuration, view: View, *, with_load: bool = True) -> RunOutcome:
-    """Run one soak in its data folder; raises `SoakError` where it cannot begin."""
+async def run_soak(
+    configuration: Configuration, view: View, *, with_load: bool = True, is_fresh: bool = False
+) -> RunOutcome:
+    """Run one soak in its data folder, or resume the one that is there; raises `SoakError` where it cannot begin."""
     settings = configuration.settings
     folder = DataFolder(settings.data_dir)
     with DataFolderLock(folder.path):
         folder.prepare()
         log.configure(settings.log, file=folder.logs / "daemon.log", to_stderr=settings.log.format != "auto")
         register = ChildrenFile(folder.children_file)
-        if killed := register.end_leftovers():
-            view.say(f"killed {killed} processes that an earlier daemon left behind")
-        beginning = _begin(configuration, folder)
+        killed = register.end_leftovers()
+        beginning = _begin(configuration, folder, is_fresh=is_fresh)
+        if killed:
+            line = f"killed {killed} processes that an earlier daemon left behind"
+            beginning = dataclasses.replace(beginning, notes=(*beginning.notes, line))
         stop = StopRequest(view.say)
         with stop.listening(), violations_not_hidden(folder, beginning.run):
-            daemon = Daemon(configuration, folder, beginning, register, stop, view, with_load=with_load)
+            daemon = Daemon(folder, beginning, register, stop, view, with_load=with_load)
             return await (daemon.conclude() if beginning.is_concluded else daemon.run())
 
 
-def _begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
+def _begin(configuration: Configuration, folder: DataFolder, *, is_fresh: bool) -> RunIdentity:
     try:
-        return begin(configuration, folder)
+        return begin(configuration, folder, is_fresh=is_fresh)
     except DamagedRecordError:
         with violations_not_hidden(folder):
             raise
@@ -84,7 +90,6 @@ class Daemon:
 
     def __init__(
         self,
-        configuration: Configuration,
         folder: DataFolder,
         beginning: RunIdentity,
         register: ChildrenFile,
@@ -93,8 +98,8 @@ class Daemon:
         *,
         with_load: bool,
     ) -> None:
-        self._configuration = configuration
-        self._settings = configuration.settings
+        self._configuration = beginning.configuration
+        self._settings = beginning.configuration.settings
         self._folder = folder
         self._beginning = beginning
         self._stop = stop
@@ -133,7 +138,8 @@ class Daemon:
         )
         self._page = self._make_page()
         announced_page = AnnouncedRoutes(self._permission, self._announced)
-        routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes()]
+        runbook = Runbook(self._settings.http.runbook)
+        routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes(), *runbook.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
 
     # The course of a run ------------------------------------------------------------------------------------

@@ -11,19 +11,21 @@ import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from soak.clock import boot_identity, now_us
-from soak.configuration import Configuration
+from soak.configuration import Configuration, as_saved, saved
 from soak.daemon.folder import DataFolder
-from soak.daemon.plan import RunPlan, make_plan, without_secrets
+from soak.daemon.plan import LEDGER, RunPlan, make_plan, without_secrets
 from soak.errors import DamagedRecordError, UsageError
 from soak.ledger.records import RunHeader
-from soak.proc.files import DamagedFileError, read_sealed, write_sealed
+from soak.proc.files import DamagedFileError, read_sealed, remove_sealed, write_sealed
 from soak.verifier.result import read_so_far
 
 HEARTBEAT_SECONDS = 1.0
+_CHANGES_SHOWN = 3
 
 
 class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True):
     """Where the others were started."""
     subject: str | None = None
     """The service that was started for the store http."""
+    settings: dict[str, Any] | None = None
+    """What it was begun with; None: an earlier soak did not write that down."""
     ending: str | None = None
     """Why it was asked to end; its load must not be started again, for the ledger may say already that it has ended."""
 
@@ -85,6 +89,8 @@ class RunIdentity:
     seed: int
     namespace: str
     plan: RunPlan
+    configuration: Configuration
+    """The settings it runs with: where it is resumed, those it was begun with."""
     resumed: RunHeader | None = None
     last_alive_us: int | None = None
     active_seconds: float = 0.0
@@ -95,9 +101,9 @@ class RunIdentity:
     """The verifier has given its verdict; only the daemon was killed before it could report it."""
 
 
-def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
-    """Decide whether an unfinished run is resumed; what a finished one left is put aside."""
-    unfinished, notes = _find_unfinished(folder)
+def begin(configuration: Configuration, folder: DataFolder, *, is_fresh: bool = False) -> RunIdentity:
+    """Decide whether an unfinished run is resumed; what a finished one left is put aside, and with `is_fresh` any."""
+    unfinished, notes = _find_unfinished(folder, is_fresh=is_fresh)
     if unfinished is not None:
         return _resume(configuration, folder, unfinished)
     settings = configuration.settings
@@ -108,6 +114,7 @@ def begin(configuration: Configuration, folder: DataFolder) -> RunIdentity:
         seed=settings.seed if settings.seed is not None else secrets.randbelow(2**63),
         namespace=settings.stores.namespace or f"soak_{run}",
         plan=plan,
+        configuration=configuration,
         notes=tuple(notes),
     )
 
@@ -121,27 +128,35 @@ def remember(folder: DataFolder, beginning: RunIdentity, header: RunHeader, endi
         given={kind: without_secrets(address) for kind, address in sorted(beginning.plan.given.items())},
         testbed=beginning.plan.testbed,
         subject=_named(beginning.plan),
+        settings=saved(beginning.configuration.settings),
         ending=ending,
     )
     write_sealed(folder.state_file, state, has_copy=True)
 
 
-def _find_unfinished(folder: DataFolder) -> tuple[RunState | None, list[str]]:
+def _find_unfinished(folder: DataFolder, *, is_fresh: bool) -> tuple[RunState | None, list[str]]:
     try:
         state = read_sealed(folder.state_file, RunState)
     except DamagedFileError as error:
+        if is_fresh:
+            remove_sealed(folder.state_file)
+            return None, _put_aside(folder)
         raise DamagedRecordError(
             f"{folder.state_file} and its copy are damaged ({error}), so the run in {folder.path} cannot be resumed; "
-            "choose another folder with --data-dir"
+            "begin anew with --fresh, or choose another folder with --data-dir"
         ) from None
     if state is None:
         return None, _put_aside(folder)
-    if state.boot == boot_identity():
+    if state.boot == boot_identity() and not is_fresh:
         return state, []
     run = state.header.run
+    why = "interrupted" if state.boot == boot_identity() else "cut off by a restart of the machine"
     found = folder.violations_on_record(run)
     place = folder.put_aside(run)
-    return None, [f"run {run} was cut off by a restart of the machine{_with(found)}; what is left of it is in {place}"]
+    notes = [f"run {run} was {why}{_with(found)}; what is left of it is in {place}, and this is a new run"]
+    if set(state.given) - {LEDGER}:
+        notes.append(f"what it wrote is still on its servers, under {state.header.namespace}; 'soak clean' removes it")
+    return None, notes
 
 
 def _put_aside(folder: DataFolder) -> list[str]:
@@ -166,36 +181,35 @@ def _put_aside(folder: DataFolder) -> list[str]:
 
 
 def _with(violations: int) -> str:
-    return f" with {violations} violations on record" if violations else ""
+    return f" with {_violations(violations)} on record" if violations else ""
+
+
+def _violations(count: int) -> str:
+    return f"{count:,} violation{'' if count == 1 else 's'}"
 
 
 def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -> RunIdentity:
     header = state.header
-    settings = configuration.settings
-    given = configuration.origin
-    _refuse_change(folder, header.run, "stores.names", header.stores, settings.stores.names, given("stores.names"))
-    _refuse_change(folder, header.run, "seed", header.seed, settings.seed, given("seed"))
-    _refuse_change(
-        folder, header.run, "stores.namespace", header.namespace, settings.stores.namespace, given("stores.namespace")
-    )
-    plan = make_plan(settings, header.stores)
+    resumed, changed = as_saved(configuration, _values(configuration, state))
+    if changed:
+        others = f" and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
+        raise _changed(folder, header.run, f"{'; '.join(changed[:_CHANGES_SHOWN])}{others}")
+    plan = make_plan(resumed.settings, header.stores)
     servers = {kind: without_secrets(address) for kind, address in sorted(plan.given.items())}
     if servers != state.given or sorted(plan.embedded) != state.embedded:
-        raise _changed(folder, header.run, "servers", state.given or "embedded ones", servers or "embedded ones")
-    if plan.testbed != state.testbed:
-        raise _changed(folder, header.run, "testbed.kind", state.testbed, plan.testbed)
-    if _named(plan) != state.subject:
-        raise _changed(folder, header.run, "testbed.subject", state.subject, _named(plan))
+        was, now = (", ".join(map(str, given.values())) or "embedded ones" for given in (state.given, servers))
+        raise _changed(folder, header.run, f"servers = {was}, not {now}")
     alive, notes = _last_alive(folder, header)
     return RunIdentity(
         run=header.run,
         seed=header.seed,
         namespace=header.namespace,
         plan=plan,
+        configuration=resumed,
         resumed=header,
         last_alive_us=alive.at_us,
         active_seconds=alive.active_seconds,
-        notes=notes,
+        notes=(_interrupted(folder, state, alive), *notes),
         ending=state.ending,
         is_concluded=folder.result_run() == header.run,
     )
@@ -222,13 +236,31 @@ def _named(plan: RunPlan) -> str | None:
     return None if plan.subject is None else plan.subject.name
 
 
-def _refuse_change(folder: DataFolder, run: str, key: str, before: object, now: object, origin: str | None) -> None:
-    if origin is not None and now is not None and now != before:
-        raise _changed(folder, run, key, before, now)
+def _values(configuration: Configuration, state: RunState) -> dict[str, Any]:
+    """Return the settings of the run; where they were not written down, today's with what its header says."""
+    values = saved(configuration.settings) if state.settings is None else state.settings
+    header = state.header
+    stores = {**values.get("stores", {}), "names": header.stores, "namespace": header.namespace}
+    testbed = {**values.get("testbed", {}), "kind": state.testbed}
+    return {**values, "seed": header.seed, "stores": stores, "testbed": testbed}
 
 
-def _changed(folder: DataFolder, run: str, what: str, before: object, now: object) -> UsageError:
+def _interrupted(folder: DataFolder, state: RunState, alive: Heartbeat) -> str:
+    """Say which run goes on, since when it stood still, and what it has found; the first line that a person reads."""
+    found = _violations(folder.violations_on_record(state.header.run))
+    return f"Run {state.header.run} was interrupted {_ago(alive)} ({found}): resuming. --fresh starts anew."
+
+
+def _ago(alive: Heartbeat) -> str:
+    seconds = max(0, now_us() - alive.at_us) // 1_000_000
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if count := seconds // size:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return f"{seconds} second{'' if seconds == 1 else 's'} ago"
+
+
+def _changed(folder: DataFolder, run: str, what: str) -> UsageError:
     return UsageError(
-        f"{folder.path} holds the unfinished run {run} with {what} = {before}, not {now}; "
-        "resume it unchanged, or choose another folder with --data-dir"
+        f"run {run} in {folder.path} was interrupted and has {what}; resume it as it was (soak run --data-dir "
+        f"{folder.path}), or begin anew with --fresh"
     )

@@ -49,7 +49,34 @@ class Rates:
         return max(0.0, (last[column] - first[column]) / seconds) if seconds > 0 else 0.0
 
 
+class DrainProgress:
+    """How many sessions are still to be read at the end, and about how long that takes."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, int] | None = None
+        self._last: tuple[float, int] = (0.0, 0)
+
+    def note(self, snapshot: SoakStatus) -> None:
+        verifier = snapshot.verifier
+        if snapshot.phase != "draining" or verifier is None or verifier.state != "draining":
+            return
+        self._last = (snapshot.uptime_seconds, verifier.sessions_left)
+        # The verifier counts anew when it begins: only what falls from then on is progress.
+        if self._first is None or verifier.sessions_left > self._first[1]:
+            self._first = self._last
+
+    @property
+    def text(self) -> str:
+        """What is left, for a line; empty before the last sweep and at its end."""
+        if self._first is None or not self._last[1]:
+            return ""
+        left = f"{self._last[1]:,} session{'' if self._last[1] == 1 else 's'} left to read"
+        seconds, read = self._last[0] - self._first[0], self._first[1] - self._last[1]
+        return f"{left}, about {format_seconds(max(1.0, self._last[1] * seconds / read))}" if read else left
+
+
 PLAIN_INTERVAL_SECONDS = 5.0
+DRAIN_INTERVAL_SECONDS = 2.0
 FINDINGS_SHOWN = 3
 ERRORS_SHOWN = 3
 _STARTING = "starting …"
@@ -77,6 +104,7 @@ class PlainView:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._rates = Rates()
+        self._drain = DrainProgress()
         self._shown_at = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -89,10 +117,12 @@ class PlainView:
 
     def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
+        self._drain.note(snapshot)
         now = time.monotonic()
-        if snapshot.phase in {"running", "draining"} and now - self._shown_at >= PLAIN_INTERVAL_SECONDS:
+        interval = DRAIN_INTERVAL_SECONDS if self._drain.text else PLAIN_INTERVAL_SECONDS
+        if snapshot.phase in {"running", "draining"} and now - self._shown_at >= interval:
             self._shown_at = now
-            self.say(status_line(snapshot, self._rates))
+            self.say("  ".join(filter(None, (status_line(snapshot, self._rates), self._drain.text))))
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -105,6 +135,7 @@ class LiveView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rates = Rates()
+        self._drain = DrainProgress()
         self._live = Live(Text(_STARTING), console=console, refresh_per_second=2, transient=True)
         self._live.start()
 
@@ -117,8 +148,10 @@ class LiveView:
 
     def show(self, snapshot: SoakStatus) -> None:
         self._rates.note(snapshot)
+        self._drain.note(snapshot)
+        below = [Text(f"draining: {self._drain.text}")] if self._drain.text else []
         with contextlib.suppress(OSError):
-            self._live.update(panel(snapshot, self._rates))
+            self._live.update(Group(panel(snapshot, self._rates), *below))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

@@ -7,9 +7,8 @@ import asyncio
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import FaultUnavailableError, RedisFault, writes_a_log
+from soak.faults.parameters import Bytes
 from soak.servers.servers import Servers
-
-BYTES_CUT_MAX = 4096
 
 
 class AofTruncation(RedisFault):
@@ -19,9 +18,12 @@ class AofTruncation(RedisFault):
     excuses = Excuse.CLEAN
     down = True
     description = (
-        "The server is stopped, up to 4 KiB are cut off its append-only file, and it is started again; "
+        "The server is stopped, the end of its append-only file is cut off, and it is started again; "
         "it drops the command that is torn without an error, and no contract excuses what is gone."
     )
+
+    needs = "a server whose append-only file is on this machine"
+    size = Bytes(4096, "what is cut off, at most half of the file", least=1, most=2**30)
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         server = self.redis(servers, target)
@@ -33,5 +35,5 @@ class AofTruncation(RedisFault):
         server = self.redis(servers, target)
         await server.stop_cleanly()
         path = spoiling.append_only_file(server.working_folder)
-        if path is None or await asyncio.to_thread(spoiling.cut_off, path, BYTES_CUT_MAX) == 0:
+        if path is None or await asyncio.to_thread(spoiling.cut_off, path, self.size) == 0:
             raise FaultUnavailableError(f"{self.name} of {target} found nothing in its append-only file to cut off")

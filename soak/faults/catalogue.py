@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from soak.checker.faults import Excuse
+from soak.errors import UsageError
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
 from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
@@ -20,6 +25,7 @@ from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
+from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
@@ -36,6 +42,20 @@ from soak.faults.slow_link import SlowLink
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
+from soak.suggestion import did_you_mean
+
+
+class FaultListing(msgspec.Struct, frozen=True, kw_only=True):
+    """A fault, what it does, and where it can happen."""
+
+    fault: str
+    description: str
+    targets: dict[str, str | None]
+    """By server: why it cannot happen to it here; None: it can."""
+    excuses: Excuse
+    """What the contract lets it take."""
+    parameters: list[ParameterListing]
+
 
 ALL: dict[str, Fault] = {
     fault.name: fault
@@ -89,6 +109,28 @@ def current_name(name: str) -> str:
     return ALIASES.get(name, name)
 
 
+def fault_named(name: str, parameters: Mapping[str, Given] | None = None) -> Fault:
+    """Return the fault of this name, which may be an old one, set so; raises `UsageError` where there is none."""
+    if (fault := ALL.get(current_name(name))) is None:
+        hint = did_you_mean(name, (*ALL, *ALIASES), "'soak faults' lists them")
+        raise UsageError(f"there is no fault {name!r}; {hint}")
+    return fault.having(parameters or {})
+
+
 def faults_of(kind: str) -> list[Fault]:
     """Return the faults that can happen to servers of this kind."""
     return [fault for fault in ALL.values() if kind in fault.targets]
+
+
+def listing(possible: Mapping[str, Mapping[str, str | None]]) -> list[FaultListing]:
+    """Tell of every fault what it does, and where it can happen."""
+    return [
+        FaultListing(
+            fault=name,
+            description=fault.description,
+            targets={target: faults[name] for target, faults in possible.items() if name in faults},
+            excuses=fault.excuses,
+            parameters=[one.listing() for one in fault.parameters().values()],
+        )
+        for name, fault in ALL.items()
+    ]

@@ -6,30 +6,34 @@ from pathlib import Path
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NOT_A_PROCESS, Fault
+from soak.faults.parameters import Choice, Given, Time
 from soak.servers.kinds import Protocol, names_of
 from soak.servers.process_backend import ProcessBackend
 from soak.servers.servers import Servers
 
-SECONDS_DEFAULT = 3600
 _ROOTS = (Path("/usr/lib"), Path("/usr/local/lib"), Path("/usr/lib64"))
 _NAME = "libfaketimeMT.so.1"  # the one for programs with threads
 _MARK = "FAKETIME"
 
 
 class ClockStep(Fault):
-    """The server restarts an hour ahead, as on a host whose clock was wrong, and an hour back when it is healed."""
+    """The server restarts with another time, as on a host whose clock was wrong, and with the right one afterwards."""
 
     name = "clock_step"
     excuses = Excuse.CLEAN
     description = (
-        "The server's clock is an hour ahead, with a clean restart before and after; what was to live longer than "
+        "The server's clock is wrong by the step, with a clean restart before and after; what was to live longer than "
         "that may not be lost, and an order by the server's clock turns around."
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
-    def __init__(self, seconds: int = SECONDS_DEFAULT, library: Path | None = None) -> None:
-        """Set the clock so far ahead, by a libfaketime that is given or found."""
-        self.seconds = seconds
+    needs = "libfaketime, and a server that is a process on this machine"
+    step = Time(3600.0, "by how much the clock is wrong", least=1.0, most=86_400.0)
+    direction = Choice("ahead", "back", help="which way")
+
+    def __init__(self, library: Path | None = None, **given: Given) -> None:
+        """Set the clock by a libfaketime that is given or found."""
+        super().__init__(**given)
         self._library = library
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
@@ -57,7 +61,7 @@ class ClockStep(Fault):
         await server.stop_cleanly()
         process.environment = {
             "LD_PRELOAD": str(library),
-            _MARK: f"{self.seconds:+d}s",
+            _MARK: f"{'-' if self.direction == 'back' else '+'}{self.step:g}s",
             # Only the wall clock is set: timers and sleeps go by the other one.
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }

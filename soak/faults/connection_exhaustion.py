@@ -15,6 +15,7 @@ from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
 from soak.faults.healing import Notes, until_serving
+from soak.faults.parameters import Count, Given
 from soak.servers.kinds import Protocol, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
@@ -23,8 +24,6 @@ from soak.servers.servers import Servers
 
 CONNECTIONS_MAX = 512
 """Of our own: a server that allows more cannot be exhausted here."""
-REDIS_CONNECTIONS = 64
-"""So many are left to take on a Redis, whose limit is usually in the thousands and is lowered for the time."""
 _CONNECT_SECONDS_MAX = 10.0
 _AT_A_TIME = 16
 
@@ -46,7 +45,15 @@ class ConnectionExhaustion(Fault):
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
-    def __init__(self) -> None:
+    connections = Count(
+        64,
+        "how many are taken of a Redis, whose limit is lowered for the time; of a PostgreSQL all are",
+        least=1,
+        most=CONNECTIONS_MAX,
+    )
+
+    def __init__(self, **given: Given) -> None:
+        super().__init__(**given)
         self._held: weakref.WeakKeyDictionary[Server, list[_Held]] = weakref.WeakKeyDictionary()
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
@@ -84,7 +91,7 @@ class ConnectionExhaustion(Fault):
         before = await server.get_settings("maxclients")
         Notes(server).begin(self.name, before)
         connected = int((await server.information("clients"))["connected_clients"])
-        limit = min(int(before["maxclients"]), connected + REDIS_CONNECTIONS)
+        limit = min(int(before["maxclients"]), connected + self.connections)
         await server.change_settings({"maxclients": str(limit)})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
+from soak.faults.parameters import Share
 from soak.servers.proxy import Proxy
 
 
@@ -13,9 +14,11 @@ class ConnectionReset(NetworkFault):
     name = "connection_reset"
     excuses = Excuse.NOTHING
     description = (
-        "All open connections are reset in the middle of what they do, and new ones succeed at once; "
+        "Open connections are reset in the middle of what they do, and new ones succeed at once; "
         "nothing that was acknowledged may be lost, and nothing stored twice."
     )
 
+    share = Share(1.0, "of the open connections, at least one", least=0.0, most=1.0)
+
     async def begin(self, proxy: Proxy) -> None:
-        proxy.reset_connections()
+        proxy.reset_connections(self.share)

@@ -20,6 +20,8 @@ class ContainerOom(Fault):
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 
+    needs = "a server in a container of soak's own"
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if servers.nodes[target].backend.memory_bytes is None:
             return "only in Docker: a local process has no memory limit of its own"

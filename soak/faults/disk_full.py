@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from types import MappingProxyType
 
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
@@ -14,8 +13,11 @@ class DiskFull(DiskFault):
 
     name = "disk_full"
     excuses = Excuse.NOTHING
-    trouble = MappingProxyType({"growth_error": errno.ENOSPC})
     description = (
         "The disk has no room for another byte; a Redis that syncs every second refuses writes, one that syncs always "
         "ends, PostgreSQL refuses rows; nothing that was acknowledged may be lost."
     )
+
+    @property
+    def trouble(self) -> dict[str, int]:
+        return {"growth_error": errno.ENOSPC}

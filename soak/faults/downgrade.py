@@ -26,6 +26,8 @@ class Downgrade(RedisFault):
         "without an error, and no contract but a cache's excuses it."
     )
 
+    needs = "a Valkey, or a Redis from 7.0 on, that is a process on this machine and keeps an append-only file"
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         server = self.redis(servers, target)
         process = server.backend

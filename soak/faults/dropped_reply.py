@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
+from soak.faults.parameters import Share
 from soak.servers.proxy import Proxy
 from soak.servers.servers import Servers
-
-ONE_IN_DEFAULT = 4
 
 
 class DroppedReply(NetworkFault):
@@ -23,9 +22,9 @@ class DroppedReply(NetworkFault):
         "nothing may be lost, and nothing stored twice."
     )
 
-    def __init__(self, one_in: int = ONE_IN_DEFAULT) -> None:
-        """Lose one in so many replies, evenly: a client that tries again gets through."""
-        self.one_in = one_in
+    share = Share(
+        0.25, "of the replies to writes, evenly: a client that tries again gets through", least=0.001, most=1.0
+    )
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         reason = super().hindrance(servers, target)
@@ -37,7 +36,7 @@ class DroppedReply(NetworkFault):
         return reason
 
     async def begin(self, proxy: Proxy) -> None:
-        proxy.drop_replies(self.one_in)
+        proxy.drop_replies(self.share)
 
     async def end(self, proxy: Proxy) -> None:
         proxy.drop_replies(0)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.fault import RedisFault
 from soak.faults.healing import Notes
+from soak.faults.parameters import Choice, Share
 from soak.servers.servers import Servers
 
-POLICY = "allkeys-lru"
-_KEPT_SHARE = 0.5
-"""Of what the data takes at the time."""
 _CHANGED = ("maxmemory", "maxmemory-policy")
 
 
@@ -19,8 +17,17 @@ class Eviction(RedisFault):
     name = "eviction"
     excuses = Excuse.NOTHING
     description = (
-        "The memory limit falls below what is stored and the least recently used keys are thrown away; "
+        "The memory limit falls below what is stored and keys are thrown away, the least recently used first; "
         "only a contract that allows eviction excuses it."
+    )
+    kept = Share(0.5, "of the memory that the data takes: the limit", least=0.0, most=1.0)
+    policy = Choice(
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-ttl",
+        help="which keys are thrown away",
     )
 
     async def inject(self, servers: Servers, target: str) -> None:
@@ -28,9 +35,9 @@ class Eviction(RedisFault):
         Notes(server).begin(self.name, await server.get_settings(*_CHANGED))
         memory = await server.information("memory")
         used, at_start = int(memory["used_memory"]), int(memory["used_memory_startup"])
-        limit = at_start + int((used - at_start) * _KEPT_SHARE)
+        limit = at_start + int((used - at_start) * self.kept)
         # The policy first: with a limit and no policy the server refuses writes instead.
-        await server.change_settings({"maxmemory-policy": POLICY, "maxmemory": str(limit)})
+        await server.change_settings({"maxmemory-policy": self.policy, "maxmemory": str(limit)})
 
     async def heal(self, servers: Servers, target: str) -> None:
         server = self.redis(servers, target)

@@ -19,6 +19,7 @@ import signal
 from soak.checker.faults import Excuse
 from soak.faults.fault import IS_PRIMARY, STREAMS, PostgresFault, as_postgres, holds, until_caught_up, until_holds
 from soak.faults.healing import Notes
+from soak.faults.parameters import Time
 from soak.servers.group import group_of
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.servers.postgres import PostgresServer
@@ -26,8 +27,6 @@ from soak.servers.postgres_process import exchange_folders
 from soak.servers.servers import Servers
 
 REPLICA_MARK = "standby.signal"
-BEHIND_SECONDS = 1.0
-"""For so long the primary goes on acknowledging what no longer reaches the replica, in an early failover."""
 
 
 class Failover(PostgresFault):
@@ -39,6 +38,8 @@ class Failover(PostgresFault):
         "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
         "nothing may be lost."
     )
+
+    needs = "a replica, and both on this machine"
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         group = group_of(servers.nodes, target)
@@ -80,15 +81,17 @@ class EarlyFailover(Failover):
     name = "early_failover"
     excuses = Excuse.FAILOVER
     description = (
-        "The replica stops receiving, the primary goes on for a second and crashes, the replica is promoted and takes "
+        "The replica stops receiving, the primary goes on for a while and crashes, the replica is promoted and takes "
         "over the address; what it had not received is lost and its row numbers are given out again, which only a "
         "contract that lets a crash take as much excuses."
     )
 
+    behind = Time(1.0, "how long the primary goes on acknowledging what the replica misses", least=0.0, most=60.0)
+
     async def fence(self, primary: PostgresServer, replica: PostgresServer) -> None:  # noqa: ARG002  nobody asks it
         await _stop_sending(primary)
         # Where nobody writes meanwhile there is nothing to lose, and this is as good as a planned failover.
-        await asyncio.sleep(BEHIND_SECONDS)
+        await asyncio.sleep(self.behind)
         await primary.kill()
 
 

@@ -6,10 +6,12 @@ import abc
 import asyncio
 import math
 import time
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError, UsageError
+from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
 from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
@@ -49,6 +51,26 @@ class Fault(abc.ABC):
     """One plain sentence: what happens to the server, and what may rightly be lost."""
     targets: ClassVar[tuple[str, ...]] = names_of(*Protocol)
     """The kinds of servers it can happen to. Never the ledger."""
+    needs: ClassVar[str] = "nothing more than the server"
+    """What must be there for it, in a few words; whether it is there says `unavailable`."""
+
+    def __init__(self, **given: Given) -> None:
+        """Take the values of its parameters; those that are not given have their defaults."""
+        vars(self).update(read_parameters(self.name, self.parameters(), given))
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter[Any]]:
+        """Return what can be set of it, by name."""
+        return parameters_of(cls)
+
+    def having(self, given: Mapping[str, Given]) -> Self:
+        """Return the same fault with other values of its parameters; raises `UsageError` for a wrong one."""
+        return type(self)(**given) if given else self
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of its parameters, as people write them."""
+        return {name: one.text(getattr(self, name)) for name, one in self.parameters().items()}
 
     @property
     def kind(self) -> str:
@@ -187,6 +209,8 @@ async def until_caught_up(primary: PostgresServer, replica: PostgresServer) -> N
 
 class NetworkFault(Fault):
     """A fault between clients and server, in the proxy; the server itself is well."""
+
+    needs = "a proxy before the server"
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if servers.nodes[target].proxy is None:

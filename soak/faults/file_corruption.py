@@ -8,6 +8,7 @@ from pathlib import Path
 from soak.checker.faults import Excuse
 from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, writes_a_log
+from soak.faults.parameters import Count
 from soak.faults.spoiling import ByteRange
 from soak.servers.kinds import Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
@@ -15,7 +16,6 @@ from soak.servers.redis import RedisServer
 from soak.servers.server import Server
 from soak.servers.servers import Servers
 
-MESSAGES_MAX = 4
 _LARGEST_TABLE = """
 select pg_relation_filepath(c.oid) as path
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -37,6 +37,8 @@ class FileCorruption(Fault):
         "no contract excuses what is changed or gone."
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
+    needs = "a server whose files are on this machine; of a Redis, its append-only file"
+    messages = Count(4, "how many of the last messages are changed, at most", least=1, most=1_000)
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         server = servers.nodes[target]
@@ -50,7 +52,7 @@ class FileCorruption(Fault):
         server = servers.nodes[target]
         table = await _largest_table(server)
         await server.stop_cleanly()
-        if await asyncio.to_thread(_spoil, server, table) == 0:
+        if await asyncio.to_thread(_spoil, server, table, self.messages) == 0:
             raise FaultUnavailableError(f"{self.name} of {target} found no message in its files to change")
 
 
@@ -61,12 +63,12 @@ async def _largest_table(server: Server) -> Path | None:
     return None
 
 
-def _spoil(server: Server, table: Path | None) -> int:
+def _spoil(server: Server, table: Path | None, messages_max: int) -> int:
     """Change some messages; returns how many."""
     path = table if isinstance(server, PostgresServer) else spoiling.append_only_file(server.working_folder)
     if path is None:
         return 0
     offset, data = spoiling.end_of(path)
     found: list[ByteRange] = spoiling.text_in_pages(data) if path == table else spoiling.payloads_in_log(data)
-    spoiling.flip_bits(path, found[-MESSAGES_MAX:], offset)
-    return len(found[-MESSAGES_MAX:])
+    spoiling.flip_bits(path, found[-messages_max:], offset)
+    return len(found[-messages_max:])

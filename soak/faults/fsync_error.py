@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
-from types import MappingProxyType
 
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
+from soak.faults.parameters import Share
+
+_MILLION = 1_000_000
 
 
 class FsyncError(DiskFault):
-    """EIO from every sync: what was written before it may or may not be on the disk, and nobody can tell.
+    """EIO from syncs: what was written before it may or may not be on the disk, and nobody can tell.
 
     PostgreSQL ends and recovers from its log; a Redis that syncs every second refuses writes from then on.
     """
@@ -18,8 +20,12 @@ class FsyncError(DiskFault):
     name = "fsync_error"
     excuses = Excuse.POWER
     serves = True
-    trouble = MappingProxyType({"sync_error": errno.EIO})
     description = (
-        "Every sync fails with an I/O error; as little may be lost as in a power cut, "
+        "Syncs fail with an I/O error; as little may be lost as in a power cut, "
         "and a server that goes on acknowledging writes it could not sync loses more."
     )
+    share = Share(1.0, "of the syncs of each process, evenly", least=0.001, most=1.0)
+
+    @property
+    def trouble(self) -> dict[str, int]:
+        return {"sync_error": errno.EIO, "sync_errors_in_a_million": round(self.share * _MILLION)}

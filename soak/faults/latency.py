@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
-from soak.servers.proxy import Proxy
-
-SECONDS_DEFAULT = 0.2
+from soak.faults.parameters import Choice, Time
+from soak.servers.proxy import Proxy, directions
 
 
 class Latency(NetworkFault):
@@ -15,16 +14,16 @@ class Latency(NetworkFault):
     name = "latency"
     excuses = Excuse.NOTHING
     description = (
-        "Every byte arrives a fifth of a second later in each direction; "
+        "Every byte arrives later by the delay, and by up to the jitter more; "
         "clients that wait shorter than that may see timeouts, and nothing may be lost."
     )
 
-    def __init__(self, seconds: float = SECONDS_DEFAULT) -> None:
-        """Delay by so much in each direction."""
-        self.seconds = seconds
+    delay = Time(0.2, "how much later everything arrives", least=0.0, most=60.0)
+    jitter = Time(0.0, "up to so much later still, at random; the order on a connection stays", least=0.0, most=60.0)
+    direction = Choice("both", "to_server", "to_client", help="which way is slow")
 
     async def begin(self, proxy: Proxy) -> None:
-        proxy.delay(self.seconds)
+        proxy.delay(self.delay, *directions(self.direction), jitter_seconds=self.jitter)
 
     async def end(self, proxy: Proxy) -> None:
         proxy.delay(0.0)

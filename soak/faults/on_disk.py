@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import time
-from collections.abc import Mapping
 
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
@@ -23,9 +23,13 @@ _POLL_SECONDS = 0.05
 class DiskFault(Fault):
     """The disk misbehaves while the server runs. A server that ends because of it is started again as usual."""
 
-    trouble: Mapping[str, int]
-    """What the disk does wrong, as fields of `DiskTrouble`."""
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
+    needs = "the shim of power cuts under the server"
+
+    @property
+    @abc.abstractmethod
+    def trouble(self) -> dict[str, int]:
+        """What the disk does wrong, as fields of `DiskTrouble`."""
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         power = servers.nodes[target].power

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
-from soak.servers.proxy import Proxy
+from soak.faults.parameters import Choice
+from soak.servers.proxy import Proxy, directions
 
 
 class Partition(NetworkFault):
@@ -20,8 +21,15 @@ class Partition(NetworkFault):
         "afterwards, and nothing that was acknowledged may be lost."
     )
 
+    direction = Choice("both", "to_server", "to_client", help="which packets vanish, of connections that are open")
+    connections = Choice(
+        "silent", "reset", help="what becomes of open ones: they stay and are silent, or are reset first"
+    )
+
     async def begin(self, proxy: Proxy) -> None:
-        await proxy.vanish()
+        if self.connections == "reset":
+            proxy.reset_connections()
+        await proxy.vanish(*directions(self.direction))
 
     async def end(self, proxy: Proxy) -> None:
         await proxy.reappear()

@@ -15,6 +15,8 @@ class PowerCut(Fault):
     down = True
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
 
+    needs = "the shim under the server (a C compiler), or a file system of its own (root)"
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if servers.nodes[target].power is None:
             return servers.no_power_cuts or servers.nodes[target].backend.no_power_cut

@@ -41,6 +41,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     jitter_seconds: float = 0.0
     """Each occurrence comes up to so much later, at random."""
     hold_seconds: float = 5.0
+    parameters: dict[str, str | float] = {}
+    """Of the fault, where there is one."""
     in_turn: bool = False
     """One after the other instead of by weight; only where they come every so often."""
 
@@ -76,6 +78,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     fault: str
     target: str
     hold_seconds: float
+    parameters: dict[str, str | float] = {}
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -182,5 +185,9 @@ class Schedule:
         weights = [weight for _, weight in rule.faults]
         fault = names[(count - 1) % len(names)] if rule.in_turn else draw.choices(names, weights)[0]
         return Planned(
-            offset_seconds=offset_seconds + later, fault=fault, target=rule.target, hold_seconds=rule.hold_seconds
+            offset_seconds=offset_seconds + later,
+            fault=fault,
+            target=rule.target,
+            hold_seconds=rule.hold_seconds,
+            parameters=rule.parameters,
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.on_disk import DiskFault
-
-DELAY_MS_DEFAULT = 300
+from soak.faults.parameters import Time
 
 
 class SlowFsync(DiskFault):
@@ -14,9 +13,12 @@ class SlowFsync(DiskFault):
     name = "slow_fsync"
     excuses = Excuse.NOTHING
     description = (
-        "Every sync takes 0.3 s longer; who waits for the disk before answering answers late, and nothing may be lost."
+        "Every sync takes longer by the delay; who waits for the disk before answering answers late, "
+        "and nothing may be lost."
     )
 
-    def __init__(self, delay_ms: int = DELAY_MS_DEFAULT) -> None:
-        """Let each sync take so much longer."""
-        self.trouble = {"sync_delay_ms": delay_ms}
+    delay = Time(0.3, "how much longer every sync takes", least=0.001, most=60.0)
+
+    @property
+    def trouble(self) -> dict[str, int]:
+        return {"sync_delay_ms": round(self.delay * 1000)}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
+from soak.faults.parameters import Rate
 from soak.servers.proxy import Proxy
-
-BYTES_PER_SECOND_DEFAULT = 64 * 1024
 
 
 class SlowLink(NetworkFault):
@@ -15,16 +14,14 @@ class SlowLink(NetworkFault):
     name = "slow_link"
     excuses = Excuse.NOTHING
     description = (
-        "All clients together get 64 KiB a second through in each direction; "
+        "All clients together get only the rate through in each direction; "
         "long reads time out before short ones do, and nothing may be lost."
     )
 
-    def __init__(self, bytes_per_second: float = BYTES_PER_SECOND_DEFAULT) -> None:
-        """Let so much through in each direction."""
-        self.bytes_per_second = bytes_per_second
+    rate = Rate(64 * 2**10, "what gets through in each direction, of all clients together", least=2**10, most=2**30)
 
     async def begin(self, proxy: Proxy) -> None:
-        proxy.narrow(self.bytes_per_second)
+        proxy.narrow(self.rate)
 
     async def end(self, proxy: Proxy) -> None:
         proxy.narrow(0.0)

@@ -8,9 +8,9 @@ import time
 from soak.checker.faults import Excuse
 from soak.faults.fault import RedisFault
 from soak.faults.healing import Notes
+from soak.faults.parameters import Time
 from soak.servers.servers import Servers
 
-SECONDS_DEFAULT = 1.0
 KEYS_MAX = 10_000
 _ENDS = "ends_wall_seconds"
 
@@ -21,13 +21,11 @@ class TtlChange(RedisFault):
     name = "ttl_change"
     excuses = Excuse.NOTHING
     description = (
-        "The time to live of the run's keys is cut to a second, and sessions expire that were to stay; "
+        "The time to live of the run's keys is cut short, and sessions expire that were to stay; "
         "no contract excuses it."
     )
 
-    def __init__(self, seconds: float = SECONDS_DEFAULT) -> None:
-        """Leave the keys so long to live."""
-        self.seconds = seconds
+    ttl = Time(1.0, "how long the keys have left to live", least=0.001, most=300.0)
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         del target
@@ -41,12 +39,12 @@ class TtlChange(RedisFault):
         server = self.redis(servers, target)
         notes = Notes(server)
         notes.begin(self.name)
-        await server.shorten_life(f"{servers.namespace}:", self.seconds, KEYS_MAX)
-        notes.begin(self.name, {_ENDS: str(time.time() + self.seconds)})
+        await server.shorten_life(f"{servers.namespace}:", self.ttl, KEYS_MAX)
+        notes.begin(self.name, {_ENDS: str(time.time() + self.ttl)})
 
     async def heal(self, servers: Servers, target: str) -> None:
         """Wait until the last of them is gone: nothing brings back what has expired, and nothing more expires."""
         notes = Notes(self.redis(servers, target))
         ends = float(notes.before(self.name).get(_ENDS, 0.0))
-        await asyncio.sleep(min(max(0.0, ends - time.time()), self.seconds))
+        await asyncio.sleep(min(max(0.0, ends - time.time()), type(self).ttl.most))
         notes.end(self.name)

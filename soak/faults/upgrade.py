@@ -25,6 +25,8 @@ class Upgrade(Fault):
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
 
+    needs = "a newer version that is installed here"
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         backend = servers.nodes[target].backend
         if not isinstance(backend, Upgradable):

@@ -29,6 +29,7 @@ class Injected(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of its window in the ledger."""
     name: str
     target: str
+    parameters: dict[str, str] = {}
     started: int
     ended: int
 
@@ -67,6 +68,7 @@ async def during(
         serves=fault.serves,
         down=fault.down,
         telemetry=telemetry,
+        parameters=fault.values,
     )
     await _write(journal, start)
     Notes(servers.nodes[target]).begin(fault.name)  # should we be killed, the next start heals it
@@ -84,7 +86,9 @@ async def during(
         ended = now_us()
         end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(servers, target))
         await _write(journal, end)
-    return Injected(fault=identity, name=fault.name, target=target, started=started, ended=ended)
+    return Injected(
+        fault=identity, name=fault.name, target=target, parameters=fault.values, started=started, ended=ended
+    )
 
 
 async def _hold(seconds: float, cut_short: asyncio.Event | None) -> None:

@@ -18,6 +18,8 @@ class WipedVolume(Fault):
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
     targets = names_of(*Protocol, roles=(Role.PRIMARY,))
 
+    needs = "a server without a replica"
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if group_of(servers.nodes, target).replicas:
             return "a replica streams from this server and could not follow a new one"

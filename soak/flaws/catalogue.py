@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 
 from soak.errors import UsageError
 from soak.flaws.flaw import Flaw
+from soak.suggestion import did_you_mean
 
 _NAMES = (
     "whole_history_overwrite",
@@ -56,7 +56,6 @@ def find(name: str) -> Flaw:
     """Return the flaw of this name; `UsageError` says which one may have been meant."""
     flaw = ALL.get(name)
     if flaw is None:
-        near = difflib.get_close_matches(name, ALL, n=1)
-        hint = f"did you mean {near[0]}?" if near else "'soak flaws' lists them"
+        hint = did_you_mean(name, ALL, "'soak flaws' lists them")
         raise UsageError(f"there is no flaw {name!r}; {hint}")
     return flaw

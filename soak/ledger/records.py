@@ -144,6 +144,8 @@ class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
     """The server does not answer from `injected` until it is healed."""
     planned: bool = True
     telemetry: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+    """The values of the fault's parameters, as people write them."""
     host: str = ""
     """Whose CLOCK_MONOTONIC the time is of; empty: that of the ledger's reader."""
     boot: str = ""

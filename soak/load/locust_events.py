@@ -116,6 +116,9 @@ class LocustProcess:
             # A worker looks for the run when its test starts: if it waited here, the master's start would go unheard.
             info = self._find_or_start()
             locust_options.chosen_stores(self._options, info.header.stores)
+            if not environment.host:
+                # Locust's start page asks for a host. Stores have addresses of their own, so it shows the soak's.
+                environment.host = info.http_address or None
         self._listen(events)
         if environment.web_ui is not None:
             page = MemoryPage(environment.web_ui, self._data_dir)

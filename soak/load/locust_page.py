@@ -29,6 +29,25 @@ ANSWER_SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 16 * 2**20
 VIOLATIONS_SHOWN_MAX = 100
 ROUTE = "/soak"
+SCRIPT_ROUTE = "/soak/links.js"
+SCRIPT = """\
+// Locust's tables hold text only. A cell that names a page of the soak becomes a link to it.
+const PAGE = /^\\/soak(\\/[0-9a-f]+)?$/;
+function link() {
+  for (const cell of document.querySelectorAll("td")) {
+    if (cell.children.length || !PAGE.test(cell.textContent)) continue;
+    const anchor = document.createElement("a");
+    anchor.href = cell.textContent;
+    anchor.target = "_blank";
+    anchor.textContent = cell.textContent === "/soak" ? "page" : "story";
+    anchor.style.cssText = "color: inherit; font-size: 0.875rem";
+    // Beside the text, which stays for React to change: it then removes the link, and the next one is made here.
+    cell.style.fontSize = "0";
+    cell.append(anchor);
+  }
+}
+new MutationObserver(link).observe(document, {childList: true, subtree: true, characterData: true});
+"""
 
 MEMORY_TAB = "soak-memory"
 VIOLATIONS_TAB = "soak-violations"
@@ -42,8 +61,9 @@ TABLES = [
             {"key": "verified", "title": "# Verified"},
             {"key": "violations", "title": "# Violations"},
             {"key": "tolerated", "title": "# Tolerated"},
-            {"key": "alarm", "title": "Alarm"},
+            {"key": "self_check", "title": "Self-check"},
             {"key": "standing", "title": "So far"},
+            {"key": "page", "title": "Page"},
         ],
     },
     {
@@ -56,6 +76,7 @@ TABLES = [
             {"key": "cause", "title": "Probable cause"},
             {"key": "state", "title": "State"},
             {"key": "detail", "title": "What is wrong"},
+            {"key": "page", "title": "Story"},
         ],
     },
 ]
@@ -84,8 +105,12 @@ class MemoryPage:
         arguments = self._web_ui.template_args
         arguments["extended_tabs"] = [*arguments.get("extended_tabs", []), *TABS]
         arguments["extended_tables"] = [*arguments.get("extended_tables", []), *TABLES]
+        # Options stand in the order of their groups, not of the alphabet.
+        self._web_ui.app.json.sort_keys = False
         self._web_ui.app.after_request(self._extend)
         self._web_ui.app.add_url_rule(ROUTE, "soak", self._lead_on)
+        self._web_ui.app.add_url_rule(f"{ROUTE}/<violation>", "soak-violation", self._lead_on)
+        self._web_ui.app.add_url_rule(SCRIPT_ROUTE, "soak-links", _script)
 
     def watch_for_ever(self) -> None:
         """Run as a greenlet next to the runner."""
@@ -113,6 +138,9 @@ class MemoryPage:
     def _extend(self, response: Any) -> Any:
         from flask import request  # noqa: PLC0415  it is Locust's; a process without a page has no use for it
 
+        if response.mimetype == "text/html" and response.status_code == 200 and not response.is_streamed:
+            page = response.get_data(as_text=True)
+            response.set_data(page.replace("</body>", f'<script src="{SCRIPT_ROUTE}"></script></body>', 1))
         if not request.path.endswith("/stats/requests") or not response.is_json or response.status_code != 200:
             return response
         answer = response.get_json()
@@ -122,15 +150,22 @@ class MemoryPage:
         response.set_data(json.dumps(answer))
         return response
 
-    def _lead_on(self) -> Any:
+    def _lead_on(self, violation: str = "") -> Any:
         from flask import Response, redirect  # noqa: PLC0415  as above
 
+        anchor = f"#violation={urllib.parse.quote(violation)}" if violation else ""
         try:
-            return redirect(f"{self._address()}/")
+            return redirect(f"{self._address()}/{anchor}")
         except (OSError, SoakError):
             return Response(
                 "the soak does not answer; its page is there again when it does\n", 503, mimetype="text/plain"
             )
+
+
+def _script() -> Any:
+    from flask import Response  # noqa: PLC0415  as above
+
+    return Response(SCRIPT, mimetype="text/javascript")
 
 
 def memory_rows(sample: DaemonSample | None) -> list[dict[str, Any]]:
@@ -147,8 +182,9 @@ def memory_rows(sample: DaemonSample | None) -> list[dict[str, Any]]:
         [
             {
                 **{key: one[key] for key in ("store", "acknowledged", "verified", "violations", "tolerated")},
-                "alarm": _alarm(canaries.get(one["store"])),
+                "self_check": _self_check(canaries.get(one["store"])),
                 "standing": _standing(sample, one),
+                "page": ROUTE,
             }
             for one in verifier["by_store"]
         ]
@@ -163,6 +199,7 @@ def violation_rows(sample: DaemonSample | None) -> list[dict[str, Any]]:
         {
             "found": clock(one["found_at_wall_seconds"]),
             **{key: one[key] for key in ("kind", "store", "message", "cause", "state", "detail")},
+            "page": f"{ROUTE}/{one['id']}",
         }
         for one in sample.violations
     ]
@@ -184,12 +221,14 @@ def _age(sample: DaemonSample) -> str:
     return "" if sample.is_live else f" at {clock(sample.at_wall_seconds)}; the soak has not answered since"
 
 
-def _alarm(canary: dict[str, Any] | None) -> str:
+def _self_check(canary: dict[str, Any] | None) -> str:
     if canary is None:
-        return "not tested"
-    if canary["missed"] or canary["early"]:
-        return "failed its test"
-    return f"rings (tested {canary['detected']}x)" if canary["detected"] else "not tested yet"
+        return "off"
+    failed = canary["missed"] + canary["early"]
+    if failed:
+        return f"failed: {failed} of {failed + canary['detected']} planted errors"
+    found = canary["detected"]
+    return f"{found} planted error{'' if found == 1 else 's'} detected" if found else "none planted yet"
 
 
 def _get(address: str) -> dict[str, Any]:

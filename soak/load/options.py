@@ -7,7 +7,7 @@ effective ones. No secret is among them: Locust sends options to its workers in 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -19,16 +19,35 @@ from soak.settings import LoadSettings, SoakSettings
 
 LOOPBACK = "127.0.0.1"
 
-_NUMBERS: tuple[tuple[str, str, type], ...] = (
-    ("--context-messages", "context_messages", int),
-    ("--session-messages", "session_messages", int),
-    ("--writers-per-session", "writers_per_session", int),
-    ("--shared-share", "shared_share", float),
-    ("--recall-share", "recall_share", float),
-    ("--forget-share", "forget_share", float),
-    ("--reread-share", "reread_share", float),
-    ("--search-share", "search_share", float),
-    ("--similar-share", "similar_share", float),
+MESSAGES, WRITERS, SHARE = "messages", "writers", "0 to 1"
+
+
+class _Option(NamedTuple):
+    flag: str
+    field: str
+    unit: str
+
+    @property
+    def help(self) -> str:
+        return f"{LoadSettings.model_fields[self.field].description} [{self.unit}]"
+
+    @property
+    def type(self) -> type:
+        return float if self.unit == SHARE else int
+
+
+_SESSIONS = (
+    _Option("--session-messages", "session_messages", MESSAGES),
+    _Option("--context-messages", "context_messages", MESSAGES),
+    _Option("--writers-per-session", "writers_per_session", WRITERS),
+    _Option("--shared-share", "shared_share", SHARE),
+    _Option("--similar-share", "similar_share", SHARE),
+)
+_OPERATIONS = (
+    _Option("--recall-share", "recall_share", SHARE),
+    _Option("--forget-share", "forget_share", SHARE),
+    _Option("--reread-share", "reread_share", SHARE),
+    _Option("--search-share", "search_share", SHARE),
 )
 
 
@@ -41,35 +60,38 @@ def add_options(parser: Any) -> None:
     """Add soak's options, and make Locust listen on loopback by default."""
     effective = settings()
     load = effective.load
-    group = parser.add_argument_group("soak", "What the simulated chat participants do, and which run they join.")
+    run = parser.add_argument_group("soak: the run", "Which run is joined, and which of its stores are used.")
+    pace = parser.add_argument_group("soak: pace and texts", "How often participants speak, and what about.")
+    sessions = parser.add_argument_group("soak: sessions", "How long sessions are, and who shares them.")
+    operations = parser.add_argument_group("soak: operations", "What participants do besides reading and appending.")
     _add(
-        group,
+        run,
         "--store",
         action="append",
         default=None,
         help="Stores to talk to, by name or package.module:Class; give it again, or commas, for several. "
         "Default: all stores of the run that is joined.",
     )
-    for flag, field, kind in _NUMBERS:
-        text = LoadSettings.model_fields[field].description
-        _add(group, flag, type=kind, default=getattr(load, field), help=text)
     _add(
-        group,
+        pace,
         "--think-time",
         default=format_seconds_exactly(load.think),
-        help="Mean pause between two turns of a participant, such as 500ms or 10s.",
+        help="Mean pause between two turns of a participant. [time, such as 500ms or 10s]",
     )
+    _add(pace, "--mix", choices=MIXES, default=load.mix, help="What is talked about.")
+    for group, options in ((sessions, _SESSIONS), (operations, _OPERATIONS)):
+        for one in options:
+            _add(group, one.flag, type=one.type, default=getattr(load, one.field), help=one.help)
     _add(
-        group,
+        pace,
         "--browser-users",
         in_web_ui=False,
         type=int,
         default=load.browser_users,
-        help="How many of the users type into a chat page in a real Chromium.",
+        help="How many of the users type into a chat page in a real Chromium. [users]",
     )
-    _add(group, "--mix", choices=MIXES, default=load.mix, help="What is talked about.")
     _add(
-        group,
+        run,
         "--data-dir",
         in_web_ui=False,
         default=str(effective.data_dir),
@@ -86,7 +108,7 @@ def _add(group: Any, flag: str, *, in_web_ui: bool = True, **details: Any) -> No
 
 def load_settings(options: Any) -> LoadSettings:
     """Make settings of the options, wherever they came from; raises `UsageError` with one line per wrong value."""
-    values: dict[str, Any] = {field: getattr(options, field) for _, field, _ in _NUMBERS}
+    values: dict[str, Any] = {one.field: getattr(options, one.field) for one in (*_SESSIONS, *_OPERATIONS)}
     values.update(think=options.think_time, mix=options.mix, browser_users=options.browser_users)
     values.update(browser=settings().load.browser)
     try:

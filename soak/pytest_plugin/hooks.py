@@ -31,6 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     options.read(config)  # a choice that makes no sense is one line before anything begins
+    for group, what in options.GROUPS.items():
+        config.addinivalue_line("markers", f"soak_{group}: checks of the contract suite: {what}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

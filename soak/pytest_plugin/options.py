@@ -44,6 +44,25 @@ ALL = "all"
 NEWEST = "newest"
 
 
+GROUPS = {
+    "content": "what is written is what is read",
+    "expiry": "time to live, from both sides",
+    "durability": "servers that are away, silent, full or restarted, and replies that get lost",
+    "order": "order, concurrent writers, the last N",
+    "search": "searching, in stores that can",
+    "sessions": "sessions, namespaces, forgetting and closing",
+    "compatibility": "data of earlier versions",
+}
+"""The groups of checks, each with a marker: pytest -m soak_durability."""
+_GROUP_OF_MODULE = {"failures": "durability", "searching": "search"}
+
+
+def marker_of(module: str) -> str:
+    """Return the marker of the checks in a module."""
+    name = module.rpartition(".")[2]
+    return f"soak_{_GROUP_OF_MODULE.get(name, name)}"
+
+
 def choose(wanted: str) -> tuple[Version, ...]:
     """Read a list such as `valkey-9,postgres-18`, `all` or `newest`; `ValueError` says what is wrong."""
     if wanted == ALL:

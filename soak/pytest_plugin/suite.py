@@ -20,6 +20,7 @@ from soak.pytest_plugin.compatibility import (
     data_of_an_earlier_version_is_readable,
     what_is_written_today_can_be_read_again,
 )
+from soak.pytest_plugin.options import marker_of
 from soak.pytest_plugin.server import SoakServer
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.stores.registry import find, open_store
@@ -126,7 +127,8 @@ def _add_test(body: CheckBody, *arguments: str, cases: tuple[Any, ...] = ()) -> 
     test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
     test.__name__ = f"test_{body.__name__}"
     test.__qualname__ = f"{MemoryContract.__qualname__}.{test.__name__}"
-    setattr(MemoryContract, test.__name__, pytest.mark.parametrize(arguments[0], cases)(test) if cases else test)
+    marked = getattr(pytest.mark, marker_of(body.__module__))(test)
+    setattr(MemoryContract, test.__name__, pytest.mark.parametrize(arguments[0], cases)(marked) if cases else marked)
 
 
 for _check in CHECKS.values():

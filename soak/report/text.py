@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import html
 import re
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ from soak.errors import UsageError
 
 PLAIN_WIDTH = 120
 """Characters in a line where no terminal sets the width."""
+TABLE_WIDTH_MIN = 80
+"""A terminal that is narrower wraps what does not fit."""
+CELL_WIDTH_MIN = 8
+_GAP = "  "
 _MARKDOWN = re.compile(r"[\\`*_\[\]#|~@:$]|(?<=www)\.")
 
 
@@ -61,11 +66,22 @@ def clock_ms(wall_seconds: float) -> str:
     return f"{time.strftime('%H:%M:%S', time.localtime(whole))}.{int((wall_seconds - whole) * 1000):03d}"
 
 
-def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Line up the columns of a table; the last one is as wide as it needs to be."""
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], width_max: int | None = None) -> list[str]:
+    """Line up the columns of a table; where a width is given, the widest columns are cut to fit it."""
     every = [list(heads), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in every]
+    if width_max is not None and len(heads) > 1:  # a line by itself is no table
+        room = width_max - len(_GAP) * (len(heads) - 1)
+        widest = max(widths, default=0)
+        while widest > CELL_WIDTH_MIN and sum(min(width, widest) for width in widths) > room:
+            widest -= 1
+        widths = [min(width, widest) for width in widths]
+        every = [[_fitted(cell, widest) for cell in row] for row in every]
+    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in every]
+
+
+def _fitted(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
 def plain(text: str) -> str:
@@ -73,8 +89,10 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    sys.stdout.write("\n".join(table_lines(heads, rows)) + "\n")
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, is_wide: bool = False) -> None:
+    """Print a table, cut to the terminal's width unless asked for whole; whoever reads a pipe gets all of it."""
+    width = None if is_wide or not sys.stdout.isatty() else max(TABLE_WIDTH_MIN, shutil.get_terminal_size().columns)
+    sys.stdout.write("\n".join(table_lines(heads, rows, width)) + "\n")
 
 
 def print_json(encoded: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from soak.checker.case import Case, FullRead, Participation, SearchRead, SecondSearch
 from soak.checker.clues import when_seen
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import FaultWindow
+from soak.checker.faults import FaultWindow, in_brackets
 from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Outcome
@@ -118,8 +118,8 @@ def _tone(read: SavedRead, session: str, place: MessageId | None) -> str:
 def _faults(faults: list[FaultWindow], since: int, until: int) -> list[Moment]:
     moments: list[Moment] = []
     for window in [one for one in faults if since <= (one.ended or until) and one.started <= until][-FAULTS_SHOWN_MAX:]:
-        planned = "" if window.planned else ", not planned"
-        moments.append(Moment(window.started, f"{window.target}: {window.kind} begins{planned}", "fault"))
+        how = in_brackets(window.parameters) + ("" if window.planned else ", not planned")
+        moments.append(Moment(window.started, f"{window.target}: {window.kind} begins{how}", "fault"))
         if window.ended is not None:
             moments.append(Moment(window.ended, f"{window.target}: {window.kind} is over", "fault"))
     return moments

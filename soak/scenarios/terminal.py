@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from soak.errors import UsageError
 from soak.report.text import print_json
+from soak.suggestion import did_you_mean
 
 
 class ScenarioProgress:
@@ -64,9 +64,8 @@ def chosen(what: str, wanted: Sequence[str], known: Iterable[str]) -> list[str]:
     names = list(known)
     for name in wanted:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ";"
-            raise UsageError(f"there is no {what} {name!r}{hint} There are {', '.join(names)}")
+            hint = did_you_mean(name, names, f"there are {', '.join(names)}")
+            raise UsageError(f"there is no {what} {name!r}; {hint}")
     return [name for name in names if name in wanted] if wanted else names
 
 

@@ -16,6 +16,7 @@ import collections
 import contextlib
 import enum
 import os
+import random
 import socket
 import struct
 import time
@@ -40,6 +41,8 @@ _QUEUE_FILLERS = 4
 """A queue of length 0 takes one; the others make sure of it."""
 _ROUNDS_MAX = 1_000
 _REBIND_SECONDS_MAX = 2.0
+_EPSILON = 1e-9
+"""A share of 1/7 is a little less than that: the seventh counts all the same."""
 
 
 class Direction(enum.Enum):
@@ -47,6 +50,11 @@ class Direction(enum.Enum):
 
     TO_SERVER = "to_server"
     TO_CLIENT = "to_client"
+
+
+def directions(name: str) -> tuple[Direction, ...]:
+    """Return what is meant by `to_server`, `to_client` or `both`."""
+    return tuple(Direction) if name == "both" else (Direction(name),)
 
 
 class Proxy:
@@ -80,7 +88,9 @@ class Proxy:
         self._link_free_at = dict.fromkeys(Direction, 0.0)
         self._held: frozenset[Direction] = frozenset()
         self._latency_seconds = dict.fromkeys(Direction, 0.0)
-        self._drop_one_in = 0
+        self._random = random.Random()
+        self._jitter_seconds = dict.fromkeys(Direction, 0.0)
+        self._drop_share = 0.0
         self._writes_answered = 0
 
     @property
@@ -139,9 +149,12 @@ class Proxy:
         if placeholder is not None:
             await self._listen(placeholder)
 
-    async def vanish(self) -> None:
-        """Let all packets vanish: open connections stay open and silent, and new ones are never answered."""
-        self.hold(*Direction)
+    async def vanish(self, *directions: Direction) -> None:
+        """Let all packets vanish: open connections stay open and silent, and new ones are never answered.
+
+        In one direction only, open connections go on in the other; no new one can be made either way.
+        """
+        self.hold(*(directions or tuple(Direction)))
         if self._listener is None:
             return
         self._listener.close()
@@ -168,9 +181,10 @@ class Proxy:
         while self._silence:
             self._silence.pop().close()
 
-    def reset_connections(self) -> None:
-        """Cut all open connections on both sides; whatever was under way is lost."""
-        for link in list(self._links):
+    def reset_connections(self, share: float = 1.0) -> None:
+        """Cut open connections on both sides, all or a share of them; whatever was under way is lost."""
+        links = list(self._links)
+        for link in links[: max(1, round(len(links) * share))]:
             link.cut()
 
     def hold(self, *directions: Direction) -> None:
@@ -185,10 +199,11 @@ class Proxy:
     def held(self, direction: Direction) -> bool:
         return direction in self._held
 
-    def delay(self, seconds: float, *directions: Direction) -> None:
-        """Let every byte arrive so much later; without directions, in both."""
+    def delay(self, seconds: float, *directions: Direction, jitter_seconds: float = 0.0) -> None:
+        """Let every byte arrive so much later, and up to the jitter later still; without directions, in both."""
         for direction in directions or tuple(Direction):
             self._latency_seconds[direction] = seconds
+            self._jitter_seconds[direction] = jitter_seconds
 
     def narrow(self, bytes_per_second: float) -> None:
         """Let no more than so many bytes a second through, of all connections together in each direction; 0: all."""
@@ -200,7 +215,7 @@ class Proxy:
 
     def seconds_until_due(self, direction: Direction, size: int) -> float:
         """Return when so many bytes that have come just now are through: a slow link takes its time for each."""
-        seconds = self._latency_seconds[direction]
+        seconds = self._latency_seconds[direction] + self._random.uniform(0.0, self._jitter_seconds[direction])
         if self._bytes_per_second:
             now = asyncio.get_running_loop().time()
             free_at = max(now, self._link_free_at[direction]) + size / self._bytes_per_second
@@ -208,9 +223,10 @@ class Proxy:
             seconds += free_at - now
         return seconds
 
-    def drop_replies(self, one_in: int) -> None:
-        """Lose one in so many acknowledgements of a write, and its connection with it; 0: none."""
-        self._drop_one_in = one_in
+    def drop_replies(self, share: float) -> None:
+        """Lose this share of the acknowledgements of writes, evenly, and their connections with them; 0: none."""
+        self._drop_share = share
+        self._writes_answered = 0
 
     async def heal(self) -> None:
         """End all faults."""
@@ -222,10 +238,9 @@ class Proxy:
 
     def is_to_be_lost(self) -> bool:
         """Count an acknowledged write; tells whether its reply is one to lose."""
-        if not self._drop_one_in:
-            return False
+        due = int(self._writes_answered * self._drop_share + _EPSILON)
         self._writes_answered += 1
-        if self._writes_answered % self._drop_one_in:
+        if int(self._writes_answered * self._drop_share + _EPSILON) == due:
             return False
         self.replies_dropped += 1
         return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 import inspect
 import sys
@@ -14,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
+from soak.suggestion import did_you_mean
 
 OPEN_SECONDS_MAX = 60.0
 """How long a store may take to open, whatever it does."""
@@ -54,8 +54,7 @@ def find(name: str | type) -> StoreSpec:
         module, _, class_name = _BUILT_IN[name].partition(":")
         return _spec(name, getattr(importlib.import_module(module), class_name))
     if ":" not in name:
-        close = difflib.get_close_matches(name, NAMES, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]}?" if close else "give package.module:Class for one of your own."
+        hint = did_you_mean(name, NAMES, "give package.module:Class for one of your own.")
         raise UsageError(f"there is no store {name!r}; {hint} Built in: {', '.join(NAMES)}")
     factory = _load(name)
     _check_methods(name, factory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import msgspec
 
 from soak.errors import UsageError
 from soak.subjects.description import Subject, read_script
+from soak.suggestion import did_you_mean
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -44,6 +44,5 @@ def _find_one(name: str, known: dict[str, Subject]) -> Subject:
             if subject.version == version or (not version and subject.is_newest):
                 return msgspec.structs.replace(subject, called=name)
         raise UsageError(f"{path} knows no release {version}")
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    raise UsageError(f"there is no subject {name!r}{hint}; see 'soak analyse --list', or give the path of a script")
+    hint = did_you_mean(name, known, "see 'soak analyse --list', or give the path of a script")
+    raise UsageError(f"there is no subject {name!r}; {hint}")

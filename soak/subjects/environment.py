@@ -14,14 +14,18 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from soak.duration import format_seconds
 from soak.errors import ServerUnreachableError, UsageError
 from soak.subjects.description import Subject
 
 MAKE_SECONDS_MAX = 900.0
+SAY_SECONDS = 5.0
+"""So often it is said that an installation goes on."""
 _STAMP = "complete"
 _HASH_CHARACTERS = 16
 _LAST_WORDS_CHARACTERS = 300
@@ -73,8 +77,10 @@ def made_once(
         with _alone(home.with_suffix(".lock")):
             if not (home / _STAMP).exists():
                 say(f"installing {', '.join(dependencies)} into {home}")
+                began = time.monotonic()
                 shutil.rmtree(home, ignore_errors=True)
-                _make(home, name, [*_options(alone=alone), *dependencies])
+                _make(home, name, [*_options(alone=alone), *dependencies], say)
+                say(f"installed the environment of {name} in {format_seconds(time.monotonic() - began)}")
                 (home / _STAMP).write_text("\n".join(dependencies) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(
@@ -126,10 +132,11 @@ def _alone(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _make(home: Path, name: str, wanted: Sequence[str]) -> None:
+def _make(home: Path, name: str, wanted: Sequence[str], say: Callable[[str], None]) -> None:
     uv = _uv()
-    _run(name, [uv, "venv", "--quiet", "--python", sys.executable, str(home)])
-    _run(name, [uv, "pip", "install", "--quiet", "--python", str(home / "bin" / "python"), *_pip_settings(), *wanted])
+    python = str(home / "bin" / "python")
+    _run(name, [uv, "venv", "--quiet", "--python", sys.executable, str(home)], say)
+    _run(name, [uv, "pip", "install", "--quiet", "--python", python, *_pip_settings(), *wanted], say)
 
 
 def _uv() -> str:
@@ -164,29 +171,39 @@ def _pip_settings() -> list[str]:
     return options
 
 
-def _run(name: str, command: list[str]) -> None:
+def _run(name: str, command: list[str], say: Callable[[str], None]) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    try:
-        done = subprocess.run(  # noqa: S603  uv, with what the script pins
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=MAKE_SECONDS_MAX,
-            check=False,
-            text=True,
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
+    with subprocess.Popen(  # noqa: S603  uv, with what the script pins
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        output = _awaited(process, name, say)
+    if process.returncode:
         raise ServerUnreachableError(
-            f"the environment of {name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
-        ) from None
-    if done.returncode:
-        raise ServerUnreachableError(
-            f"the environment of {name} cannot be installed ({_last_words(done.stdout)}); "
+            f"the environment of {name} cannot be installed ({_last_words(output)}); "
             "its packages have to come from a package index once: look at the network, or at the settings of pip or uv"
         )
+
+
+def _awaited(process: subprocess.Popen[str], name: str, say: Callable[[str], None]) -> str:
+    """Return what a program has printed when it has ended; until then say now and then that it goes on."""
+    began = time.monotonic()
+    try:
+        while (seconds := time.monotonic() - began) < MAKE_SECONDS_MAX:
+            try:
+                return process.communicate(timeout=SAY_SECONDS)[0]
+            except subprocess.TimeoutExpired:
+                say(f"still installing the environment of {name}: {format_seconds(round(seconds + SAY_SECONDS))}")
+        raise ServerUnreachableError(
+            f"the environment of {name} was not installed within {MAKE_SECONDS_MAX:.0f} s; try it again"
+        )
+    finally:
+        process.kill()
 
 
 def _last_words(output: str) -> str:

@@ -314,6 +314,7 @@ class Intake:
                 started=record.at,
                 planned=record.planned,
                 keeps_data=record.target not in self._state.header.resting,
+                parameters=record.parameters,
                 telemetry=record.telemetry,
             )
             if faults.get(record.fault) is not None:

@@ -87,6 +87,8 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     planned: bool
     at_wall_seconds: float
+    parameters: dict[str, str] = {}
+    """How the fault was set, as people write it."""
     promised_seconds: float | None
     """None: anything may be lost."""
     point_seconds: float
@@ -309,6 +311,8 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     longest_unverified_seconds: float
     last_sweep_wall_seconds: float
     sessions_live: int
+    sessions_left: int = 0
+    """While it drains: sessions still to be read once more."""
     suspicions_open: int
     state_bytes: int
     restarts: int

@@ -110,6 +110,8 @@ class Sweeper:
         self._failing: set[int] = set()
         """Sessions that gave no answer since one did."""
         self.last_read_wall_seconds = 0.0
+        self.sessions_left = 0
+        """Of the last sweep: sessions that are still to be read once more."""
         self.to_erase: deque[str] = deque()
         """Retired sessions to be removed from the store, once a checkpoint has let go of them."""
 
@@ -393,6 +395,7 @@ class Sweeper:
         since = now_us()
         while time.monotonic() < deadline:
             left = self._left_to_read(since)
+            self.sessions_left = len(left)
             is_done = not left and not self._lane.observations and not self._awaits_fault(since)
             if is_done and not any(map(self._is_open, self._state.tracked())):
                 return 0

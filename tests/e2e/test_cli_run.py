@@ -168,10 +168,14 @@ def test_a_daemon_that_is_killed_leaves_no_orphan_and_its_run_is_resumed(start: 
     wait_until(lambda: not processes_of(soak.data_dir))
     refused = start("--store", "redis-stream")
     assert refused.wait() == ExitCode.USAGE
-    assert f"holds the unfinished run {first['run']} with stores.names" in refused.output
-    again = start(*SMALL)
+    assert f"run {first['run']} in " in refused.output
+    assert "stores.names = redis-list, not redis-stream; resume it as it was" in refused.output
+    again = start()
     second = again.until_verified(verified(first) + 20)
-    assert f"resuming run {first['run']}" in again.output
+    lines = again.output.splitlines()
+    assert f"Run {first['run']} was interrupted " in lines[0], again.output
+    assert "(0 violations): resuming. --fresh starts anew." in lines[0]
+    assert (second["stores"], second["run"]) == (first["stores"], first["run"]), "with the settings it was begun with"
     assert (second["run"], second["seed"], second["namespace"]) == (first["run"], first["seed"], first["namespace"])
     assert again.end() == ExitCode.PASS, again.output
 

@@ -108,7 +108,9 @@ def test_an_alert_says_how_bad_it_is_what_is_wrong_and_where_to_read_on(name: st
     assert set(told) == {"summary", "description", "runbook_url"}
     assert name == ALWAYS_FIRES or "$labels" in told["description"]
     path, _, anchor = told["runbook_url"].partition("#")
-    assert path == "docs/runbook.md"
+    nobody_answers = name in {"DaemonDown", "NoSoakIsScraped", ALWAYS_FIRES}
+    own = "http://{{ $labels.instance }}/runbook"
+    assert path == ('{{ or $externalLabels.runbook "docs/runbook.md" }}' if nobody_answers else own)
     assert anchor == name.lower()
     assert anchor in headings()
 

@@ -14,6 +14,7 @@ from soak.api.permission import TOKEN_HEADER, Permission
 from soak.daemon.fault_routes import PATH, FaultRoutes
 from soak.daemon.http import HttpServer
 from soak.errors import ServerUnreachableError
+from soak.faults.fault import Fault
 from soak.faults.window import Injected
 from soak.settings import HttpSettings
 from tests.support.daemon_page import Source, a_snapshot
@@ -28,12 +29,14 @@ class Hand:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, float]] = []
         self.fails = False
+        self.parameters: dict[str, str] = {}
 
-    async def by_hand(self, name: str, target: str, hold_seconds: float) -> Injected:
+    async def by_hand(self, fault: Fault, target: str, hold_seconds: float) -> Injected:
         if self.fails:
             raise ServerUnreachableError("it does not come back")
-        self.asked.append((name, target, hold_seconds))
-        return Injected(fault="f", name=name, target=target, started=1, ended=2)
+        self.asked.append((fault.name, target, hold_seconds))
+        self.parameters = fault.values
+        return Injected(fault="f", name=fault.name, target=target, parameters=fault.values, started=1, ended=2)
 
 
 @contextlib.asynccontextmanager
@@ -66,6 +69,19 @@ async def test_whoever_has_the_token_is_served() -> None:
         assert hand.asked == [("crash", "redis", 0.0)] * 2
 
 
+async def test_parameters_are_read_with_their_units_and_listed_with_their_ranges() -> None:
+    async with page() as (server, _, hand):
+        order = {**ORDER, "fault": "latency", "parameters": {"delay": "500ms", "jitter": 0.1}}
+        status, told = await post(server, order)
+        assert (status, told["parameters"]) == (200, hand.parameters)
+        assert hand.parameters == {"delay": "500ms", "jitter": "100ms", "direction": "both"}
+        async with aiohttp.ClientSession() as client, client.get(server.address + PATH) as answer:
+            (latency,) = [one for one in await answer.json() if one["fault"] == "latency"]
+        delay, _, direction = latency["parameters"]
+        assert (delay["unit"], delay["default"], delay["least"], delay["most"]) == ("time", "200ms", "0ms", "1m")
+        assert direction["choices"] == ["both", "to_server", "to_client"]
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -95,6 +111,9 @@ async def test_nobody_else_is(headers: dict[str, str], status: int) -> None:
         ({**ORDER, "fault": "nonsense"}, 409, "there is no fault 'nonsense'"),
         ({**ORDER, "fault": "connection_refused"}, 409, "connection_refused cannot be injected: there is no proxy"),
         ({**ORDER, "fault": "outage"}, 409, "connection_refused cannot be injected: there is no proxy"),
+        ({**ORDER, "target": "reddis"}, 409, "this soak has no server 'reddis'; did you mean redis?"),
+        ({**ORDER, "parameters": {"delay": 1}}, 409, "crash has no parameter 'delay'; it has none"),
+        ({**ORDER, "fault": "latency", "parameters": {"delay": "2h"}}, 409, "it may be from 0ms to 1m"),
         ({**ORDER, "hold_seconds": -1}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "hold_seconds": 1e9}, 409, "is held for 0 to 3600 seconds"),
         ({**ORDER, "more": 1}, 400, "invalid request"),

@@ -86,26 +86,24 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
 
 async def test_by_hand_one_fault_at_a_time_and_nothing_once_it_is_finishing(tmp_path: Path, ledger_url: str) -> None:
     async with conducted(tmp_path, ledger_url) as (conductor, servers, _, _):
-        first = asyncio.create_task(conductor.by_hand("pause", "redis", 60.0))
+        first = asyncio.create_task(conductor.by_hand(ALL["pause"], "redis", 60.0))
         await until(lambda: servers.nodes["redis"].state is ServerState.PAUSED)
         assert conductor.active == ["pause of redis"]
         with pytest.raises(UsageError, match="pause of redis is active"):
-            await conductor.by_hand("crash", "redis", 0.0)
-        with pytest.raises(UsageError, match="there is no fault 'nonsense'"):
-            await conductor.by_hand("nonsense", "redis", 0.0)
+            await conductor.by_hand(ALL["crash"], "redis", 0.0)
         with pytest.raises(UsageError, match="no postgres server was started here"):
-            await conductor.by_hand("crash", "postgres", 0.0)
+            await conductor.by_hand(ALL["crash"], "postgres", 0.0)
         await conductor.finish()
         injected = await first
         assert injected.ended - injected.started < 60_000_000, "finishing cuts the waiting short"
         assert await serves(servers)
         with pytest.raises(UsageError, match="draining"):
-            await conductor.by_hand("crash", "redis", 0.0)
+            await conductor.by_hand(ALL["crash"], "redis", 0.0)
 
 
 async def test_whoever_asked_may_leave_and_the_fault_is_healed_all_the_same(tmp_path: Path, ledger_url: str) -> None:
     async with conducted(tmp_path, ledger_url) as (conductor, servers, _, _):
-        asking = asyncio.create_task(conductor.by_hand("pause", "redis", 0.5))
+        asking = asyncio.create_task(conductor.by_hand(ALL["pause"], "redis", 0.5))
         await until(lambda: servers.nodes["redis"].state is ServerState.PAUSED)
         asking.cancel()
         await until(lambda: bool(conductor.recent) and conductor.recent[0].state == "healed")
@@ -141,7 +139,7 @@ async def test_a_fault_that_fails_is_told_to_the_ledger_and_one_that_is_not_heal
     monkeypatch.setitem(ALL, "crash", fault)
     async with conducted(tmp_path, ledger_url) as (conductor, servers, run, heard):
         with pytest.raises(ServerUnreachableError):
-            await conductor.by_hand("crash", "redis", 0.0)
+            await conductor.by_hand(ALL["crash"], "redis", 0.0)
         (failed,) = await run.phases("failed")
         assert (failed.kind, failed.target, failed.telemetry["reason"]) == ("crash", "redis", reason)
         assert heard.aborts == ([reason] if ends else [])
@@ -153,7 +151,7 @@ async def test_a_fault_that_fails_is_told_to_the_ledger_and_one_that_is_not_heal
 
 async def test_a_server_that_is_not_back_in_time_ends_the_run_as_inconclusive(tmp_path: Path, ledger_url: str) -> None:
     async with conducted(tmp_path, ledger_url, recovery_max=0.001) as (conductor, _, run, heard):
-        await conductor.by_hand("crash", "redis", 0.1)
+        await conductor.by_hand(ALL["crash"], "redis", 0.1)
         (problem,) = heard.problems
         assert problem.startswith("redis did not recover from crash within 0.001s")
         assert heard.aborts == [problem]

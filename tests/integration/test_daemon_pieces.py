@@ -26,7 +26,7 @@ from soak.daemon.plan import make_plan
 from soak.daemon.run_identity import RunIdentity, RunState, begin, remember
 from soak.daemon.stop import LeftError, StopRequest
 from soak.daemon.unplanned_faults import UnplannedFaults
-from soak.daemon.view import LiveView, PlainView, Rates, status_line
+from soak.daemon.view import DrainProgress, LiveView, PlainView, Rates, status_line
 from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, UsageError, ViolationsOnRecordError
 from soak.ledger.records import FaultPhase
 from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
@@ -35,8 +35,9 @@ from soak.servers.server import LifecycleEvent
 from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
-from soak.verifier.journal import Violation, encode_lines, violation_id
+from soak.verifier.journal import Line, Violation, encode_lines, violation_id
 from tests.support.daemon_page import Source, a_snapshot
+from tests.support.statuses import soak_status
 
 CONTEXT = StoreContext(servers={}, namespace="soak_test")
 
@@ -257,6 +258,21 @@ def test_only_servers_that_are_needed_and_not_given_are_started() -> None:
     assert plan.given == {"redis": "redis://h:1"}
 
 
+def test_a_drain_says_how_many_sessions_are_left_and_about_how_long_that_takes() -> None:
+    drain = DrainProgress()
+    drain.note(soak_status(phase="running", verifier={"sessions_left": 0}))
+    assert drain.text == ""
+    for uptime, left, text in (
+        (10.0, 400, "400 sessions left to read"),
+        (12.0, 300, "300 sessions left to read, about 6s"),
+        (18.0, 1, "1 session left to read, about 1s"),
+        (19.0, 0, ""),
+    ):
+        verifier = {"state": "draining", "sessions_left": left}
+        drain.note(soak_status(phase="draining", uptime_seconds=uptime, verifier=verifier))
+        assert drain.text == text
+
+
 # RunIdentity and resuming ------------------------------------------------------------------------------------
 
 
@@ -297,6 +313,8 @@ def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
     write_sealed(folder.heartbeat_file, sign)
     resumed = begin(read(environ={}, config=Path(os.devnull)), folder)
     assert resumed.resumed is not None
+    assert resumed.notes[0].startswith(f"Run {left.run} was interrupted ")
+    assert resumed.notes[0].endswith(" ago (0 violations): resuming. --fresh starts anew.")
     assert (resumed.run, resumed.seed, resumed.namespace) == (left.run, 5, left.namespace)
     assert resumed.plan.names == ["redis-list"]
     assert (resumed.last_alive_us, resumed.active_seconds) == (123, 40.0)
@@ -305,17 +323,90 @@ def test_an_unfinished_run_is_resumed_as_it_was(folder: DataFolder) -> None:
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ("stores.names=redis-stream", "stores.names"),
-        ("seed=6", "seed"),
-        ("stores.namespace=other", "stores.namespace"),
-        ("servers.redis=redis://h:9", "servers"),
-        ("testbed.kind=docker", "testbed.kind"),
+        ("stores.names=redis-stream", "stores.names = redis-list, not redis-stream"),
+        ("seed=6", "seed = 5, not 6"),
+        ("stores.namespace=other", "stores.namespace = soak_.*, not other"),
+        ("servers.redis=redis://h:9", "servers = embedded ones, not redis://h:9"),
+        ("testbed.kind=docker", "testbed.kind = local, not docker"),
+        ("load.users=50", "load.users = 20, not 50"),
+        ("verifier.settle=9s", "verifier.settle = 2s, not 9s"),
+        ('faults.rules=[{"fault": "crash", "target": "redis", "every": "1m"}]', "faults.rules.0.fault = -, not crash"),
     ],
 )
 def test_an_unfinished_run_is_not_resumed_as_another_one(folder: DataFolder, change: str, what: str) -> None:
-    left = left_unfinished(folder, "seed=5")
-    with pytest.raises(UsageError, match=rf"unfinished run {left.run} with {what} = .*--data-dir"):
+    left = left_unfinished(folder, "seed=5", "load.users=20")
+    with pytest.raises(UsageError, match=rf"run {left.run} in .* has {what}; .*--data-dir.*or begin anew with --fresh"):
         begin(configured(change), folder)
+    fresh = begin(configured(change), folder, is_fresh=True)
+    assert fresh.resumed is None
+    assert fresh.run != left.run
+    assert f"run {left.run} was interrupted; what is left of it is in" in fresh.notes[0]
+
+
+def test_a_run_goes_on_with_its_own_settings_but_where_it_listens_and_how_long(folder: DataFolder) -> None:
+    began = (
+        "load.users=20", "duration=8h", "http.port=0", "contract.redis-list.order=none", "load.think=400ms",
+        'faults.rules=[{"fault": "latency", "target": "redis", "every": "1m", "parameters": {"delay": "1s"}}]',
+    )  # fmt: skip
+    left_unfinished(folder, *began)
+    default = read(environ={}, config=Path(os.devnull), command_defaults={"faults.preset": "auto"})
+    settings = begin(default, folder).configuration.settings
+    assert (settings.load.users, settings.load.think, settings.duration) == (20, 0.4, 28_800.0)
+    assert settings.contract.stores == {"redis-list": {"order": "none"}}
+    assert settings.faults.rules[0].parameters == {"delay": "1s"}
+    assert settings.http.port == 9464, "where it listens is up to each daemon"
+    given = begin(configured("duration=9h", "load.users=20"), folder).configuration.settings
+    assert (given.duration, given.load.users) == (32_400.0, 20)
+
+
+def test_no_secret_of_a_run_is_written_down(folder: DataFolder) -> None:
+    secret = "hunter2"  # noqa: S105  of this test only
+    given = (f"servers.redis=redis://:{secret}@h:1", "servers.chroma=http://h:2", f"servers.http_token={secret}")
+    left_unfinished(folder, *given)
+    assert secret.encode() not in folder.state_file.read_bytes()
+    resumed = begin(configured(*given), folder).configuration.settings.servers
+    assert resumed.redis is not None
+    assert secret in resumed.redis.get_secret_value()
+    state = read_sealed(folder.state_file, RunState)
+    assert state is not None
+    assert state.settings is not None
+    assert state.settings["servers"] == {"chroma": "http://h:2"}
+
+
+def test_the_first_line_counts_the_violations_and_so_does_what_is_put_aside(folder: DataFolder) -> None:
+    left = left_unfinished(folder)
+    found: list[Line] = [
+        Violation(
+            id=violation_id(left.run, "redis-list", "s", "lost", f"s/0/{seq}"),
+            run=left.run,
+            kind="lost",
+            store="redis-list",
+            session="s",
+            message=f"s/0/{seq}",
+            writer=0,
+            seq=seq,
+            detail="",
+            at_wall_seconds=1.0,
+        )
+        for seq in (1, 2)
+    ]
+    (folder.verifier / "journal.jsonl").write_bytes(encode_lines(found))
+    sign = run_identity.Heartbeat(run=left.run, boot=boot_identity(), at_us=now_us() - 185_000_000, active_seconds=1.0)
+    write_sealed(folder.heartbeat_file, sign)
+    resumed = begin(configured(), folder)
+    line = f"Run {left.run} was interrupted 3 minutes ago (2 violations): resuming. --fresh starts anew."
+    assert resumed.notes[0] == line
+    (note,) = begin(configured(), folder, is_fresh=True).notes
+    assert f"run {left.run} was interrupted with 2 violations on record" in note
+
+
+def test_a_damaged_record_does_not_stand_in_the_way_of_a_fresh_run(folder: DataFolder) -> None:
+    left_unfinished(folder)
+    for path in (folder.state_file, copy_of(folder.state_file)):
+        path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DamagedRecordError, match="begin anew with --fresh"):
+        begin(configured(), folder)
+    assert begin(configured(), folder, is_fresh=True).resumed is None
 
 
 def test_a_run_cut_off_by_a_reboot_is_put_aside_since_its_clock_is_gone(folder: DataFolder) -> None:
@@ -387,7 +478,7 @@ def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFol
     assert fresh.run != left.run
     (note,) = fresh.notes
     assert "cannot be resumed" in note
-    assert "a violation with 1 violations on record" in note
+    assert "a violation with 1 violation on record" in note
     assert "this is a new run" in note
 
 

@@ -53,7 +53,7 @@ async def happen(fault: Fault, servers: LocalServers, target: str = "redis") -> 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 async def test_keys_of_the_run_expire_and_those_of_others_stay(tmp_path: Path, flavour: str) -> None:
-    change = TtlChange(seconds=0.3)
+    change = TtlChange(ttl="300ms")
     async with running(tmp_path, "redis", redis_version=flavour) as servers:
         assert "namespace" in (change.unavailable(servers, "redis") or "")
         servers.namespace = "so*k"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import redis
 
 from soak.faults import ALL
+from soak.faults.fsync_error import FsyncError
 from soak.faults.slow_fsync import SlowFsync
 from soak.servers import power_cut
 from soak.servers.local import LocalServers
@@ -65,7 +67,7 @@ async def remembered(servers: LocalServers) -> int:
 
 
 async def test_who_waits_for_a_slow_disk_before_answering_answers_late(tmp_path: Path) -> None:
-    slow = SlowFsync(delay_ms=250)
+    slow = SlowFsync(delay="250ms")
     async with running(tmp_path, "redis", "postgres", redis_options=ALWAYS, power_cuts=True) as servers:
         await slow.inject(servers, "redis")
         await slow.inject(servers, "postgres")
@@ -83,6 +85,24 @@ async def test_who_waits_for_a_slow_disk_before_answering_answers_late(tmp_path:
             assert isinstance(supply, FsyncShim)
             assert supply.trouble == DiskTrouble()
         assert await remembered(servers) == 1
+
+
+async def test_a_share_of_the_syncs_fails(tmp_path: Path) -> None:
+    failing = FsyncError(share=0.5)
+    async with dying(tmp_path, "redis", redis_options=ALWAYS) as (servers, events):
+        supply = servers.nodes["redis"].power
+        assert isinstance(supply, FsyncShim)
+        await failing.inject(servers, "redis")
+        assert supply.trouble == DiskTrouble(sync_error=errno.EIO, sync_errors_in_a_million=500_000)
+        async with client_of(servers.nodes["redis"].url) as client:
+            await client.rpush("session", "the first of two syncs succeeds")
+            # A Redis that syncs always ends at the first sync that fails.
+            with pytest.raises(redis.ConnectionError):
+                await client.rpush("session", "the second fails")
+        await failing.heal(servers, "redis")
+        assert supply.trouble == DiskTrouble()
+        assert await remembered(servers) >= 1
+        assert events[0].what == "died"
 
 
 async def test_a_redis_that_syncs_every_second_refuses_writes_while_its_disk_is_full(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ async def test_a_partition_of_a_given_server_holds_up_our_clients_and_nobody_els
 
 
 async def test_a_given_postgres_behind_the_proxy_applies_what_it_does_not_get_to_acknowledge(tmp_path: Path) -> None:
-    dropped = DroppedReply(one_in=1)
+    dropped = DroppedReply(share=1)
     async with operated(tmp_path, "postgres") as operator, given(tmp_path, operator, "dropped_reply") as servers:
         url = servers.nodes["postgres"].url
         await sql(url, "create table told (value text)")

@@ -12,8 +12,11 @@ import redis
 
 from soak.faults import ALL
 from soak.faults.connection_exhaustion import CONNECTIONS_MAX
+from soak.faults.connection_refused import ConnectionRefused
+from soak.faults.connection_reset import ConnectionReset
 from soak.faults.dropped_reply import DroppedReply
 from soak.faults.latency import Latency
+from soak.faults.partition import Partition
 from soak.faults.slow_link import SlowLink
 from soak.servers.ports import HOST
 from tests.support.servers.breaking import client_of, running, sql
@@ -47,7 +50,7 @@ async def test_nobody_reaches_a_server_in_an_outage(tmp_path: Path) -> None:
 
 
 async def test_writes_whose_reply_is_dropped_are_there(tmp_path: Path) -> None:
-    dropped = DroppedReply(one_in=3)
+    dropped = DroppedReply(share=1 / 3)
     async with running(tmp_path, "redis", "postgres", proxied=True) as servers:
         await dropped.inject(servers, "redis")
         unknown = 0
@@ -121,7 +124,7 @@ async def test_connections_that_are_reset_can_be_made_anew_at_once(tmp_path: Pat
 
 
 async def test_with_latency_every_answer_takes_its_time(tmp_path: Path) -> None:
-    latency = Latency(seconds=0.15)
+    latency = Latency(delay=0.15)
     async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
         await client.ping()
         await latency.inject(servers, "redis")
@@ -134,8 +137,77 @@ async def test_with_latency_every_answer_takes_its_time(tmp_path: Path) -> None:
         assert await client.lrange("session", 0, -1) == ["one"]
 
 
+async def test_a_partition_in_one_direction_lets_the_other_through(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
+        server = servers.nodes["redis"]
+        await client.ping()
+        replies = Partition(direction="to_client")
+        await replies.inject(servers, "redis")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(A_WHILE_SECONDS):
+                await client.rpush("session", "applied, and nobody told")
+        await replies.heal(servers, "redis")
+        async with client_of(server.url) as other:
+            assert await other.llen("session") == 1
+            requests = Partition(direction="to_server")
+            await requests.inject(servers, "redis")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(A_WHILE_SECONDS):
+                    await other.rpush("session", "arrives later, if at all")
+            assert await servers.telemetry("redis"), "the server itself is well"
+        await requests.heal(servers, "redis")
+
+
+async def test_a_partition_can_reset_what_is_open_and_a_refusal_can_keep_it(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
+        await client.ping()
+        keeping = ConnectionRefused(connections="keep")
+        await keeping.inject(servers, "redis")
+        assert await client.ping(), "who is connected stays so"
+        await keeping.heal(servers, "redis")
+        resetting = Partition(connections="reset")
+        proxy = servers.nodes["redis"].proxy
+        assert proxy
+        assert proxy.connections == 1
+        await resetting.inject(servers, "redis")
+        async with asyncio.timeout(5):
+            while proxy.connections:
+                await asyncio.sleep(0)
+        await resetting.heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as other:
+            assert await other.ping()
+
+
+async def test_a_share_of_the_connections_is_reset(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", proxied=True) as servers:
+        proxy = servers.nodes["redis"].proxy
+        assert proxy
+        opened = [await asyncio.open_connection(HOST, proxy.port) for _ in range(4)]
+        async with asyncio.timeout(5):
+            while proxy.connections < 4:
+                await asyncio.sleep(0)
+            await ConnectionReset(share="50%").inject(servers, "redis")
+            while proxy.connections > 2:
+                await asyncio.sleep(0)
+        for _, writer in opened:
+            writer.close()
+
+
+async def test_jitter_delays_without_changing_the_order(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
+        await client.ping()
+        await Latency(delay="1ms", jitter="20ms").inject(servers, "redis")
+        async with client.pipeline(transaction=False) as pipeline:
+            for number in range(50):
+                pipeline.rpush("session", number)
+            await pipeline.execute()
+        for number in range(50, 60):
+            await client.rpush("session", number)
+        assert await client.lrange("session", 0, -1) == [str(number) for number in range(60)]
+
+
 async def test_a_slow_link_lets_so_much_through_in_a_second(tmp_path: Path) -> None:
-    slow = SlowLink(bytes_per_second=100_000)
+    slow = SlowLink(rate=100_000)
     async with running(tmp_path, "redis", proxied=True) as servers, client_of(servers.nodes["redis"].url) as client:
         await client.set("long", "x" * 50_000)
         await slow.inject(servers, "redis")
@@ -144,7 +216,7 @@ async def test_a_slow_link_lets_so_much_through_in_a_second(tmp_path: Path) -> N
         assert time.monotonic() - began >= 0.5
         # Healed in the middle of an answer that would take ten seconds more: the rest comes at once.
         await client.set("longer", "x" * 1_000)
-        slow.bytes_per_second = 5_000.0
+        slow = SlowLink(rate="5kB/s")
         await slow.inject(servers, "redis")
         asking = asyncio.create_task(client.get("long"))
         done, _ = await asyncio.wait([asking], timeout=A_WHILE_SECONDS)

@@ -11,6 +11,7 @@ import pytest
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, during
 from soak.faults.crash import Crash
+from soak.faults.latency import Latency
 from soak.faults.pause import Pause
 from soak.servers.server import ServerState
 from tests.support.servers.breaking import journalled, running, until
@@ -33,6 +34,14 @@ async def test_the_ledger_has_the_window_with_telemetry_from_before_and_after(tm
     assert before <= start.at == injected.started
     assert start.at + 100_000 <= end.at == injected.ended <= after
     assert start.telemetry["run_id"] != end.telemetry["run_id"]
+
+
+async def test_the_ledger_has_the_values_of_the_parameters(tmp_path: Path, ledger_url: str) -> None:
+    async with running(tmp_path, "redis", proxied=True) as servers, journalled(ledger_url) as run:
+        injected = await during(Latency(delay="5ms"), servers, "redis", run.journal, 0.0)
+        start, end = await run.phases()
+    assert start.parameters == end.parameters == injected.parameters
+    assert start.parameters == {"delay": "5ms", "jitter": "0ms", "direction": "both"}
 
 
 async def test_a_fault_that_is_not_possible_is_refused_before_anything_happens(tmp_path: Path, ledger_url: str) -> None:

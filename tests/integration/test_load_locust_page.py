@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -49,7 +50,13 @@ def test_a_master_shows_violations_and_verified_counts_while_its_workers_run(tmp
             opened.until(lambda: rows(opened, "Memory") != before)  # by itself, as it goes on
             opened.until(lambda: any("leaked" in row and "<img src=x" in row for row in rows(opened, "Violations")))
             assert opened.page.evaluate("() => document.body.dataset.owned") is None
+            story = opened.page.locator("td a").first.get_attribute("href")
+            assert re.fullmatch(r"/soak/[0-9a-f]+", story or ""), "each violation links to its story"
+            rows(opened, "Memory")
+            assert opened.page.locator("td a").first.get_attribute("href") == "/soak"
             assert opened.complaints == []
+            opened.go(f"http://127.0.0.1:{port}{story}")
+            opened.until(lambda: f"#violation={(story or '').rpartition('/')[2]}" in opened.page.url)
             opened.go(f"http://127.0.0.1:{port}/soak")  # leads on to the page of the soak
             opened.until(lambda: "violations of the contract" in opened.text("#headline"))
         process.send_signal(signal.SIGTERM)

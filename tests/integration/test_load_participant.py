@@ -21,7 +21,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import LedgerReader
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
+from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierBacklog, decode_batch
 from soak.ledger.run import create_run
 from soak.load.participant import Participant
 from soak.load.plan import Plan

@@ -196,7 +196,7 @@ async def test_what_is_late_is_not_overtaken_by_what_comes_after_the_delay(tmp_p
 
 async def test_a_lost_reply_belongs_to_a_write_that_was_applied_once(tmp_path: Path) -> None:
     async with proxied(tmp_path, "redis") as (testbed, proxy), client_of(testbed.nodes["redis"].url) as client:
-        proxy.drop_replies(2)
+        proxy.drop_replies(1 / 2)
         outcomes = []
         for number in range(6):
             try:
@@ -216,7 +216,7 @@ async def test_a_client_that_retries_after_a_lost_reply_stores_twice(tmp_path: P
     async with proxied(tmp_path, "redis") as (testbed, proxy):
         url = testbed.nodes["redis"].url
         async with redis.asyncio.Redis.from_url(url, retry=Retry(NoBackoff(), 3)) as retrying:
-            proxy.drop_replies(3)
+            proxy.drop_replies(1 / 3)
             for number in range(6):
                 await retrying.rpush("session", number)
         async with client_of(direct(testbed)) as around:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.subjects import environment
 from soak.subjects.description import Subject, read_script
 from soak.subjects.environment import default_folder, interpreter_for
 from tests.support.paths import SUBJECTS
@@ -75,18 +76,27 @@ def test_two_that_need_the_same_environment_make_it_once_and_later_ones_find_it(
             pool.map(lambda _: interpreter_for(subject("soak-test-thing==1.0"), offline, said.append), range(2))
         )
     assert made[0] == made[1]
-    assert len(said) == 1
-    assert "soak-test-thing==1.0" in said[0]
+    installing, installed = said
+    assert "installing soak-test-thing==1.0 into" in installing
+    assert installed.startswith("installed the environment of ")
     code = "import soak_test_thing; print(soak_test_thing.ANSWER)"
     assert subprocess.run([made[0], "-c", code], capture_output=True, check=True).stdout == b"42\n"
     code = "import soak"
     assert subprocess.run([made[0], "-P", "-c", code], capture_output=True, check=False, cwd="/").returncode != 0
     assert interpreter_for(subject("soak-test-thing==1.0"), offline, said.append) == made[0]
-    assert len(said) == 1
+    assert len(said) == 2
     # One that was broken off has no mark that it is complete.
     (made[0].parent.parent / "complete").unlink()
     assert interpreter_for(subject("soak-test-thing==1.0"), offline, said.append) == made[0]
-    assert len(said) == 2
+    assert len(said) == 4
+
+
+def test_an_installation_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "SAY_SECONDS", 0.05)
+    said: list[str] = []
+    environment._run("thing", [sys.executable, "-c", "import time; time.sleep(0.5)"], said.append)
+    assert said
+    assert all(line.startswith("still installing the environment of thing: ") for line in said)
 
 
 @pytest.mark.long

@@ -38,8 +38,9 @@ def dashboards() -> dict[str, dict[str, Any]]:
 
 
 def panels(dashboard: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the panels without the headings between them."""
-    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    """Return the panels without the headings between them, those in collapsed rows included."""
+    inside = [panel for row in dashboard["panels"] for panel in row.get("panels") or []]
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"] + inside
 
 
 def variables(dashboard: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

@@ -201,7 +201,8 @@ def test_they_have_names_of_their_own_and_no_numbers_of_some_grafana() -> None:
         assert "version" not in dashboard
         assert dashboard["tags"] == ["soak"]
         assert dashboard["schemaVersion"] == 39
-        numbers = [panel["id"] for panel in dashboard["panels"]]
+        rows = [panel for panel in dashboard["panels"] if panel["type"] == "row"]
+        numbers = sorted(panel["id"] for panel in (*rows, *panels(dashboard)))
         assert sorted(set(numbers)) == numbers
 
 
@@ -212,9 +213,22 @@ def test_each_links_to_the_others_to_the_status_page_and_to_the_runbook() -> Non
             *("dashboards", ["soak"]),
             *(True, True),
         )
-        assert [page["url"] for page in pages] == ["$status_page", "$runbook"]
+        assert [page["url"] for page in pages] == ["$status_page", "${status_page:raw}/runbook"]
         assert variables(dashboard)["status_page"]["query"] == "http://127.0.0.1:9464"
-        assert (ROOT / variables(dashboard)["runbook"]["query"]).is_file()
+
+
+def test_the_dashboard_of_stores_has_rows_for_each_store_which_ask_nothing_until_they_are_opened() -> None:
+    rows = [panel for panel in dashboards()["store"]["panels"] if panel["type"] == "row"]
+    repeated = [row for row in rows if row.get("repeat")]
+    assert {row["repeat"] for row in repeated} == {"store"}
+    for row in rows:
+        assert row["collapsed"] is bool(row["panels"])
+    for row in repeated:
+        assert row["collapsed"]
+        assert "$store" in row["title"]
+        for panel in row["panels"]:
+            for target in panel["targets"]:
+                assert 'store=~"$store"' in target["expr"], "a row of one store shows that store"
 
 
 def test_every_variable_that_a_query_names_can_be_chosen_and_every_choice_is_used() -> None:

@@ -101,6 +101,14 @@ def test_the_faults_shown_are_those_there_are() -> None:
     assert {row[0] for row in table("preset", "docs/faults.md")} == presets
 
 
+def test_the_parameters_shown_are_those_there_are() -> None:
+    assert table("fault", "docs/faults.md") == [
+        [fault.name, name, one.text(one.default), one.range.removeprefix("from "), one.help]
+        for fault in FAULTS.values()
+        for name, one in fault.parameters().items()
+    ]
+
+
 def test_the_report_formats_shown_are_those_there_are() -> None:
     assert [row[0] for row in table("format", "docs/reports.md")] == list(FORMATS)
 

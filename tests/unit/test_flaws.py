@@ -28,6 +28,7 @@ INCIDENTS = [
 ]  # fmt: skip
 LINES_MAX = 90
 MAY_IMPORT = (
+    "soak.suggestion",
     "soak.flaws",
     "soak.checker",
     "soak.stores",

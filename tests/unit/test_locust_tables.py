@@ -19,13 +19,14 @@ def told(**changes: Any) -> DaemonSample:
 def test_a_store_has_a_row_with_what_was_counted() -> None:
     (row,) = memory_rows(told())
     assert (row["store"], row["acknowledged"], row["verified"], row["violations"]) == ("redis-list", 9, 8, 0)
-    assert (row["alarm"], row["standing"]) == ("rings (tested 2x)", "clean so far")
+    assert (row["self_check"], row["standing"]) == ("2 planted errors detected", "clean so far")
+    assert row["page"] == "/soak"
 
 
 def test_an_alarm_that_failed_its_test_is_told() -> None:
     value = told()
     value.status["verifier"]["canaries"][0]["missed"] = 1
-    assert memory_rows(value)[0]["alarm"] == "failed its test"
+    assert memory_rows(value)[0]["self_check"] == "failed: 1 of 3 planted errors"
 
 
 def test_a_store_of_which_nothing_was_verified_is_not_called_clean() -> None:
@@ -49,5 +50,6 @@ def test_a_daemon_that_never_answered_and_a_verifier_that_does_not_are_told() ->
 
 def test_violations_stay_in_the_order_in_which_they_came() -> None:
     one = {"found_at_wall_seconds": 1.0, "kind": "lost", "store": "s", "cause": "c", "state": "open", "detail": "d"}
-    rows = violation_rows(told(violations=[{**one, "message": str(number)} for number in range(12)]))
+    rows = violation_rows(told(violations=[{**one, "id": "ab12", "message": str(number)} for number in range(12)]))
+    assert {row["page"] for row in rows} == {"/soak/ab12"}
     assert [row["message"] for row in sorted(rows, key=lambda row: str(row["name"]))] == list(map(str, range(12)))

@@ -48,7 +48,7 @@ def test_cells_stand_in_the_matrix_order_however_they_were_named() -> None:
     [
         (("--config", "aof-alwayz"), "there is no configuration 'aof-alwayz'; did you mean aof-always?"),
         (("--fault", "powercut"), "there is no fault of the matrix 'powercut'; did you mean power_cut?"),
-        (("--fault", "eviction"), "There are restart, crash, shutdown_nosave, power_cut"),
+        (("--fault", "eviction"), "; there are restart, crash, shutdown_nosave, power_cut"),
         (("--config", "postgres-sync", "--fault", "shutdown_nosave"), "shutdown_nosave cannot happen to postgres-sync"),
         (("--contract", "redis-allways"), "there is no preset 'redis-allways'; did you mean redis-always?"),
         (("--repeat", "0"), "--repeat 0: should be from 1 to 100"),

@@ -86,7 +86,7 @@ async def _read_while_written(rig: LibraryRig, conversation: CheckedConversation
 async def dropped_replies(rig: LibraryRig) -> Held:
     conversations = _conversations(rig, "dropped")
     before = rig.proxy.replies_dropped
-    rig.proxy.drop_replies(ONE_IN)
+    rig.proxy.drop_replies(1 / ONE_IN)
     try:
         # A session each: what is there twice or out of order then comes from no other writer.
         await asyncio.gather(*(speak(rig, one, number, DROPPED_TURNS, 0) for number, one in enumerate(conversations)))

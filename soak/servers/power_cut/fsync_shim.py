@@ -40,7 +40,7 @@ _ACTIVE_NAME = "active"
 _BASELINE_NAME = "baseline"
 _LIBRARY_NAME = "shim.so"
 _SWITCHES_NAME = "switches"
-_SWITCHES = struct.Struct("=III")
+_SWITCHES = struct.Struct("=IIII")
 _SWITCHES_BYTES = 4096
 _CUTTING_NAME = "cutting"
 COMPILERS = ("cc", "gcc", "clang")
@@ -54,9 +54,11 @@ class DiskTrouble(NamedTuple):
     sync_delay_ms: int = 0
     """Every sync takes so much longer."""
     sync_error: int = 0
-    """Every sync fails with this `errno`, and nothing is synced."""
+    """Syncs fail with this `errno`, and nothing is synced."""
     growth_error: int = 0
     """No file can be made longer: the write fails with this `errno`."""
+    sync_errors_in_a_million: int = 0
+    """How many of the syncs fail, if they do."""
 
 
 class _State(NamedTuple):

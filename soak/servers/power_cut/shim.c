@@ -73,8 +73,9 @@ struct start { /* one line of the baseline, which is sorted by inode number */
 
 struct switches { /* 0: off */
     uint32_t sync_delay_ms;
-    uint32_t sync_error;   /* of every sync, as errno */
+    uint32_t sync_error;   /* of syncs, as errno */
     uint32_t growth_error; /* of every write that would make a file longer, as errno */
+    uint32_t sync_errors_in_a_million;
 };
 
 /* Copies, because servers overwrite their environment to change their title. */
@@ -473,6 +474,18 @@ static void wait_ms(uint32_t milliseconds)
     errno = kept;
 }
 
+/* Evenly, and not at random: a server that tries again gets through, and a test can count. */
+static int sync_fails(void)
+{
+    static _Atomic uint64_t syncs;
+    uint64_t share = switches->sync_errors_in_a_million;
+
+    if (switches->sync_error == 0)
+        return 0;
+    uint64_t before = syncs++;
+    return (before + 1) * share / 1000000 > before * share / 1000000;
+}
+
 static int sync_file(int fd, long call)
 {
     struct stat status;
@@ -482,7 +495,7 @@ static int sync_file(int fd, long call)
     /* Before the lock: others may write meanwhile. */
     if (switches->sync_delay_ms != 0)
         wait_ms(switches->sync_delay_ms);
-    if (switches->sync_error != 0) {
+    if (sync_fails()) {
         errno = (int)switches->sync_error;
         return -1;
     }

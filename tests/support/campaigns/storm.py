@@ -258,7 +258,7 @@ class Weather:
         choices: list[tuple[Fault, float, float]] = [
             (Crash(), 0.0, 0.5), (Crash(), 0.0, 0.1), (Pause(), 0.1, 0.8), (Pause(), 1.2, 2.5),
             (ConnectionRefused(), 0.2, 1.5),
-            (DroppedReply(one_in=5), 0.5, 2.0), (DroppedReply(one_in=40), 1.0, 3.0), (Restart(), 0.0, 0.3),
+            (DroppedReply(share=1 / 5), 0.5, 2.0), (DroppedReply(share=1 / 40), 1.0, 3.0), (Restart(), 0.0, 0.3),
         ]  # fmt: skip
         if target == "postgres-replica":
             choices = [
