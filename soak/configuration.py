@@ -193,7 +193,7 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
         if not name.startswith(ENVIRONMENT_PREFIX) or name in NOT_SETTINGS or not environ[name]:
             continue
         path = tuple(name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTED_DELIMITER))
-        if path[0] == "contract":
+        if path[0] == "contract" or (path[0] == "thresholds" and len(path) > 2):
             # Shells allow no dash in a name, the stores' names have them.
             path = (path[0], *(part.replace("_", "-") for part in path[1:2]), *path[2:])
         _put(layer, path, _from_text(path, environ[name]), f"environment {name}")

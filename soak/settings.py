@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from soak import cron, quiet_hours
 from soak.duration import parse_seconds
 from soak.servers import kinds, versions
+from soak.thresholds import Limits, check_limits
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
@@ -383,6 +384,10 @@ class SoakSettings(Section):
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
     report: ReportSettings = ReportSettings()
+    thresholds: Annotated[Limits, BeforeValidator(check_limits)] = Field(
+        default={},
+        description='What the run is to stay below: append_p99 = "50ms", errors = "1%"; by store: [thresholds.STORE].',
+    )
     contract: ContractSettings = Field(
         default=ContractSettings(),
         description="Promises by store, in place of the default ones; preset = NAME sets several at once.",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from soak.configuration import Configuration, read
 from soak.errors import UsageError
+from soak.thresholds import read_flags
 
 FAULT_EVERY_DEFAULT = "2m"
 
@@ -109,6 +110,14 @@ FAULTS = (
         convert=lambda texts: [fault_rule(text) for text in texts],
     ),
 )
+THRESHOLD = Flag(
+    "--threshold",
+    "thresholds",
+    "NAME=LIMIT",
+    "fail with exit code 6 above it: append_p99=50ms, errors=1%%, redis-list.read_p95=20ms; may be repeated",
+    repeated=True,
+    convert=read_flags,
+)
 SOAKING = (
     STORE,
     Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
@@ -122,6 +131,7 @@ SOAKING = (
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
     *FAULTS,
+    THRESHOLD,
     SUBJECT,
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,

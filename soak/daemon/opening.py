@@ -95,7 +95,7 @@ def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict
         version=soak.__version__,
         python=platform.python_version(),
         platform=platform.platform(),
-        seed=beginning.seed,
+        seed=str(beginning.seed),
         namespace=beginning.namespace,
         stores=beginning.plan.names,
         servers=servers,

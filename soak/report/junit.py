@@ -44,7 +44,7 @@ def _run_suite(report: Report) -> ET.Element:
             "run": outcome.run,
             "verdict": outcome.verdict,
             "state": report.state,
-            "seed": str(setup.seed if setup is not None else result.seed if result is not None else ""),
+            "seed": setup.seed if setup is not None else result.seed if result is not None else "",
             "version": setup.version if setup is not None else "",
             "stores": ", ".join(report.stores),
             **({} if result is None else _totals(result)),
@@ -53,7 +53,7 @@ def _run_suite(report: Report) -> ET.Element:
         },
     )
     case = ET.SubElement(suite, "testcase", classname="soak", name=CONCLUSIVE, time=f"{report.lasted_seconds:.3f}")
-    if outcome.verdict not in {"pass", "violation"} or report.state != "finished":
+    if outcome.verdict not in {"pass", "violation", "threshold"} or report.state != "finished":
         reasons = outcome.reasons or [f"the run has given no verdict: it is {report.state}"]
         kind = outcome.verdict if report.state == "finished" else report.state
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)

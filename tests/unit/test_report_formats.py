@@ -153,7 +153,7 @@ def report(
             version="9.9.9",
             python="3.11",
             platform="Linux",
-            seed=77,
+            seed="77",
             namespace="soak_r1",
             stores=["redis-list"],
             settings=[Setting(key="load.users", value="5", origin="--users")],

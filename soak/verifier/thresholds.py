@@ -1,0 +1,78 @@
+"""Holding what was measured against the thresholds of the settings. A quantity without samples never passes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from soak.duration import format_seconds
+from soak.thresholds import ERRORS, RECOVERY_TIME, STALENESS, Limits, Threshold, format_limit, is_share, thresholds_in
+from soak.verifier.result import LatencyResult, RecoveryResult, ThresholdResult, ThresholdState
+
+Staleness = Mapping[str, Mapping[str, float | None]]
+"""By store and statistic, in seconds."""
+
+
+class Measurements(NamedTuple):
+    """What thresholds are about."""
+
+    latencies: Sequence[LatencyResult]
+    recoveries: Sequence[RecoveryResult]
+    staleness: Staleness
+
+
+def judge(limits: Limits, stores: Sequence[str], measured: Measurements) -> list[ThresholdResult]:
+    """Judge each threshold: where it names no store, on every store that has samples."""
+    return [result for threshold in thresholds_in(limits) for result in _judge(threshold, stores, measured)]
+
+
+def _judge(threshold: Threshold, stores: Sequence[str], measured: Measurements) -> Iterable[ThresholdResult]:
+    held = [threshold.store] if threshold.store else stores
+    values = {store: _value(threshold, store, measured) for store in held}
+    known = {store: value for store, value in values.items() if value is not None}
+    if not known:
+        return [_result(threshold, threshold.store, None)]
+    return [_result(threshold, store, value) for store, value in known.items()]
+
+
+def _value(threshold: Threshold, store: str, measured: Measurements) -> float | None:
+    """Return what was measured; None without samples, infinite where a recovery was not seen to its end."""
+    if threshold.quantity == STALENESS:
+        return measured.staleness.get(store, {}).get(threshold.statistic)
+    if threshold.quantity == RECOVERY_TIME:
+        times = [_recovery_seconds(one) for one in measured.recoveries if one.store == store]
+        return max(times, default=None)
+    rows = [row for row in measured.latencies if (row.store, row.in_fault) == (store, threshold.in_fault)]
+    if threshold.quantity == ERRORS:
+        tries = sum(row.count + row.errors for row in rows)
+        return sum(row.errors for row in rows) / tries if tries else None
+    own = (row for row in rows if row.operation == threshold.quantity)
+    return next((getattr(row, f"{threshold.statistic}_seconds") for row in own), None)
+
+
+def _recovery_seconds(recovery: RecoveryResult) -> float:
+    seen = (recovery.read_seconds, recovery.write_seconds)
+    return math.inf if None in seen else max(one for one in seen if one is not None)
+
+
+def _result(threshold: Threshold, store: str, value: float | None) -> ThresholdResult:
+    name = threshold.name
+    unknown = value is None or math.isinf(value)
+    if value is None or unknown:
+        state, shown = ThresholdState.NO_SAMPLES, "no samples" if value is None else "a recovery was not seen"
+    else:
+        state = ThresholdState.MET if value <= threshold.limit else ThresholdState.MISSED
+        shown = format_limit(name, value) if is_share(name) else _shown_seconds(value)
+    return ThresholdResult(
+        name=name,
+        store=store,
+        limit=threshold.limit,
+        value=None if unknown else value,
+        state=state,
+        line=f"{f'{store} ' if store else ''}{name}: {shown}, at most {threshold.text}",
+    )
+
+
+def _shown_seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.3g}ms" if seconds < 1 else format_seconds(seconds)
