@@ -69,7 +69,7 @@ examples:
   soak verify --ledger redis://host:6400        the verifier alone, beside a load that runs elsewhere
 
 exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be reached or started,
-4 inconclusive, 5 internal error
+4 inconclusive, 5 internal error, 6 a threshold was missed
 """
 
 

@@ -114,7 +114,7 @@ THRESHOLD = Flag(
     "--threshold",
     "thresholds",
     "NAME=LIMIT",
-    "fail with exit code 6 above it: append_p99=50ms, errors=1%%, redis-list.read_p95=20ms; may be repeated",
+    "fail with exit code 6 above it: append_p99=50ms, redis-list.read_p95_in_fault=2s; may be repeated",
     repeated=True,
     convert=read_flags,
 )

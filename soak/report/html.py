@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from soak.checker.kinds import Kind
-from soak.duration import format_seconds
+from soak.duration import format_latency, format_seconds
 from soak.masking import mask
 from soak.report.chart import Band, ChartLine, Frame, Mark, draw
 from soak.report.run_report import Report
@@ -26,6 +26,7 @@ _SENTENCES = {
     "pass": "Everything that was acknowledged and read back is as it was written.",
     "violation": "The memory broke its contract.",
     "inconclusive": "Nothing wrong was found, but too little was shown to call it a pass.",
+    "threshold": "The memory kept its contract. The run missed a threshold.",
     "undecided": "Nothing wrong was found so far. The run gave no verdict.",
 }
 
@@ -70,6 +71,7 @@ def _template() -> Template:
     )
     environment.filters |= {
         "clock": clock,
+        "latency": format_latency,
         "span": format_seconds,
         "after": lambda seconds: "-" if seconds is None else format_seconds(seconds),
         "number": lambda number: f"{number:,}",

@@ -13,7 +13,7 @@ from soak.checker.kinds import Kind
 from soak.report.run_report import FindingStory, Report
 from soak.report.summary import self_check_line, store_error_lines, totals_lines, tried_lines
 from soak.report.text import one_line, visible
-from soak.verifier.result import Result, StoreResult
+from soak.verifier.result import Result, StoreResult, ThresholdResult, ThresholdState
 
 MESSAGE_CHARACTERS_MAX = 500
 CONCLUSIVE = "the run is conclusive"
@@ -62,7 +62,19 @@ def _run_suite(report: Report) -> ET.Element:
         told = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
         told += [*store_error_lines(result), *result.notes]
         ET.SubElement(suite, "system-out").text = visible("\n".join(told))
+        for one in result.thresholds:
+            _threshold(suite, one)
     return _counted(suite)
+
+
+def _threshold(suite: ET.Element, one: ThresholdResult) -> None:
+    """Add a case for a threshold; one without samples is an error, so that no machine takes it for green."""
+    name = f"{visible(one.store)} {one.name}".strip()
+    case = ET.Element("testcase", classname="soak.thresholds", name=name, time="0")
+    suite.insert(len(suite) - 1, case)  # what a suite says to standard output comes last
+    if one.state is not ThresholdState.MET:
+        tag = "failure" if one.state is ThresholdState.MISSED else "error"
+        ET.SubElement(case, tag, message=_message(one.line), type="threshold")
 
 
 def _store_suite(report: Report, result: Result, store: StoreResult) -> ET.Element:

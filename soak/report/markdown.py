@@ -8,8 +8,11 @@ from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.report.run_report import FindingStory, Report
 from soak.report.summary import (
+    LATENCY_COLUMNS,
     RECOVERY_COLUMNS,
     STORE_COLUMNS,
+    latency_cells,
+    latency_name,
     recovery_cells,
     self_check_line,
     store_error_lines,
@@ -19,7 +22,7 @@ from soak.report.summary import (
     worst_recoveries,
 )
 from soak.report.text import clock, markdown, one_line, preformatted
-from soak.verifier.result import RecoveryResult, Result
+from soak.verifier.result import LatencyResult, RecoveryResult, Result, ThresholdResult, ThresholdState
 
 BYTES_MAX = 1_000_000
 """GitHub takes a summary of 1 MiB, and drops a larger one altogether."""
@@ -27,7 +30,9 @@ LINE_CHARACTERS_MAX = 300
 REASONS_MAX = 20
 RECOVERIES_MAX = 50
 _KINDS = frozenset(kind.value for kind in Kind)
-_SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "undecided": "⏳"}
+_SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "threshold": "⚠️", "undecided": "⏳"}
+
+_THRESHOLD_SIGNS = {ThresholdState.MET: "✅", ThresholdState.MISSED: "❌", ThresholdState.NO_SAMPLES: "❔"}
 
 
 def render(report: Report) -> str:
@@ -59,6 +64,10 @@ def _sections(report: Report) -> Iterable[str]:
     yield "### Stores\n\n" + _stores(result)
     # All of it is our own words and numbers.
     yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), self_check_line(result))) + "\n"
+    if result.latencies:
+        yield "### Latency\n\n" + _latencies(result.latencies)
+    if result.thresholds:
+        yield "### Thresholds\n\n" + _thresholds(result.thresholds)
     if result.recoveries:
         yield _recoveries(result.recoveries)
     yield _bullets([*result.notes, *outcome.notes])
@@ -79,6 +88,18 @@ def _headline(report: Report) -> str:
 
 def _stores(result: Result) -> str:
     return _table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
+
+
+def _latencies(latencies: list[LatencyResult]) -> str:
+    rows = [(markdown(row.store), latency_name(row), *latency_cells(row)) for row in latencies]
+    return _table(("store", "operation", *LATENCY_COLUMNS), rows, numbers=range(2, 8))
+
+
+def _thresholds(thresholds: list[ThresholdResult]) -> str:
+    return (
+        "".join(f"- {_THRESHOLD_SIGNS[one.state]} {one.state.value}: {markdown(one.line)}\n" for one in thresholds)
+        + "\n"
+    )
 
 
 def _violations(result: Result) -> str:

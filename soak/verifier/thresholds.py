@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from soak.duration import format_seconds
+from soak.duration import format_latency
 from soak.thresholds import ERRORS, RECOVERY_TIME, STALENESS, Limits, Threshold, format_limit, is_share, thresholds_in
 from soak.verifier.result import LatencyResult, RecoveryResult, ThresholdResult, ThresholdState
 
@@ -24,7 +24,8 @@ class Measurements(NamedTuple):
 
 def judge(limits: Limits, stores: Sequence[str], measured: Measurements) -> list[ThresholdResult]:
     """Judge each threshold: where it names no store, on every store that has samples."""
-    return [result for threshold in thresholds_in(limits) for result in _judge(threshold, stores, measured)]
+    about = [one for one in thresholds_in(limits) if not one.store or one.store in stores]
+    return [result for threshold in about for result in _judge(threshold, stores, measured)]
 
 
 def _judge(threshold: Threshold, stores: Sequence[str], measured: Measurements) -> Iterable[ThresholdResult]:
@@ -63,7 +64,7 @@ def _result(threshold: Threshold, store: str, value: float | None) -> ThresholdR
         state, shown = ThresholdState.NO_SAMPLES, "no samples" if value is None else "a recovery was not seen"
     else:
         state = ThresholdState.MET if value <= threshold.limit else ThresholdState.MISSED
-        shown = format_limit(name, value) if is_share(name) else _shown_seconds(value)
+        shown = format_limit(name, value) if is_share(name) else format_latency(value)
     return ThresholdResult(
         name=name,
         store=store,
@@ -72,7 +73,3 @@ def _result(threshold: Threshold, store: str, value: float | None) -> ThresholdR
         state=state,
         line=f"{f'{store} ' if store else ''}{name}: {shown}, at most {threshold.text}",
     )
-
-
-def _shown_seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.3g}ms" if seconds < 1 else format_seconds(seconds)

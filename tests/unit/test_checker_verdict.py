@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
-from soak.errors import ExitCode
 
 GOOD = Facts(
     violations=0,
