@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -74,6 +75,8 @@ class Configuration(NamedTuple):
 
     settings: SoakSettings
     layers: tuple[Layer, ...]
+    flags: Mapping[str, str] = MappingProxyType({})
+    """By key: the flag that sets it, where it has one."""
 
     def origin(self, key: str) -> str | None:
         """Say where a setting was given, or None where the default holds."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,10 +192,15 @@ def read_configuration(
         for flag in EVERY_FLAG
         if flag.destination in given
     }
-    return read(
+    configuration = read(
         {**flags, **(overrides or {})},
         assignments=arguments.assignments,
         config=arguments.config,
         command_defaults=command_defaults,
-        places={key: flag.name for flag in EVERY_FLAG for key in (flag.key, flag.version_key) if key is not None},
+        places=_names(EVERY_FLAG),
     )
+    return configuration._replace(flags=_names(flag for flag in EVERY_FLAG if flag.constant is None))
+
+
+def _names(flags: Iterable[Flag]) -> dict[str, str]:
+    return {key: flag.name for flag in flags for key in (flag.key, flag.version_key) if key is not None}

@@ -72,7 +72,7 @@ def _sections(report: Report) -> Iterable[str]:
         yield _recoveries(result.recoveries)
     yield _bullets([*result.notes, *outcome.notes])
     if outcome.setup is not None:
-        yield f"Again: {markdown(outcome.setup.reproduce)}\n"
+        yield f"To do it again:\n\n<pre>\n{preformatted(outcome.setup.reproduce)}\n</pre>\n"
 
 
 def _headline(report: Report) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from soak.checker.verdict import Verdict
 from soak.duration import format_latency, format_seconds
@@ -82,6 +83,8 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
     if again := ", ".join(f"{name} {count}x" for name, count in restarts.items() if count):
         _print_lines(console, [f"restarted: {again}"])
     _print_lines(console, outcome.notes)
+    if outcome.setup is not None and outcome.setup.reproduce and outcome.verdict != Verdict.PASS.value:
+        _print_lines(console, [f"to do it again: {outcome.setup.reproduce}"])
 
 
 def print_outcome_json(outcome: RunOutcome) -> None:
@@ -215,7 +218,8 @@ def _latencies(rows: list[LatencyResult]) -> list[Table]:
     """Make a table for each store: with the name of a class in it, one table would not fit a terminal."""
     tables = []
     for store, own in groupby(rows, key=lambda row: row.store):
-        table = Table(f"latency, {escape(store)}", box=None, padding=(0, 1), title_justify="left")
+        title = Text(f"  latency of {store}", style="bold", no_wrap=True, overflow="ellipsis")
+        table = Table("operation", box=None, padding=(0, 0, 0, 2), title=title, title_justify="left", title_style="")
         for column in LATENCY_COLUMNS:
             table.add_column(column, justify="right", no_wrap=True)
         for row in own:
