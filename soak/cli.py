@@ -37,6 +37,7 @@ GROUPS = {
     "look": {
         "page": "print a control link to the page of the running soak",
         "report": "report a run as text, JSON, JUnit, Markdown or HTML",
+        "compare": "compare two runs: findings, latency, recovery, thresholds",
         "violations": "list findings and violations",
         "explain": "explain one violation or finding",
         "replay": "derive a verdict again from its evidence alone",

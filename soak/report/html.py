@@ -43,7 +43,7 @@ class StoreCharts(NamedTuple):
 def render(report: Report) -> str:
     """Return the page."""
     result = report.result
-    return _template().render(
+    return template("report.html.j2").render(
         report=report,
         outcome=report.outcome,
         result=result,
@@ -60,7 +60,8 @@ def render(report: Report) -> str:
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return a template in which nothing that is put into it is taken for markup."""
     environment = Environment(
         loader=PackageLoader("soak.report"),
         autoescape=True,
@@ -77,7 +78,7 @@ def _template() -> Template:
         "number": lambda number: f"{number:,}",
         "time": lambda wall_seconds: time.strftime("%H:%M:%S", time.localtime(wall_seconds)),
     }
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _finalize(value: Any) -> Any:

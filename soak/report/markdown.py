@@ -87,12 +87,12 @@ def _headline(report: Report) -> str:
 
 
 def _stores(result: Result) -> str:
-    return _table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
+    return table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
 
 
 def _latencies(latencies: list[LatencyResult]) -> str:
     rows = [(markdown(row.store), latency_name(row), *latency_cells(row)) for row in latencies]
-    return _table(("store", "operation", *LATENCY_COLUMNS), rows, numbers=range(2, 8))
+    return table(("store", "operation", *LATENCY_COLUMNS), rows, numbers=range(2, 8))
 
 
 def _thresholds(thresholds: list[ThresholdResult]) -> str:
@@ -112,7 +112,7 @@ def _violations(result: Result) -> str:
         )
         for row in result.violations_by
     ]
-    return "### Violations\n\n" + _table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
+    return "### Violations\n\n" + table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
 
 
 def _finding(story: FindingStory) -> str:
@@ -135,7 +135,7 @@ def _recoveries(recoveries: list[RecoveryResult]) -> str:
         sign = "❌" if not row.kept else ("❔" if row.is_unread else "✅")
         rows.append((markdown(f"{row.kind} of {row.server}"), markdown(row.store), f"{sign} {point}", *others))
     left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
-    return "### Recoveries\n\n" + left + _table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
+    return "### Recoveries\n\n" + left + table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
 
 
 def _sentence(kind: str) -> str:
@@ -150,7 +150,8 @@ def _bullets(lines: Sequence[str]) -> str:
     return "".join(f"- {markdown(one_line(line, LINE_CHARACTERS_MAX))}\n" for line in lines) + ("\n" if lines else "")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] | None = None) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] | None = None) -> str:
+    """Return a table; columns of numbers, by default all but the first, are set right."""
     right = set(range(1, len(heads))) if numbers is None else set(numbers)
     marks = ["---:" if column in right else "---" for column in range(len(heads))]
     lines = [heads, marks, *rows]

@@ -218,7 +218,7 @@ class Reporter:
     ) -> Case:
         return Case(
             run=self._author.run,
-            seed=self._state.header.seed,
+            seed=str(self._state.header.seed),
             store=before.store,
             session=before.session,
             rules=judging.rules,
