@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -15,7 +15,7 @@ from soak.masking import mask
 from soak.report.chart import Band, ChartLine, Frame, Mark, draw
 from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
-from soak.report.summary import self_check_line, store_error_lines, tried_lines, worst_recoveries
+from soak.report.summary import listing_command, self_check_line, store_error_lines, tried_lines, worst_recoveries
 from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
 
@@ -55,6 +55,7 @@ def render(report: Report) -> str:
         charts=_charts(report, result) if result is not None else [],
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
         recoveries=worst_recoveries(result.recoveries, RECOVERIES_SHOWN_MAX) if result is not None else [],
+        listing=partial(listing_command, data_dir=report.outcome.data_dir),
         sentences={kind.value: kind.sentence for kind in Kind},
     )
 

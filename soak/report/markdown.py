@@ -13,6 +13,7 @@ from soak.report.summary import (
     STORE_COLUMNS,
     latency_cells,
     latency_name,
+    listing_command,
     recovery_cells,
     self_check_line,
     store_error_lines,
@@ -56,7 +57,7 @@ def _sections(report: Report) -> Iterable[str]:
     if report.findings:
         yield "### Findings\n\n"
         for story in report.findings:
-            yield _finding(story)
+            yield _finding(story, outcome.data_dir)
     elif result.violations_by:
         yield _violations(result)
     if errors := store_error_lines(result):
@@ -115,11 +116,12 @@ def _violations(result: Result) -> str:
     return "### Violations\n\n" + table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
 
 
-def _finding(story: FindingStory) -> str:
+def _finding(story: FindingStory, data_dir: str) -> str:
     finding = story.finding
     headline = markdown(one_line(finding.dated_headline, LINE_CHARACTERS_MAX))
     facts = f"{_sentence(finding.kind)}; {finding.open:,} open, {finding.healed:,} healed"
-    head = f"#### {headline}\n\n**{finding.kind.replace('_', ' ')}**: {facts}. Finding <code>{finding.id}</code>.\n\n"
+    head = f"#### {headline}\n\n**{finding.kind.replace('_', ' ')}**: {facts}.\n\n"
+    head += f"<pre>\n{preformatted(listing_command(finding, data_dir))}\n</pre>\n\n"
     if not story.text:
         return head
     example = markdown(one_line(finding.example.message, LINE_CHARACTERS_MAX))

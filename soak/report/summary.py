@@ -130,6 +130,11 @@ def _where(data_dir: str) -> str:
     return f"--data-dir {shlex.quote(data_dir)}"
 
 
+def listing_command(finding: FindingResult, data_dir: str) -> str:
+    """Return the command that lists every violation of a finding."""
+    return f"soak violations --finding {finding.id} {_where(data_dir)}"
+
+
 def _next_steps(result: Result, data_dir: str) -> list[str]:
     """Say how to learn more of what was found."""
     if not result.evidence:
