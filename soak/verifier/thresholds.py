@@ -23,16 +23,22 @@ class Measurements(NamedTuple):
 
 
 def judge(limits: Limits, stores: Sequence[str], measured: Measurements) -> list[ThresholdResult]:
-    """Judge each threshold: where it names no store, on every store that has samples."""
-    about = [one for one in thresholds_in(limits) if not one.store or one.store in stores]
-    return [result for threshold in about for result in _judge(threshold, stores, measured)]
+    """Judge each threshold: one without a store on every store that has samples and no such threshold of its own."""
+    every = list(thresholds_in(limits))
+    own = {(one.store, one.name) for one in every}
+    results: list[ThresholdResult] = []
+    for threshold in every:
+        if not threshold.store:
+            results += _judge(threshold, [store for store in stores if (store, threshold.name) not in own], measured)
+        elif threshold.store in stores:
+            results += _judge(threshold, [threshold.store], measured)
+    return results
 
 
 def _judge(threshold: Threshold, stores: Sequence[str], measured: Measurements) -> Iterable[ThresholdResult]:
-    held = [threshold.store] if threshold.store else stores
-    values = {store: _value(threshold, store, measured) for store in held}
+    values = {store: _value(threshold, store, measured) for store in stores}
     known = {store: value for store, value in values.items() if value is not None}
-    if not known:
+    if stores and not known:
         return [_result(threshold, threshold.store, None)]
     return [_result(threshold, store, value) for store, value in known.items()]
 

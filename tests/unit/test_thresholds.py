@@ -77,6 +77,8 @@ def test_a_plain_name_is_about_operations_outside_of_faults() -> None:
 def test_a_store_may_have_thresholds_of_its_own() -> None:
     rows = [latency(p99=0.02), latency("postgres", p99=0.02)]
     assert states({"postgres": {"append_p99": "10ms"}}, latencies=rows) == {"postgres append_p99": "missed"}
+    both = {"append_p99": "1ms", "postgres": {"append_p99": "50ms"}}
+    assert states(both, latencies=rows) == {"redis-list append_p99": "missed", "postgres append_p99": "met"}
 
 
 @pytest.mark.parametrize(
