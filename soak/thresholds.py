@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from soak.duration import format_seconds_exactly, parse_seconds
+from soak.duration import format_latency, parse_seconds
 
 OPERATIONS = ("append", "read", "search", "forget")
 STATISTICS = ("p50", "p95", "p99", "max")
@@ -81,13 +81,13 @@ def parse_limit(name: str, text: object) -> float:
         raise ValueError(_NO_TIME) from None
 
 
-def format_limit(name: str, value: float) -> str:
-    """Write a limit, or what was measured against it."""
-    return f"{value * 100:.3g}%" if is_share(name) else format_seconds_exactly(value)
+def format_value(name: str, value: float) -> str:
+    """Write what was measured against a limit."""
+    return f"{value * 100:.3g}%" if is_share(name) else format_latency(value)
 
 
 def check_limits(given: Any) -> Limits:
-    """Check every name and limit, and write the limits alike; raises `ValidationError` with all that is wrong."""
+    """Check every name and limit, which stays as it is written; raises `ValidationError` with all that is wrong."""
     if not isinstance(given, Mapping):
         raise ValueError('is a section; write append_p99 = "50ms" in it')  # noqa: TRY004  pydantic wants a ValueError
     checked: Limits = {}
@@ -111,10 +111,10 @@ def _checked(path: tuple[str, ...], limit: object, wrong: list[InitErrorDetails]
         _note(wrong, path, limit, f"names no threshold; did you mean {near[0] if near else NAMES[2]}?")
         return ""
     try:
-        return format_limit(name, parse_limit(name, limit))
+        parse_limit(name, limit)
     except ValueError as error:
         _note(wrong, path, limit, str(error))
-        return ""
+    return str(limit).strip()
 
 
 def _note(wrong: list[InitErrorDetails], path: tuple[str, ...], given: object, why: str) -> None:

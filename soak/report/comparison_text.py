@@ -11,7 +11,7 @@ from soak.report.comparison import Change, ComparedRun, Comparison, FindingChang
 from soak.report.html import template
 from soak.report.markdown import table as markdown_table
 from soak.report.text import clock, markdown, table_lines, visible
-from soak.thresholds import format_limit, is_share
+from soak.thresholds import format_value
 from soak.verifier.result import ThresholdState
 
 HEADS = ("", "first", "second", "ratio")
@@ -102,8 +102,7 @@ def _rows(comparison: Comparison, store: str) -> Iterator[Row]:
 
 
 def _threshold(threshold: ThresholdChange) -> Row:
-    show = partial(format_limit, threshold.name) if is_share(threshold.name) else format_latency
-    row = _row(f"threshold {threshold.name}", threshold.value, show)
+    row = _row(f"threshold {threshold.name}", threshold.value, partial(format_value, threshold.name))
     return row._replace(before=_with_state(threshold.before, row.before), after=_with_state(threshold.after, row.after))
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from soak.duration import format_latency
-from soak.thresholds import ERRORS, RECOVERY_TIME, STALENESS, Limits, Threshold, format_limit, is_share, thresholds_in
+from soak.thresholds import ERRORS, RECOVERY_TIME, STALENESS, Limits, Threshold, format_value, thresholds_in
 from soak.verifier.result import LatencyResult, RecoveryResult, ThresholdResult, ThresholdState
 
 Staleness = Mapping[str, Mapping[str, float | None]]
@@ -70,7 +69,7 @@ def _result(threshold: Threshold, store: str, value: float | None) -> ThresholdR
         state, shown = ThresholdState.NO_SAMPLES, "no samples" if value is None else "a recovery was not seen"
     else:
         state = ThresholdState.MET if value <= threshold.limit else ThresholdState.MISSED
-        shown = format_limit(name, value) if is_share(name) else format_latency(value)
+        shown = format_value(name, value)
     return ThresholdResult(
         name=name,
         store=store,

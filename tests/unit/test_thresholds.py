@@ -158,13 +158,17 @@ def test_flags_file_and_environment_set_the_same_thresholds(tmp_path: Any) -> No
     flags = {THRESHOLD.key: THRESHOLD.value_of(["append_p99=0.06s", "my.module:Memory.forget_p95=1m"])}
     found = configuration.read(flags, config=file, environ=environ).settings.thresholds
     assert found == {
-        "append_p99": "60ms",
+        "append_p99": "0.06s",
         "read_max": "2s",
         "redis-list": {"errors": "0.5%", "read_p50": "3ms"},
         "my.module:Memory": {"forget_p95": "1m"},
     }
-    child = configuration.read(environ=configuration.as_environment(configuration.read(flags, environ={}).settings))
-    assert child.settings.thresholds == {"append_p99": "60ms", "my.module:Memory": {"forget_p95": "1m"}}
+
+
+def test_children_read_the_thresholds_of_their_daemon_however_small_or_exact_they_are() -> None:
+    limits = {"append_p99": "0.001ms", "errors": "12.3456%", "my.module:Memory": {"forget_p95": " 1h30m "}}
+    ours = configuration.read({"thresholds": limits}, environ={}).settings
+    assert configuration.read(environ=configuration.as_environment(ours)).settings.thresholds == ours.thresholds
 
 
 @pytest.mark.parametrize(
