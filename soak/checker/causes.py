@@ -156,8 +156,15 @@ def _by_kind(window: FaultWindow, found: list[Fact]) -> Explanation | None:
 
 
 def leaves_a_hole(clues: Clues, window: FaultWindow) -> bool:
-    """Whether something outlived the fault that was sent after this was acknowledged: then no tail was lost."""
-    return clues.attempt is not None and window.survivor_sent > clues.attempt.ended
+    """Whether something of the same session outlived the fault that was sent after this was acknowledged.
+
+    Then no tail was lost. Other sessions prove nothing: a service may keep back what it writes for each by itself.
+    """
+    mine, times = clues.attempt, clues.times()
+    if mine is None:
+        return False
+    stood = (times[place] for place in clues.places() if place in times)
+    return any(mine.ended < other.sent and other.ended <= window.survivors_until for other in stood)
 
 
 def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one variable
