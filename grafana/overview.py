@@ -13,7 +13,7 @@ from soak.settings import VerifierSettings
 USUAL = VerifierSettings()
 """The settings unless somebody changes them: a tile cannot take the bounds of its colours from a metric."""
 PHASES = {"starting": ORANGE, "running": GREEN, "draining": BLUE, "done": BLUE}
-VERDICTS = {"undecided": BLUE, "pass": GREEN, "violation": RED, "inconclusive": ORANGE}
+VERDICTS = {"undecided": BLUE, "pass": GREEN, "violation": RED, "inconclusive": ORANGE, "threshold": ORANGE}
 ABSENT_IS_RED = "Red where nothing is known."
 
 ALERTS = (

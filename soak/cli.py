@@ -37,6 +37,7 @@ GROUPS = {
     "look": {
         "page": "print a control link to the page of the running soak",
         "report": "report a run as text, JSON, JUnit, Markdown or HTML",
+        "compare": "compare two runs: findings, latency, recovery, thresholds",
         "violations": "list findings and violations",
         "explain": "explain one violation or finding",
         "replay": "derive a verdict again from its evidence alone",
@@ -69,7 +70,7 @@ examples:
   soak verify --ledger redis://host:6400        the verifier alone, beside a load that runs elsewhere
 
 exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be reached or started,
-4 inconclusive, 5 internal error
+4 inconclusive, 5 internal error, 6 a threshold was missed
 """
 
 

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -77,6 +78,8 @@ class Configuration(NamedTuple):
 
     settings: SoakSettings
     layers: tuple[Layer, ...]
+    flags: Mapping[str, str] = MappingProxyType({})
+    """By key: the flag that sets it, where it has one."""
 
     def origin(self, key: str) -> str | None:
         """Say where a setting was given, or None where the default holds."""
@@ -240,7 +243,7 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
         if not name.startswith(ENVIRONMENT_PREFIX) or name in NOT_SETTINGS or not environ[name]:
             continue
         path = tuple(name[len(ENVIRONMENT_PREFIX) :].lower().split(NESTED_DELIMITER))
-        if path[0] == "contract":
+        if path[0] == "contract" or (path[0] == "thresholds" and len(path) > 2):
             # Shells allow no dash in a name, the stores' names have them.
             path = (path[0], *(part.replace("_", "-") for part in path[1:2]), *path[2:])
         _put(layer, path, _from_text(path, environ[name]), f"environment {name}")

@@ -63,3 +63,12 @@ def format_seconds_exactly(seconds: float) -> str:
     if parse_seconds(short) == seconds:
         return short
     return repr(seconds) if "e" in repr(seconds) else f"{seconds!r}s"
+
+
+def format_latency(seconds: float | None) -> str:
+    """Write how long an operation took, in three digits; `-` where nothing was measured."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.000_999_5:
+        return f"{seconds * 1e6:.3g}µs"
+    return f"{seconds * 1000:.3g}ms" if seconds < 0.999_5 else format_seconds(seconds)

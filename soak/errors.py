@@ -17,6 +17,7 @@ class ExitCode(enum.IntEnum):
     UNREACHABLE = 3
     INCONCLUSIVE = 4
     INTERNAL = 5
+    THRESHOLD = 6
 
 
 class SoakError(Exception):

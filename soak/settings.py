@@ -12,6 +12,7 @@ from soak import cron, quiet_hours
 from soak.duration import parse_seconds
 from soak.hosts import hosts_of, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 from soak.servers import kinds, versions
+from soak.thresholds import Limits, check_limits
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
@@ -409,6 +410,10 @@ class SoakSettings(Section):
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
     report: ReportSettings = ReportSettings()
+    thresholds: Annotated[Limits, BeforeValidator(check_limits)] = Field(
+        default={},
+        description='What the run is to stay below: append_p99 = "50ms", errors = "1%"; by store: [thresholds.STORE].',
+    )
     contract: ContractSettings = Field(
         default=ContractSettings(),
         description="Promises by store, in place of the default ones; preset = NAME sets several at once.",

@@ -44,6 +44,10 @@ names = ["redis-stream", "postgres"]
 coverage = "1m"              # every live session is read in full within this time
 minimum_verified = 10000     # fewer make the run inconclusive
 
+[thresholds]                 # see ci.md
+append_p99 = "50ms"
+errors = "1%"
+
 [contract.redis-stream]
 preset = "redis-everysec"
 ```
@@ -78,6 +82,7 @@ EXIT_CODES = {
     ExitCode.UNREACHABLE: "a server cannot be reached or started",
     ExitCode.INCONCLUSIVE: "inconclusive: nothing wrong was found, and too little was verified to say so",
     ExitCode.INTERNAL: "internal error",
+    ExitCode.THRESHOLD: "the memory kept its contract, and a [threshold](ci.md#thresholds) was missed",
 }
 
 

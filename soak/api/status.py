@@ -94,7 +94,8 @@ class SoakStatus(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     """So far `violation` or `undecided`; at the end the verdict."""
     stores: list[str]
-    seed: int
+    seed: str
+    """Digits. JavaScript would round a number as large."""
     namespace: str
     data_dir: str
     http_address: str

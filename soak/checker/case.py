@@ -89,7 +89,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The history of one session, and the verdict on it."""
 
     run: str
-    seed: int
+    seed: str | int
+    """Digits; a number in the evidence of older soaks, which not every reader of JSON can hold."""
     store: str
     session: str
     rules: Rules
@@ -148,7 +149,7 @@ def derive(case: Case) -> list[Derived]:
 
 
 def _observe_again(case: Case) -> Observed:
-    author, basis = MessageGenerator(case.run, case.seed), case.basis
+    author, basis = MessageGenerator(case.run, int(case.seed)), case.basis
     checker = SessionChecker(_judging(case, author), unpacked(packed(case.book)))
     read = restore(basis.read, case.session, author)
     if isinstance(basis, FullRead):

@@ -154,10 +154,22 @@ def _by_kind(window: FaultWindow, found: list[Fact]) -> Explanation | None:
     return None
 
 
+def leaves_a_hole(clues: Clues, window: FaultWindow) -> bool:
+    """Whether something of the same session outlived the fault that was sent after this was acknowledged.
+
+    Then no tail was lost. Other sessions prove nothing: a service may keep back what it writes for each by itself.
+    """
+    mine, times = clues.attempt, clues.times()
+    if mine is None:
+        return False
+    stood = (times[place] for place in clues.places() if place in times)
+    return any(mine.ended < other.sent and other.ended <= window.survivors_until for other in stood)
+
+
 def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one variable
     clues: Clues, window: FaultWindow, found: list[Fact]
-) -> Explanation:
-    """Name the cause by how the server was configured, and by what outlived the fault."""
+) -> Explanation | None:
+    """Name the cause by how the server was configured, and by what outlived the fault; None: it was not the fault."""
     fault = facts.ref_of(window)
     folder, nothing = facts.OtherDataFolder(fault=fault), facts.NoSurvivorKnown(fault=fault)
     if nothing.holds(clues) and folder.holds(clues):
@@ -168,6 +180,8 @@ def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one var
     kernel = facts.SyncLeftToKernel(server=window.target, at=window.started)
     if window.excuses is Excuse.POWER and kernel.holds(clues):
         return Explanation(Cause.UNSYNCED_TAIL, [*found, kernel])
+    if leaves_a_hole(clues, window):
+        return None
     if window.survivor_sent:
         survived = facts.EarlierSurvived(fault=fault, sent=window.survivor_sent)
         return Explanation(Cause.UNSYNCED_TAIL, [*found, survived])
@@ -186,9 +200,16 @@ def _restart(clues: Clues) -> Explanation | None:
         persistence = _persistence(clues, restart.server, restart.since)
         if isinstance(persistence, facts.NoPersistence):
             return Explanation(Cause.RESTART_WITHOUT_PERSISTENCE, [fact, persistence])
+        if any(_explains(window, restart) for window in clues.faults):
+            continue  # `_fault` has weighed it, with times that are exact
         if clues.attempt is not None and restart.since - clues.attempt.ended <= FRESH_US:
             return Explanation(Cause.UNSYNCED_TAIL, [fact, *([persistence] if persistence is not None else [])])
     return None
+
+
+def _explains(window: FaultWindow, restart: ProcessChange) -> bool:
+    is_during = overlap(window.started, window.ended, restart.since, restart.until)
+    return window.target == restart.server and window.excuses is not Excuse.NOTHING and is_during
 
 
 def restarts_since(clues: Clues) -> list[ProcessChange]:

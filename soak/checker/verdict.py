@@ -83,6 +83,8 @@ class Verdict(enum.Enum):
     PASS = "pass"  # noqa: S105  a verdict
     VIOLATION = "violation"
     INCONCLUSIVE = "inconclusive"
+    THRESHOLD = "threshold"
+    """The memory kept its contract, and the run missed a threshold of the settings."""
 
     @property
     def exit_code(self) -> ExitCode:
@@ -90,6 +92,7 @@ class Verdict(enum.Enum):
             Verdict.PASS: ExitCode.PASS,
             Verdict.VIOLATION: ExitCode.VIOLATION,
             Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+            Verdict.THRESHOLD: ExitCode.THRESHOLD,
         }[self]
 
 
@@ -158,12 +161,31 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """By store: canaries that were reported before anybody had spoiled them."""
     stores_without_canary: list[str] = []
     """Stores on which no canary was ever reported, although the self-check was on."""
+    thresholds_missed: list[str] = []
+    """What was measured above its threshold, one line for each."""
+    thresholds_without_samples: list[str] = []
+    """Thresholds of which nothing was measured."""
 
 
 def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
-    """Return the verdict and, in words, why it is not a pass."""
+    """Return the verdict and, in words, why it is not a pass.
+
+    A violation outweighs everything. Numbers of a run that proves nothing prove nothing either, so a doubt outweighs a
+    missed threshold. A threshold that was missed outweighs one of which nothing was measured.
+    """
+    missed = [f"threshold missed: {line}" for line in facts.thresholds_missed]
+    unmeasured = [f"threshold not measured: {line}" for line in facts.thresholds_without_samples]
     if facts.violations:
-        return Verdict.VIOLATION, [f"{facts.violations} violations of the contract"]
+        return Verdict.VIOLATION, [f"{facts.violations} violations of the contract", *missed]
+    if doubts := _doubts(facts):
+        return Verdict.INCONCLUSIVE, [*doubts, *missed, *unmeasured]
+    if missed:
+        return Verdict.THRESHOLD, [*missed, *unmeasured]
+    return (Verdict.INCONCLUSIVE, unmeasured) if unmeasured else (Verdict.PASS, [])
+
+
+def _doubts(facts: Facts) -> list[str]:
+    """Say why finding nothing wrong is no pass."""
     doubts = []
     if facts.verified < max(1, facts.minimum_verified):
         doubts.append(
@@ -187,8 +209,7 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
         doubts.append(f"{facts.reads_failed_at_end} sessions could not be read in the last sweep")
     if facts.faults_not_injected:
         doubts.append(f"{facts.faults_not_injected} scheduled faults could not be injected, or not be healed")
-    doubts += _doubts_of_alarm(facts)
-    return (Verdict.INCONCLUSIVE, doubts) if doubts else (Verdict.PASS, [])
+    return doubts + _doubts_of_alarm(facts)
 
 
 def _doubts_of_waiting(facts: Facts) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from soak.errors import UsageError
 from soak.servers.kinds import RedisTopology
 from soak.settings import FaultRule
 from soak.suggestion import nearest
+from soak.thresholds import read_flags
 
 FAULT_EVERY_DEFAULT = "2m"
 
@@ -131,6 +132,14 @@ FAULTS = (
         convert=lambda texts: [fault_rule(text) for text in texts],
     ),
 )
+THRESHOLD = Flag(
+    "--threshold",
+    "thresholds",
+    "NAME=LIMIT",
+    "fail with exit code 6 above it: append_p99=50ms, redis-list.read_p95_in_fault=2s; may be repeated",
+    repeated=True,
+    convert=read_flags,
+)
 SOAKING = (
     STORE,
     Flag("--users", "load.users", "N", "simulated participants (default: 50)"),
@@ -144,6 +153,7 @@ SOAKING = (
     Flag("--ttl", "stores.ttl", "TIME", "time to live for stores that expire sessions"),
     Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on a store"),
     *FAULTS,
+    THRESHOLD,
     SUBJECT,
     Flag("--testbed", "testbed.kind", "KIND", "where servers are started: local (from packages) or docker"),
     NAMESPACE,
@@ -209,10 +219,15 @@ def read_configuration(
         for flag in EVERY_FLAG
         if flag.destination in given
     }
-    return read(
+    configuration = read(
         {**flags, **(overrides or {})},
         assignments=arguments.assignments,
         config=arguments.config,
         command_defaults=command_defaults,
-        places={key: flag.name for flag in EVERY_FLAG for key in (flag.key, flag.version_key) if key is not None},
+        places=_names(EVERY_FLAG),
     )
+    return configuration._replace(flags=_names(flag for flag in EVERY_FLAG if flag.constant is None))
+
+
+def _names(flags: Iterable[Flag]) -> dict[str, str]:
+    return {key: flag.name for flag in flags for key in (flag.key, flag.version_key) if key is not None}

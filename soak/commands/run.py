@@ -15,6 +15,7 @@ from rich.console import Console
 from soak.browsing.chromium import find_chromium
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.configuration import Configuration
+from soak.daemon.reproduce import RUN_DEFAULTS
 from soak.daemon.run import run_soak
 from soak.daemon.view import LiveView, PlainView, View
 from soak.errors import ExitCode, SoakError
@@ -42,9 +43,6 @@ examples:
   soak run --set contract.redis-list.preset=redis-everysec"""
 
 
-DEFAULTS = {"faults.preset": "auto"}
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fresh", action="store_true", help="put an interrupted run aside in place of resuming it")
     parser.add_argument("--no-load", action="store_true", help="start no Locust: one that you start joins")
@@ -53,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    configuration = read_configuration(arguments, command_defaults=DEFAULTS)
+    configuration = read_configuration(arguments, command_defaults=RUN_DEFAULTS)
     outcome = soak(configuration, arguments, with_load=not arguments.no_load, is_fresh=arguments.fresh)
     return ExitCode(outcome.exit_code)
 

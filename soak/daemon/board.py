@@ -109,7 +109,7 @@ class StatusBoard:
             phase=self.phase,
             verdict=self._verdict or ("violation" if found else "undecided"),
             stores=beginning.plan.names,
-            seed=beginning.seed,
+            seed=str(beginning.seed),
             namespace=beginning.namespace,
             data_dir=str(self._folder.path),
             http_address=self.http_address,

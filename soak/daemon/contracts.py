@@ -6,7 +6,7 @@ Before a soak begins, each contract is compared with what the servers, as config
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -73,11 +73,16 @@ def mismatches(settled: Iterable[Settled], given: Mapping[str, Guarantees]) -> l
 
 def check_declared(declared: Declared, in_run: Iterable[str], known: Iterable[str]) -> None:
     """Refuse clauses that do not exist or make no sense, before anything is started."""
-    names = [*in_run, *known]
+    check_stores("contract", declared, [*in_run, *known])
     for store, clauses in declared.items():
-        if store not in names:
-            raise UsageError(f"contract.{store}: no such store{_near(store, names)}; 'soak stores' lists them")
         _override(store, Contract(), clauses)
+
+
+def check_stores(section: str, named: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse a store that a section of the settings names and that does not exist."""
+    for store in named:
+        if store not in known:
+            raise UsageError(f"{section}.{store}: no such store{_near(store, known)}; 'soak stores' lists them")
 
 
 def _settle(

@@ -15,7 +15,7 @@ from soak.daemon.consumption import ProcessUse, Use
 from soak.exposition import OPENMETRICS_END, Exposition
 from soak.metrics import PHASES, counter_family, gauge_family, one_of
 
-VERDICTS = ("undecided", "pass", "violation", "inconclusive")
+VERDICTS = ("undecided", "pass", "violation", "inconclusive", "threshold")
 
 
 class DaemonMetrics(Collector):
@@ -45,7 +45,7 @@ class DaemonMetrics(Collector):
         snapshot, use = self._snapshot, self._use
         if snapshot is None:
             return
-        info = ((snapshot.run, str(snapshot.seed), snapshot.namespace, ",".join(snapshot.stores)), 1)
+        info = ((snapshot.run, snapshot.seed, snapshot.namespace, ",".join(snapshot.stores)), 1)
         yield gauge_family("soak_run_info", "The run.", "run seed namespace stores", [info])
         yield one_of("soak_phase", "Phase of the run.", "phase", snapshot.run, PHASES, snapshot.phase)
         yield one_of("soak_verdict", "Verdict of the run.", "verdict", snapshot.run, VERDICTS, snapshot.verdict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
 import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from soak import join
 from soak.configuration import Configuration
 from soak.daemon.contracts import SettledContracts, settle_promises
 from soak.daemon.plan import LEDGER, without_secrets
+from soak.daemon.reproduce import reproduce
 from soak.daemon.run_identity import RunIdentity
 from soak.errors import SoakError, UsageError
 from soak.join import JoinInfo
@@ -70,11 +70,6 @@ def join_info(
     return msgspec.structs.replace(info, http_address=http_address)
 
 
-_SAID_OTHERWISE = frozenset(
-    {"data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"}
-)
-"""Settings that change nothing in what happens, or that have flags of their own."""
-_RULES = "faults.rules"
 INSPECT_SECONDS_MAX = 5.0
 
 
@@ -89,12 +84,12 @@ def setup_of(configuration: Configuration, beginning: RunIdentity, servers: dict
         version=soak.__version__,
         python=platform.python_version(),
         platform=platform.platform(),
-        seed=beginning.seed,
+        seed=str(beginning.seed),
         namespace=beginning.namespace,
         stores=beginning.plan.names,
         servers=servers,
         settings=given,
-        reproduce=_reproduce(configuration, beginning, given),
+        reproduce=reproduce(configuration, beginning.seed, beginning.plan.names),
     )
 
 
@@ -112,18 +107,6 @@ async def describe_servers(beginning: RunIdentity, addresses: dict[str, str]) ->
         if version := telemetry.get("version") or telemetry.get("server_version"):
             described[kind] = f"version {version}, {described[kind]}"
     return described
-
-
-def _reproduce(configuration: Configuration, beginning: RunIdentity, given: list[Setting]) -> str:
-    words = ["soak", "run", "--seed", str(beginning.seed)]
-    words += [word for store in beginning.plan.names for word in ("--store", store)]
-    for one in given:
-        if one.key not in _SAID_OTHERWISE and not one.key.startswith(_RULES):
-            words += ["--set", f"{one.key}={one.value}"]
-    if rules := configuration.settings.faults.rules:
-        told = [rule.model_dump(exclude_defaults=True) for rule in rules]
-        words += ["--set", f"{_RULES}={msgspec.json.encode(told).decode()}"]
-    return shlex.join(words)
 
 
 class OpenedRun(NamedTuple):

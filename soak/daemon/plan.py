@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from soak.addresses import LEDGER, addresses
-from soak.daemon.contracts import check_declared
+from soak.daemon.contracts import check_declared, check_stores
 from soak.errors import UsageError
 from soak.hosts import hosts_of
 from soak.servers.kinds import HTTP, KINDS, POSTGRES, POSTGRES_REPLICA, REDIS
@@ -50,6 +50,8 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     subject = _subject(settings)
     specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
     check_declared(settings.contract.stores, [spec.name for spec in specs], registry.NAMES)
+    named = [store for store, limits in settings.thresholds.items() if isinstance(limits, dict)]
+    check_stores("thresholds", named, [*(spec.name for spec in specs), *registry.NAMES])
     known = addresses(settings)
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}

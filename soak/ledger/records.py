@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 import zlib
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,19 +20,19 @@ from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
 from soak.checker.outcome import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.clock import boot_identity
+from soak.histogram import Buckets
 from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"
 """Begins the name of a worker whose participants have browsers."""
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 )  # fmt: skip
 
-BucketCounts = Annotated[
-    list[int], msgspec.Meta(min_length=len(LATENCY_BUCKETS_SECONDS) + 1, max_length=len(LATENCY_BUCKETS_SECONDS) + 1)
-]
+LATENCY_SLOT_US = 250_000
+"""Latencies are counted apart for each such time, so that those inside of faults can be told from those outside."""
 
 
 class Open(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -97,13 +97,26 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class LatencyTally(msgspec.Struct, array_like=True):
-    """Operations of one kind on one store since the last batch, counted into the shared latency buckets."""
+    """Operations of one kind on one store that ended in one slot of time, since the last batch."""
 
     store: str
     operation: str
-    counts: BucketCounts
-    sum_seconds: float
-    errors: int
+    slot: int
+    """When they ended, in units of `LATENCY_SLOT_US`."""
+    counts: Buckets = msgspec.field(default_factory=dict)
+    """How long those took that were answered."""
+    errors: Buckets = msgspec.field(default_factory=dict)
+    """How long the others took to fail."""
+    sum_seconds: float = 0.0
+    max_seconds: float = 0.0
+    """Of those that were answered."""
+
+    def add(self, other: LatencyTally) -> None:
+        for mine, theirs in ((self.counts, other.counts), (self.errors, other.errors)):
+            for bucket, count in theirs.items():
+                mine[bucket] = mine.get(bucket, 0) + count
+        self.sum_seconds += other.sum_seconds
+        self.max_seconds = max(self.max_seconds, other.max_seconds)
 
 
 class Batch(msgspec.Struct, array_like=True):
@@ -231,6 +244,7 @@ def decode_batch(blob: bytes, crc: int) -> Batch:
 __all__ = [
     "FORMAT_VERSION",
     "LATENCY_BUCKETS_SECONDS",
+    "LATENCY_SLOT_US",
     "Attempt",
     "BadRecordError",
     "Batch",

@@ -15,16 +15,16 @@ import contextlib
 import secrets
 import time
 import zlib
-from bisect import bisect_left
 from typing import Any, Self
 
 import msgspec
 from redis.exceptions import RedisError
 
-from soak.clock import clock_offset_us
+from soak.clock import clock_offset_us, now_us
+from soak.histogram import bucket_of
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.records import (
-    LATENCY_BUCKETS_SECONDS,
+    LATENCY_SLOT_US,
     Attempt,
     Batch,
     ForgetIntent,
@@ -78,7 +78,7 @@ class LedgerWriter:
         self._bytes = 0
         self._measured = 0.0
         self._batch = Batch()
-        self._tallies: dict[tuple[str, str], LatencyTally] = {}
+        self._tallies: dict[tuple[str, str, int], LatencyTally] = {}
         self._errors = StoreErrors()
         self._waiting: list[asyncio.Future[None]] = []
         self._urgent = asyncio.Event()
@@ -130,15 +130,18 @@ class LedgerWriter:
             self._batch.suppressed_observations += 1
 
     def latency(self, store: str, operation: str, seconds: float, failed: bool) -> None:  # noqa: FBT001
-        tally = self._tallies.get((store, operation))
+        """Count an operation that has just ended."""
+        key = (store, operation, now_us() // LATENCY_SLOT_US)
+        tally = self._tallies.get(key)
         if tally is None:
-            counts = [0] * (len(LATENCY_BUCKETS_SECONDS) + 1)
-            tally = self._tallies[store, operation] = LatencyTally(store, operation, counts, 0.0, 0)
+            tally = self._tallies[key] = LatencyTally(*key)
+        bucket = bucket_of(seconds)
         if failed:
-            tally.errors += 1
+            tally.errors[bucket] = tally.errors.get(bucket, 0) + 1
         else:
-            tally.counts[bisect_left(LATENCY_BUCKETS_SECONDS, seconds)] += 1
+            tally.counts[bucket] = tally.counts.get(bucket, 0) + 1
             tally.sum_seconds += seconds
+            tally.max_seconds = max(tally.max_seconds, seconds)
 
     def raised(self, store: str, operation: str, error: BaseException) -> None:
         """Count an exception of a store; the next batch says what it was, and where it was raised."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from soak.checker.kinds import Kind
-from soak.duration import format_seconds
+from soak.duration import format_latency, format_seconds
 from soak.masking import mask
 from soak.report.chart import Band, ChartLine, Frame, Mark, draw
 from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
-from soak.report.summary import self_check_line, store_error_lines, tried_lines, worst_recoveries
+from soak.report.summary import listing_command, self_check_line, store_error_lines, tried_lines, worst_recoveries
 from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
 
@@ -26,6 +26,7 @@ _SENTENCES = {
     "pass": "Everything that was acknowledged and read back is as it was written.",
     "violation": "The memory broke its contract.",
     "inconclusive": "Nothing wrong was found, but too little was shown to call it a pass.",
+    "threshold": "The memory kept its contract. The run missed a threshold.",
     "undecided": "Nothing wrong was found so far. The run gave no verdict.",
 }
 
@@ -42,7 +43,7 @@ class StoreCharts(NamedTuple):
 def render(report: Report) -> str:
     """Return the page."""
     result = report.result
-    return _template().render(
+    return template("report.html.j2").render(
         report=report,
         outcome=report.outcome,
         result=result,
@@ -54,12 +55,14 @@ def render(report: Report) -> str:
         charts=_charts(report, result) if result is not None else [],
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
         recoveries=worst_recoveries(result.recoveries, RECOVERIES_SHOWN_MAX) if result is not None else [],
+        listing=partial(listing_command, data_dir=report.outcome.data_dir),
         sentences={kind.value: kind.sentence for kind in Kind},
     )
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return a template in which nothing that is put into it is taken for markup."""
     environment = Environment(
         loader=PackageLoader("soak.report"),
         autoescape=True,
@@ -70,12 +73,13 @@ def _template() -> Template:
     )
     environment.filters |= {
         "clock": clock,
+        "latency": format_latency,
         "span": format_seconds,
         "after": lambda seconds: "-" if seconds is None else format_seconds(seconds),
         "number": lambda number: f"{number:,}",
         "time": lambda wall_seconds: time.strftime("%H:%M:%S", time.localtime(wall_seconds)),
     }
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _finalize(value: Any) -> Any:

@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 from soak.checker.kinds import Kind
 from soak.report.run_report import FindingStory, Report
-from soak.report.summary import self_check_line, store_error_lines, totals_lines, tried_lines
+from soak.report.summary import listing_command, self_check_line, store_error_lines, totals_lines, tried_lines
 from soak.report.text import one_line, visible
-from soak.verifier.result import Result, StoreResult
+from soak.verifier.result import Result, StoreResult, ThresholdResult, ThresholdState
 
 MESSAGE_CHARACTERS_MAX = 500
 CONCLUSIVE = "the run is conclusive"
@@ -44,7 +44,7 @@ def _run_suite(report: Report) -> ET.Element:
             "run": outcome.run,
             "verdict": outcome.verdict,
             "state": report.state,
-            "seed": str(setup.seed if setup is not None else result.seed if result is not None else ""),
+            "seed": setup.seed if setup is not None else result.seed if result is not None else "",
             "version": setup.version if setup is not None else "",
             "stores": ", ".join(report.stores),
             **({} if result is None else _totals(result)),
@@ -53,7 +53,7 @@ def _run_suite(report: Report) -> ET.Element:
         },
     )
     case = ET.SubElement(suite, "testcase", classname="soak", name=CONCLUSIVE, time=f"{report.lasted_seconds:.3f}")
-    if outcome.verdict not in {"pass", "violation"} or report.state != "finished":
+    if outcome.verdict not in {"pass", "violation", "threshold"} or report.state != "finished":
         reasons = outcome.reasons or [f"the run has given no verdict: it is {report.state}"]
         kind = outcome.verdict if report.state == "finished" else report.state
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
@@ -62,7 +62,19 @@ def _run_suite(report: Report) -> ET.Element:
         told = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
         told += [*store_error_lines(result), *result.notes]
         ET.SubElement(suite, "system-out").text = visible("\n".join(told))
+        for one in result.thresholds:
+            _threshold(suite, one)
     return _counted(suite)
+
+
+def _threshold(suite: ET.Element, one: ThresholdResult) -> None:
+    """Add a case for a threshold; one without samples is an error, so that no machine takes it for green."""
+    name = f"{visible(one.store)} {one.name}".strip()
+    case = ET.Element("testcase", classname="soak.thresholds", name=name, time="0")
+    suite.insert(len(suite) - 1, case)  # what a suite says to standard output comes last
+    if one.state is not ThresholdState.MET:
+        tag = "failure" if one.state is ThresholdState.MISSED else "error"
+        ET.SubElement(case, tag, message=_message(one.line), type="threshold").text = visible(one.line)
 
 
 def _store_suite(report: Report, result: Result, store: StoreResult) -> ET.Element:
@@ -81,7 +93,8 @@ def _store_suite(report: Report, result: Result, store: StoreResult) -> ET.Eleme
         case = _case(suite, store.store, kind.value)
         for number, story in enumerate(fitting):
             name = f"{kind.value} ({visible(story.finding.cause)})"
-            _fail(case if number == 0 else _case(suite, store.store, name), kind, story)
+            command = listing_command(story.finding, report.outcome.data_dir)
+            _fail(case if number == 0 else _case(suite, store.store, name), kind, story, command)
         count = sum(one.count for one in result.violations_by if (one.store, one.kind) == (store.store, kind.value))
         if count and not fitting:
             message = f"{count:,} times {kind.value}: {kind.sentence}"
@@ -93,13 +106,13 @@ def _case(suite: ET.Element, store: str, name: str) -> ET.Element:
     return ET.SubElement(suite, "testcase", classname=f"soak.{visible(store)}", name=name, time="0")
 
 
-def _fail(case: ET.Element, kind: Kind, story: FindingStory) -> None:
+def _fail(case: ET.Element, kind: Kind, story: FindingStory, command: str) -> None:
     finding = story.finding
     failure = ET.SubElement(case, "failure", message=_message(finding.dated_headline), type=kind.value)
     texts = [f"{kind.sentence}; {finding.open:,} open, {finding.healed:,} healed"]
     if story.text:
         texts.append(f"The clearest example:\n{story.text}")
-    texts.append(f"'soak violations --finding {finding.id}' lists every violation")
+    texts.append(f"Every violation: {command}")
     failure.text = "\n" + visible("\n\n".join(texts)) + "\n"
 
 

@@ -8,8 +8,12 @@ from soak.checker.kinds import Kind
 from soak.duration import format_seconds
 from soak.report.run_report import FindingStory, Report
 from soak.report.summary import (
+    LATENCY_COLUMNS,
     RECOVERY_COLUMNS,
     STORE_COLUMNS,
+    latency_cells,
+    latency_name,
+    listing_command,
     recovery_cells,
     self_check_line,
     store_error_lines,
@@ -19,7 +23,7 @@ from soak.report.summary import (
     worst_recoveries,
 )
 from soak.report.text import clock, markdown, one_line, preformatted
-from soak.verifier.result import RecoveryResult, Result
+from soak.verifier.result import LatencyResult, RecoveryResult, Result, ThresholdResult, ThresholdState
 
 BYTES_MAX = 1_000_000
 """GitHub takes a summary of 1 MiB, and drops a larger one altogether."""
@@ -27,7 +31,9 @@ LINE_CHARACTERS_MAX = 300
 REASONS_MAX = 20
 RECOVERIES_MAX = 50
 _KINDS = frozenset(kind.value for kind in Kind)
-_SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "undecided": "⏳"}
+_SIGNS = {"pass": "✅", "violation": "❌", "inconclusive": "⚠️", "threshold": "⚠️", "undecided": "⏳"}
+
+_THRESHOLD_SIGNS = {ThresholdState.MET: "✅", ThresholdState.MISSED: "❌", ThresholdState.NO_SAMPLES: "❔"}
 
 
 def render(report: Report) -> str:
@@ -51,7 +57,7 @@ def _sections(report: Report) -> Iterable[str]:
     if report.findings:
         yield "### Findings\n\n"
         for story in report.findings:
-            yield _finding(story)
+            yield _finding(story, outcome.data_dir)
     elif result.violations_by:
         yield _violations(result)
     if errors := store_error_lines(result):
@@ -59,11 +65,15 @@ def _sections(report: Report) -> Iterable[str]:
     yield "### Stores\n\n" + _stores(result)
     # All of it is our own words and numbers.
     yield "".join(f"- {line}\n" for line in (*totals_lines(result.totals), self_check_line(result))) + "\n"
+    if result.latencies:
+        yield "### Latency\n\n" + _latencies(result.latencies)
+    if result.thresholds:
+        yield "### Thresholds\n\n" + _thresholds(result.thresholds)
     if result.recoveries:
         yield _recoveries(result.recoveries)
     yield _bullets([*result.notes, *outcome.notes])
     if outcome.setup is not None:
-        yield f"Again: {markdown(outcome.setup.reproduce)}\n"
+        yield f"To do it again:\n\n<pre>\n{preformatted(outcome.setup.reproduce)}\n</pre>\n"
 
 
 def _headline(report: Report) -> str:
@@ -78,7 +88,19 @@ def _headline(report: Report) -> str:
 
 
 def _stores(result: Result) -> str:
-    return _table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
+    return table(("store", *STORE_COLUMNS), [(markdown(row.store), *store_numbers(row)) for row in result.by_store])
+
+
+def _latencies(latencies: list[LatencyResult]) -> str:
+    rows = [(markdown(row.store), latency_name(row), *latency_cells(row)) for row in latencies]
+    return table(("store", "operation", *LATENCY_COLUMNS), rows, numbers=range(2, 8))
+
+
+def _thresholds(thresholds: list[ThresholdResult]) -> str:
+    return (
+        "".join(f"- {_THRESHOLD_SIGNS[one.state]} {one.state.value}: {markdown(one.line)}\n" for one in thresholds)
+        + "\n"
+    )
 
 
 def _violations(result: Result) -> str:
@@ -91,14 +113,15 @@ def _violations(result: Result) -> str:
         )
         for row in result.violations_by
     ]
-    return "### Violations\n\n" + _table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
+    return "### Violations\n\n" + table(("store", "kind", "count", "what it means"), rows, numbers=(2,))
 
 
-def _finding(story: FindingStory) -> str:
+def _finding(story: FindingStory, data_dir: str) -> str:
     finding = story.finding
     headline = markdown(one_line(finding.dated_headline, LINE_CHARACTERS_MAX))
     facts = f"{_sentence(finding.kind)}; {finding.open:,} open, {finding.healed:,} healed"
-    head = f"#### {headline}\n\n**{finding.kind.replace('_', ' ')}**: {facts}. Finding <code>{finding.id}</code>.\n\n"
+    head = f"#### {headline}\n\n**{finding.kind.replace('_', ' ')}**: {facts}.\n\n"
+    head += f"<pre>\n{preformatted(listing_command(finding, data_dir))}\n</pre>\n\n"
     if not story.text:
         return head
     example = markdown(one_line(finding.example.message, LINE_CHARACTERS_MAX))
@@ -114,7 +137,7 @@ def _recoveries(recoveries: list[RecoveryResult]) -> str:
         sign = "❌" if not row.kept else ("❔" if row.is_unread else "✅")
         rows.append((markdown(f"{row.kind} of {row.server}"), markdown(row.store), f"{sign} {point}", *others))
     left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
-    return "### Recoveries\n\n" + left + _table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
+    return "### Recoveries\n\n" + left + table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
 
 
 def _sentence(kind: str) -> str:
@@ -129,7 +152,8 @@ def _bullets(lines: Sequence[str]) -> str:
     return "".join(f"- {markdown(one_line(line, LINE_CHARACTERS_MAX))}\n" for line in lines) + ("\n" if lines else "")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] | None = None) -> str:
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[int] | None = None) -> str:
+    """Return a table; columns of numbers, by default all but the first, are set right."""
     right = set(range(1, len(heads))) if numbers is None else set(numbers)
     marks = ["---:" if column in right else "---" for column in range(len(heads))]
     lines = [heads, marks, *rows]

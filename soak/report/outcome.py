@@ -10,13 +10,14 @@ from soak.errors import ExitCode
 from soak.verifier.result import UNDECIDED, Result, decode_file, write_document
 
 FILE_NAME = "result.json"
-SCHEMA = 1
+SCHEMA = 2
 """Goes up when a reader of an older one could misunderstand a newer one."""
 
 _EXIT_CODES = {
     "pass": ExitCode.PASS,
     "violation": ExitCode.VIOLATION,
     "inconclusive": ExitCode.INCONCLUSIVE,
+    "threshold": ExitCode.THRESHOLD,
 }
 
 
@@ -35,7 +36,8 @@ class RunSetup(msgspec.Struct, frozen=True, kw_only=True):
     """Of soak."""
     python: str
     platform: str
-    seed: int
+    seed: str
+    """Digits. JavaScript and others would round a number as large."""
     namespace: str
     stores: list[str]
     servers: dict[str, str] = {}
@@ -51,7 +53,7 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     run: str
     verdict: str
-    """`pass`, `violation`, `inconclusive`, or `undecided` while it runs."""
+    """`pass`, `violation`, `inconclusive`, `threshold`, or `undecided` while it runs."""
     exit_code: int
     reasons: list[str]
     data_dir: str

@@ -131,7 +131,7 @@ def about(record: ViolationRecord, file: EvidenceFile) -> dict[str, Any]:
     case, place = file.case, message_id_of(record)
     if record.violation.id == file.story.get("id") or case is None or place is None:
         return file.story
-    author = MessageGenerator(case.run, case.seed)
+    author = MessageGenerator(case.run, int(case.seed))
     items = restore(case.basis.read, case.session, author).items
     at = -1 if case.suspicion is not None else (names_of(items).index(place) if place in names_of(items) else -1)
     return {**file.story, **shown_in(items, at, place, case.book, author)}

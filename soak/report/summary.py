@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import shlex
 import time
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from soak.checker.verdict import Verdict
-from soak.duration import format_seconds
+from soak.duration import format_latency, format_seconds
 from soak.masking import mask
 from soak.report.outcome import RunOutcome
 from soak.report.text import OutputConsole, print_json
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
-from soak.verifier.result import KindCount, RecoveryResult, Result, StoreResult, Totals
+from soak.verifier.result import (
+    KindCount,
+    LatencyResult,
+    RecoveryResult,
+    Result,
+    StoreResult,
+    ThresholdState,
+    Totals,
+)
 
 FINDINGS_SHOWN = 10
 EVIDENCE_SHOWN = 5
@@ -27,7 +37,13 @@ RECOVERIES_SHOWN = 12
 PLAIN_WIDTH = 120
 STORE_COLUMNS = ("acknowledged", "verified", "forgotten", "violations", "tolerated")
 RECOVERY_COLUMNS = ("data lost (RPO)", "promised", "tolerated", "lost", "reads back (RTO)", "writes back", "unknown")
-_COLOURS = {"pass": "bold green", "violation": "bold red", "inconclusive": "bold yellow"}
+LATENCY_COLUMNS = ("answered", "errors", "p50", "p95", "p99", "max")
+_COLOURS = {"pass": "bold green", "violation": "bold red", "inconclusive": "bold yellow", "threshold": "bold yellow"}
+_THRESHOLD_COLOURS = {
+    ThresholdState.MET: "green",
+    ThresholdState.MISSED: "red",
+    ThresholdState.NO_SAMPLES: "yellow",
+}
 
 
 def summary_console() -> Console:
@@ -51,6 +67,11 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
         console.print(_stores(result.by_store))
         if result.violations_by and not result.findings:
             console.print(_violations(result.violations_by))
+        for table in _latencies(result.latencies):
+            console.print(table)
+        for one in result.thresholds:
+            shown = f"[{_THRESHOLD_COLOURS[one.state]}]{one.state.value:>10}[/]  threshold {escape(mask(one.line))}"
+            console.print(f"  {shown}", highlight=False, soft_wrap=True)
         if result.recoveries:
             console.print(_recoveries(result.recoveries))
         _print_lines(console, [f"evidence: {path}" for path in _example_files(result)])
@@ -62,6 +83,8 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
     if again := ", ".join(f"{name} {count}x" for name, count in restarts.items() if count):
         _print_lines(console, [f"restarted: {again}"])
     _print_lines(console, outcome.notes)
+    if outcome.setup is not None and outcome.setup.reproduce and outcome.verdict != Verdict.PASS.value:
+        _print_lines(console, [f"to do it again: {outcome.setup.reproduce}"])
 
 
 def print_outcome_json(outcome: RunOutcome) -> None:
@@ -105,6 +128,11 @@ def _example_files(result: Result) -> list[str]:
 
 def _where(data_dir: str) -> str:
     return f"--data-dir {shlex.quote(data_dir)}"
+
+
+def listing_command(finding: FindingResult, data_dir: str) -> str:
+    """Return the command that lists every violation of a finding."""
+    return f"soak violations --finding {finding.id} {_where(data_dir)}"
 
 
 def _next_steps(result: Result, data_dir: str) -> list[str]:
@@ -189,6 +217,30 @@ def _stores(rows: list[StoreResult]) -> Table:
     for row in rows:
         table.add_row(escape(row.store), *store_numbers(row))
     return table
+
+
+def _latencies(rows: list[LatencyResult]) -> list[Table]:
+    """Make a table for each store: with the name of a class in it, one table would not fit a terminal."""
+    tables = []
+    for store, own in groupby(rows, key=lambda row: row.store):
+        title = Text(f"  latency of {store}", style="bold", no_wrap=True, overflow="ellipsis")
+        table = Table("operation", box=None, padding=(0, 0, 0, 2), title=title, title_justify="left", title_style="")
+        for column in LATENCY_COLUMNS:
+            table.add_column(column, justify="right", no_wrap=True)
+        for row in own:
+            table.add_row(latency_name(row), *latency_cells(row), style="yellow" if row.in_fault else "")
+        tables.append(table)
+    return tables
+
+
+def latency_name(row: LatencyResult) -> str:
+    return f"{row.operation}, in fault" if row.in_fault else row.operation
+
+
+def latency_cells(row: LatencyResult) -> list[str]:
+    """Return the texts under `LATENCY_COLUMNS`."""
+    times = (row.p50_seconds, row.p95_seconds, row.p99_seconds, row.max_seconds)
+    return [f"{row.count:,}", f"{row.errors:,}", *map(format_latency, times)]
 
 
 def _violations(rows: list[KindCount]) -> Table:

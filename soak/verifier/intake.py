@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 import msgspec
 import structlog
@@ -24,8 +25,10 @@ from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.clock import clock_offset_us, now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
-from soak.ledger.records import BROWSER_WORKER_PREFIX, Batch, EndOfLoad, FaultPhase, Observation
+from soak.ledger.records import BROWSER_WORKER_PREFIX, LATENCY_SLOT_US, Batch, EndOfLoad, FaultPhase, Observation
 from soak.verifier.drift import note_end
+from soak.verifier.latencies import spans_of
+from soak.verifier.latencies import take as take_latency
 from soak.verifier.state import State, Worker
 from soak.verifier.tracked_session import TrackedSession
 
@@ -124,6 +127,7 @@ class Intake:
             store = tally.stores.get(latency.store)
             if store is not None:
                 store.add_latency(latency)
+                take_latency(store.times, latency, partial(spans_of, self._state, latency.store))
         tally.observations_suppressed += batch.suppressed_observations
         tally.store_errors.merge(error for error in batch.errors if error.store in tally.stores)
         if batch.farewell:
@@ -354,6 +358,8 @@ def _shifted(batch: Batch, shift: int) -> Batch:
         )
         for o in batch.observations
     ]
+    for latency in batch.latencies:
+        latency.slot += shift // LATENCY_SLOT_US
     return batch
 
 

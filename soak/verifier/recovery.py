@@ -213,7 +213,7 @@ class RecoveryTimes:
             if tracked is not None and not tracked.canary:
                 by_store.setdefault(tracked.book.store, []).append((tracked, attempt))
         for store, windows in self._windows().items():
-            errors = sum(latency.errors for latency in batch.latencies if latency.store == store)
+            errors = sum(sum(one.errors.values()) for one in batch.latencies if one.store == store)
             for window in windows:
                 recovery = self._state.recoveries.of(window, store)
                 if window.is_active or recovery.awaits:
@@ -294,18 +294,19 @@ class RecoveryTimes:
         if self._followed:
             now = now_us()
             kept = {
-                store: [w for w in windows if self._is_open(w, store, now)] for store, windows in self._followed.items()
+                store: [w for w in windows if self.is_open(w, store, now)] for store, windows in self._followed.items()
             }
             self._followed = {store: windows for store, windows in kept.items() if windows}
         return self._followed
 
-    def _is_open(self, window: FaultWindow, store: str, now: int) -> bool:
+    def is_open(self, window: FaultWindow, store: str, now: int | None = None) -> bool:
+        """Whether clients of this store may still feel the fault."""
         recovery = self._state.tally.recoveries.get(key_of(window, store))
         if recovery is None:
             return False
         if window.ended is None:
             return True
-        return now - window.ended < (GIVEN_UP_US if recovery.awaits else FOLLOWED_US)
+        return (now or now_us()) - window.ended < (GIVEN_UP_US if recovery.awaits else FOLLOWED_US)
 
     def _stores_of(self, window: FaultWindow) -> list[str]:
         return [store for store, targets in self._state.targets.items() if window.target in targets]

@@ -218,7 +218,7 @@ class Reporter:
     ) -> Case:
         return Case(
             run=self._author.run,
-            seed=self._state.header.seed,
+            seed=str(self._state.header.seed),
             store=before.store,
             session=before.session,
             rules=judging.rules,
@@ -244,6 +244,7 @@ def _measure(event: Tolerated, tally: StoreTally) -> None:
     """Measure how far behind reads were, apart for those in the shadow of a fault."""
     for one in event.late:
         tally.stale_lag.observe(one.lag_seconds, STALE_LAG_BUCKETS_SECONDS)
+        tally.staleness.observe(one.lag_seconds)
         if event.is_shadowed and not one.is_broken_promise:
             tally.shadowed_reads += 1
             tally.shadowed_lag_seconds_max = max(tally.shadowed_lag_seconds_max, one.lag_seconds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,7 +16,7 @@ from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
 
 FILE_NAME = "result.json"
-SCHEMA = 2
+SCHEMA = 3
 """Goes up when a reader of an older one could misunderstand a newer one."""
 UNDECIDED = "undecided"
 """The verdict of a run that has not ended and in which nothing was found so far: no pass."""
@@ -175,6 +176,51 @@ class StoreErrorResult(msgspec.Struct, frozen=True, kw_only=True):
     """All of it but the times, for people."""
 
 
+class LatencyResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How long participants waited for one operation of one store, at most 2 % off."""
+
+    store: str
+    operation: str
+    """`append`, `read`, `search` or `forget`."""
+    in_fault: bool
+    """Those inside of faults and recoveries of the store's servers; otherwise those outside."""
+    count: int
+    """Operations that were answered; the percentiles are theirs."""
+    errors: int
+    """Operations that were not."""
+    p50_seconds: float | None
+    """None: there was no answer."""
+    p95_seconds: float | None
+    p99_seconds: float | None
+    max_seconds: float | None
+    """Exact, but for operations that ended at the edge of a fault."""
+
+
+class ThresholdState(enum.Enum):
+    """How a threshold stands."""
+
+    MET = "met"
+    MISSED = "missed"
+    NO_SAMPLES = "no samples"
+    """Nothing was measured that could meet it, so it is not met."""
+
+
+class ThresholdResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One threshold on one store."""
+
+    name: str
+    """As in the settings: `append_p99`, `errors_in_fault`."""
+    store: str
+    """Empty: it is for every store, and none has samples."""
+    limit: float
+    """Seconds; of errors, the share."""
+    value: float | None
+    """What was measured; None: there are no samples."""
+    state: ThresholdState
+    line: str
+    """All of it for people."""
+
+
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of a run, or how it stands."""
 
@@ -205,7 +251,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Which faults the memory went through; None: the run is of an older soak."""
     notes: list[str] = []
     """What happened besides, and is no verdict: a server's configuration that changed while the soak ran."""
-    seed: int = 0
+    seed: str = ""
+    """Digits. JavaScript and others would round a number as large."""
     promises: dict[str, dict[str, str]] = {}
     """By store, each clause of its contract in words."""
     servers: dict[str, list[str]] = {}
@@ -220,6 +267,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """All violations, grouped by store, kind and probable cause: one bug is one finding, the largest first."""
     store_errors: list[StoreErrorResult] = []
     """What the stores raised, one entry for each kind: programming errors first."""
+    latencies: list[LatencyResult] = []
+    """By store and operation, outside of faults and inside."""
+    thresholds: list[ThresholdResult] = []
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,6 +382,8 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     configurations: dict[str, ConfigurationStatus]
     events: list[ServerChange]
     warnings: list[str]
+    latencies: list[LatencyResult] = []
+    thresholds: list[ThresholdResult] = []
 
 
 class NewerResultError(UsageError):
@@ -371,6 +423,14 @@ def read_so_far(folder: Path) -> Result | None:
 _T = TypeVar("_T")
 
 
+def _seeds_as_text(document: dict[str, Any]) -> dict[str, Any]:
+    """Bring an older document into today's form: its seeds were numbers."""
+    for part in (document, document.get("result"), document.get("setup")):
+        if isinstance(part, dict) and isinstance(part.get("seed"), int):
+            part["seed"] = str(part["seed"])
+    return document
+
+
 def decode_file(path: Path, kind: type[_T], schema_max: int) -> _T | None:
     """Read a document with a schema number; None if there is none, or it is damaged."""
     try:
@@ -381,6 +441,8 @@ def decode_file(path: Path, kind: type[_T], schema_max: int) -> _T | None:
                 f"{path} was written by a newer soak (schema {schema}, this one reads up to {schema_max}); "
                 "read it with that one"
             )
-        return decode_json(content, type=kind)
+        if schema == schema_max:
+            return decode_json(content, type=kind)
+        return msgspec.convert(_seeds_as_text(decode_json(content, type=dict[str, Any])), kind)
     except (OSError, msgspec.MsgspecError):
         return None

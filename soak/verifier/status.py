@@ -17,6 +17,7 @@ from soak.verifier import drift
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.findings import FindingResult
 from soak.verifier.follower import Follower
+from soak.verifier.latencies import latencies_of
 from soak.verifier.progress import Backpressure
 from soak.verifier.reporter import Reporter
 from soak.verifier.result import (
@@ -30,12 +31,15 @@ from soak.verifier.result import (
     Result,
     StoreErrorResult,
     StoreResult,
+    ThresholdResult,
+    ThresholdState,
     Totals,
     VerifierStatus,
     ViolationHead,
 )
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
+from soak.verifier.thresholds import Measurements, judge
 
 EVIDENCE_SHOWN_MAX = 20
 RECOVERIES_LISTED_MAX = 200
@@ -61,6 +65,7 @@ class Status:
         settings: SoakSettings,
     ) -> None:
         self._settings_seconds = settings_seconds(settings)
+        self._limits = settings.thresholds
         self._state = state
         self._sweepers = sweepers
         self._follower = follower
@@ -194,8 +199,18 @@ class Status:
             "findings": findings_of(state),
             "store_errors": store_errors_of(state.tally.store_errors.listed()),
             "recoveries": recoveries_of(state),
+            "latencies": latencies_of(state),
+            "thresholds": self.thresholds(),
             "tried": tried_by(state),
         }
+
+    def thresholds(self) -> list[ThresholdResult]:
+        """Return how each threshold stands."""
+        if not self._limits:
+            return []
+        state = self._state
+        measured = Measurements(latencies_of(state), recoveries_of(state), staleness_of(state))
+        return judge(self._limits, state.header.stores, measured)
 
     def warnings(self) -> list[str]:
         warnings = [self._warning] if self._warning else []
@@ -215,6 +230,7 @@ class Status:
         state = self._state
         tracked = [one for one in state.tracked() if not one.tainted]
         totals = totals_of(state)
+        thresholds = self.thresholds()
         verdict, reasons = reach_verdict(
             Facts(
                 violations=totals.violations,
@@ -238,6 +254,8 @@ class Status:
                 ),
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
+                thresholds_missed=[one.line for one in thresholds if one.state is ThresholdState.MISSED],
+                thresholds_without_samples=[one.line for one in thresholds if one.state is ThresholdState.NO_SAMPLES],
                 **_canary_facts(state, settings),
             )
         )
@@ -264,7 +282,7 @@ class Status:
             canaries=canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             notes=drift.drift_notes(state),
-            seed=state.header.seed,
+            seed=str(state.header.seed),
             promises={store: contract.clauses() for store, contract in state.header.contracts.items()},
             servers={store: list(targets) for store, targets in state.targets.items()},
             configurations=state.header.configurations,
@@ -433,6 +451,16 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
         )
         for recovery in settled[-RECOVERIES_LISTED_MAX:]
     ]
+
+
+def staleness_of(state: State) -> dict[str, dict[str, float | None]]:
+    """Return how far behind reads of each store were; a message that the first read showed is not behind at all."""
+    found = {}
+    for name, tally in state.tally.stores.items():
+        late, fresh = tally.staleness, tally.verified
+        quantiles = {f"p{share}": late.quantile(share / 100, zeros=fresh) for share in (50, 95, 99)}
+        found[name] = {**quantiles, "max": late.max_seconds if late.total + fresh else None}
+    return found
 
 
 def _rounded(seconds: float | None) -> float | None:

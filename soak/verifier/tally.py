@@ -12,9 +12,11 @@ from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
 from soak.checker.partial import is_blind
 from soak.contracts.drift import Event, ServerRecord
+from soak.histogram import Buckets, LogHistogram, longest_seconds
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
 from soak.store_errors import StoreError, StoreErrors, is_broken
 from soak.verifier.findings import ViolationGroups
+from soak.verifier.latencies import OperationTimes
 
 STALE_LAG_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 RECOVERY_TIME_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -47,8 +49,10 @@ class Histogram(msgspec.Struct):
         self.counts[bisect_left(bounds, value)] += 1
         self.sum += value
 
-    def add(self, counts: list[int], total: float) -> None:
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, counts, strict=True)]
+    def add(self, counts: Buckets, total: float, bounds: tuple[float, ...]) -> None:
+        """Take in finer buckets, of which none lies across one of these bounds."""
+        for bucket, count in counts.items():
+            self.counts[bisect_left(bounds, longest_seconds(bucket))] += count
         self.sum += total
 
 
@@ -113,6 +117,10 @@ class StoreTally(msgspec.Struct):
     """When the last acknowledgement came in that the ledger tells of."""
     latency: dict[str, Histogram] = msgspec.field(default_factory=_latencies)
     errors: dict[str, int] = msgspec.field(default_factory=_errors)
+    times: OperationTimes = msgspec.field(default_factory=OperationTimes)
+    """How long participants waited, inside of faults and outside."""
+    staleness: LogHistogram = msgspec.field(default_factory=LogHistogram)
+    """How far behind reads were that did not show a message; like `stale_lag`, and finer."""
     shadowed_reads: int = 0
     """Messages that a replica showed late because of a fault: tolerated, and measured."""
     shadowed_lag_seconds_max: float = 0.0
@@ -140,8 +148,8 @@ class StoreTally(msgspec.Struct):
     def add_latency(self, tally: LatencyTally) -> None:
         histogram = self.latency.get(tally.operation)
         if histogram is not None:
-            histogram.add(tally.counts, tally.sum_seconds)
-            self.errors[tally.operation] += tally.errors
+            histogram.add(tally.counts, tally.sum_seconds, LATENCY_BUCKETS_SECONDS)
+            self.errors[tally.operation] += sum(tally.errors.values())
 
 
 class Tally(msgspec.Struct):

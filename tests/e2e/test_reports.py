@@ -32,6 +32,8 @@ FAULTS = (
     *("--set", 'faults.rules=[{"fault":"crash","target":"redis","every":"4s","hold":"1s"}]'),
     *("--set", "faults.healthy_min=1s"),
 )
+LIMITS = ("--threshold", "append_p99=5m", "--threshold", "redis-list.recovery_time=5m")
+IMPOSSIBLE = ("--threshold", "append_p99=0.001ms")
 ORPHAN_SECONDS_MAX = 60.0
 VERIFIED_SECONDS_MAX = 150.0
 SIDE_BY_SIDE = 2
@@ -112,12 +114,14 @@ def soaks() -> Iterator[dict[str, Ended]]:
         new_folder() as flawed,
         new_folder() as killed,
         new_folder() as doubtful,
+        new_folder() as slow,
         ThreadPoolExecutor(SIDE_BY_SIDE) as pool,
     ):
         flaw = ("--store", "examples.overwriting_memory:OverwritingMemory")
         ending = {
-            "clean": pool.submit(run_to_its_end, clean, "--store", "redis-list", "--duration", "10s", *FAULTS),
+            "clean": pool.submit(run_to_its_end, clean, "--store", "redis-list", "--duration", "10s", *FAULTS, *LIMITS),
             "flawed": pool.submit(run_to_its_end, flawed, *flaw, "--duration", "8s"),
+            "slow": pool.submit(run_to_its_end, slow, "--store", "redis-list", "--duration", "4s", *IMPOSSIBLE),
             "killed": pool.submit(kill, killed, *flaw, "--duration", "120s"),
             "doubtful": pool.submit(
                 interrupt, doubtful, "--store", "redis-list", "--set", "verifier.minimum_verified=100000000"
@@ -185,6 +189,12 @@ def test_a_clean_soak_with_a_fault_is_green_and_shows_the_fault(soaks: dict[str,
     xml = ET.fromstring((clean.report_dir / "junit.xml").read_text())  # noqa: S314  our own
     assert (xml.attrib["failures"], xml.attrib["errors"]) == ("0", "0")
     assert clean.summary.read_text().startswith((clean.report_dir / "report.md").read_text())
+    assert [one["state"] for one in document["result"]["thresholds"]] == ["met", "met"]
+    assert {(row["operation"], row["in_fault"]) for row in document["result"]["latencies"]} >= {
+        *(("append", False), ("read", False), ("append", True), ("read", True)),
+    }
+    assert document["setup"]["seed"] == document["result"]["seed"]
+    assert "--threshold append_p99=5m --threshold redis-list.recovery_time=5m" in document["setup"]["reproduce"]
     points = read_series(clean.data_dir / "series.jsonl", document["run"])["redis-list"].points
     written = sum(point.acknowledged_rate * point.seconds for point in points)
     assert 0 < written <= document["result"]["totals"]["acknowledged"] * 1.01
@@ -195,6 +205,7 @@ def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, 
     assert (flawed.exit_code, flawed.told["verdict"]) == (ExitCode.VIOLATION, "violation")
     document = validated((flawed.report_dir / "report.json").read_text())
     check_same_numbers(flawed.report_dir, document)
+    assert len((flawed.report_dir / "report.md").read_bytes()) < 20_000
     identity = document["result"]["violations"][0]["id"]
     for name in ("junit.xml", "report.md", "report.html"):
         assert "What happened" in (flawed.report_dir / name).read_text(), name
@@ -203,7 +214,7 @@ def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, 
     assert explained.returncode == ExitCode.PASS, explained.stderr
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 420)])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_asks_the_network_for_nothing_and_fits_into_any_window(
     soaks: dict[str, Ended], scheme: Literal["light", "dark"], width: int
 ) -> None:
@@ -221,6 +232,25 @@ def test_the_page_asks_the_network_for_nothing_and_fits_into_any_window(
         assert (sum(map(int, re.findall(r"\d+", background)[:3])) < 200) == (scheme == "dark")
         assert page.pdf()[:5] == b"%PDF-"
     assert len(asked) == 1
+
+
+def test_a_missed_threshold_is_an_exit_code_of_its_own_and_the_runs_can_be_compared(
+    soaks: dict[str, Ended], tmp_path: Path
+) -> None:
+    slow, clean = soaks["slow"], soaks["clean"]
+    assert (slow.exit_code, slow.told["verdict"]) == (ExitCode.THRESHOLD, "threshold"), slow.told["reasons"]
+    assert slow.told["reasons"][0].startswith("threshold missed: redis-list append_p99: ")
+    page = tmp_path / "compare.html"
+    compared = soak("compare", str(clean.report_dir), str(slow.data_dir), "--html", str(page))
+    assert compared.returncode == ExitCode.THRESHOLD, compared.stderr
+    assert compared.stdout.startswith("no new findings; newly missed: redis-list append_p99\n")
+    with browser() as chromium:
+        tab = chromium.new_page(viewport={"width": 390, "height": 900})
+        tab.goto(page.as_uri())
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    other = soak("compare", str(clean.data_dir), str(soaks["flawed"].data_dir))
+    assert (other.returncode, other.stderr.count("\n")) == (ExitCode.USAGE, 1)
+    assert "no store in common" in other.stderr
 
 
 @contextlib.contextmanager

@@ -127,7 +127,7 @@ def test_a_verdict_or_a_mistake_is_not_tried_again_and_a_failure_is() -> None:
     service = unit()
     assert service["Restart"] == "on-failure"
     prevented = {ExitCode(int(code)) for code in service["RestartPreventExitStatus"].split()}
-    assert prevented == {ExitCode.VIOLATION, ExitCode.INCONCLUSIVE, ExitCode.USAGE}
+    assert prevented == {ExitCode.VIOLATION, ExitCode.INCONCLUSIVE, ExitCode.USAGE, ExitCode.THRESHOLD}
 
 
 def test_the_times_of_the_unit_are_longer_than_what_they_wait_for() -> None:

@@ -24,7 +24,7 @@ from tests.support.statuses import soak_status
 def a_snapshot(verifier: dict[str, Any] | None = None, **changes: Any) -> SoakStatus:
     child = ChildStatus(name="verifier", state="running", pid=1, restarts=2, last_exit=-9)
     server = ServerStatus(kind="redis", embedded=True, state="running", pid=2, restarts=1, address="redis://h:1")
-    return soak_status(verifier, **{"seed": 7, "children": [child], "servers": [server], **changes})
+    return soak_status(verifier, **{"seed": "7", "children": [child], "servers": [server], **changes})
 
 
 class Source:

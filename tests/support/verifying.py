@@ -25,6 +25,7 @@ from soak.checker.faults import Excuse
 from soak.checker.message import Garbled, Message, Stored
 from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
+from soak.checker.verdict import Verdict
 from soak.errors import ExitCode
 from soak.faults.catalogue import ALL as FAULTS
 from soak.join import JoinInfo
@@ -347,11 +348,11 @@ async def scripting(
 class Verifying:
     """A verifier that runs as a task, and what it says."""
 
-    def __init__(self, script: Script, data_dir: Path, **settings: Any) -> None:
+    def __init__(self, script: Script, data_dir: Path, *, thresholds: Any = None, **settings: Any) -> None:
         self._script = script
         self.folder = data_dir / "verifier"
         self._data_dir = data_dir
-        self._settings = SoakSettings(verifier=VerifierSettings(**(QUICK | settings)))
+        self._settings = SoakSettings(verifier=VerifierSettings(**(QUICK | settings)), thresholds=thresholds or {})
         self._task: asyncio.Task[ExitCode] | None = None
 
     def start(self) -> None:
@@ -377,8 +378,7 @@ class Verifying:
         self._task = None
         found = result.read(self.folder)
         assert found is not None
-        expected = {"pass": ExitCode.PASS, "violation": ExitCode.VIOLATION, "inconclusive": ExitCode.INCONCLUSIVE}
-        assert code == expected[found.verdict]
+        assert code is Verdict(found.verdict).exit_code
         self.replay()
         return found
 

@@ -174,6 +174,38 @@ def test_what_was_young_when_a_server_restarted_was_not_synced() -> None:
     assert lost(samples=restarting(AOF), attempt=old, others=[attempt(1, 1, 2.005)]).cause is Cause.CONCURRENT_OVERWRITE
 
 
+def test_a_hole_is_no_unsynced_tail_even_right_before_a_crash() -> None:
+    """What was sent after its acknowledgement outlived the crash: the log had both, and another writer took one."""
+    crash = window("crash", 10.5, survivor=10.4)
+    later = attempt(0, 6, 10.1)
+    found = lost(faults=[crash], samples=restarting(AOF), others=[RIVAL, later])
+    assert found.cause is Cause.CONCURRENT_OVERWRITE
+    assert lost(faults=[crash], samples=restarting(AOF), others=[later]).cause is not Cause.UNSYNCED_TAIL
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        attempt(0, 6, 9.99),
+        attempt(0, 6, 10.49, lasting=0.02),
+        attempt(0, 6, 11.0),
+        attempt(0, 9, 10.1),
+    ],
+    ids=["sent before", "acknowledged in the crash", "sent after the crash", "gone, too"],
+)
+def test_only_what_stands_and_was_sent_and_acknowledged_in_between_makes_a_hole(other: Attempt) -> None:
+    """A survivor in another session makes none: a service may buffer each session by itself."""
+    crash = window("crash", 10.5, survivor=10.4)
+    assert lost(faults=[crash], samples=restarting(AOF), others=[RIVAL, other]).cause is Cause.UNSYNCED_TAIL
+
+
+def test_a_restart_that_was_over_before_the_message_was_sent_is_not_blamed() -> None:
+    """Samples date a restart by seconds, the record of the fault dates it exactly."""
+    crash = window("crash", 9.5, 9.9, survivor=9.0)
+    assert lost(samples=restarting(AOF)).cause is Cause.UNSYNCED_TAIL
+    assert lost(faults=[crash], samples=restarting(AOF), others=[RIVAL]).cause is Cause.CONCURRENT_OVERWRITE
+
+
 def test_a_restart_that_the_message_was_seen_to_survive_is_not_blamed() -> None:
     seen = {"was_seen": True, "last_seen": 14 * SECOND, "first_missed": 14 * SECOND + 1}
     samples = [*restarting(RDB)[:1], msgspec.structs.replace(restarting(RDB)[1], at=13 * SECOND)]

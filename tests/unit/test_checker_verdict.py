@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from soak.checker.verdict import Facts, OperationCount, Verdict, reach_verdict
-from soak.errors import ExitCode
 
 GOOD = Facts(
     violations=0,
@@ -86,7 +85,7 @@ def test_what_is_allowed_is_no_doubt() -> None:
 
 
 def test_scripts_can_tell_verdicts_by_the_exit_code() -> None:
-    assert [verdict.exit_code for verdict in Verdict] == [ExitCode.PASS, ExitCode.VIOLATION, ExitCode.INCONCLUSIVE]
+    assert [verdict.exit_code for verdict in Verdict] == [0, 1, 4, 6]
 
 
 @pytest.mark.parametrize(("released", "is_allowed"), [(0, True), (200, True), (201, False), (500, False)])

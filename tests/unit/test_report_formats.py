@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import json
 import re
 from html.parser import HTMLParser
@@ -12,6 +13,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import msgspec
 import pytest
+from rich.console import Console
 
 from soak import cli
 from soak.checker.kinds import Kind
@@ -22,6 +24,7 @@ from soak.report.formats import FORMATS
 from soak.report.outcome import RunOutcome, RunSetup, Setting
 from soak.report.run_report import FindingStory, Report, gather
 from soak.report.series import Point, series_of
+from soak.report.summary import print_summary
 from soak.report.text import markdown as escaped
 from soak.store_errors import ErrorNature
 from soak.verifier import result as results
@@ -31,10 +34,13 @@ from soak.verifier.result import (
     CanaryResult,
     FaultResult,
     KindCount,
+    LatencyResult,
     RecoveryResult,
     Result,
     StoreErrorResult,
     StoreResult,
+    ThresholdResult,
+    ThresholdState,
     Totals,
 )
 
@@ -153,7 +159,7 @@ def report(
             version="9.9.9",
             python="3.11",
             platform="Linux",
-            seed=77,
+            seed="77",
             namespace="soak_r1",
             stores=["redis-list"],
             settings=[Setting(key="load.users", value="5", origin="--users")],
@@ -223,6 +229,33 @@ def hostile_story(cause: str) -> FindingStory:
     return FindingStory(finding=finding, text=f"{HOSTILE}\n{HOSTILE}")
 
 
+def latencies(store: str = "redis-list") -> list[LatencyResult]:
+    return [
+        LatencyResult(
+            store=store,
+            operation="append",
+            in_fault=in_fault,
+            count=1234,
+            errors=56,
+            p50_seconds=0.000123,
+            p95_seconds=0.0456,
+            p99_seconds=7.89,
+            max_seconds=125.0,
+        )
+        for in_fault in (False, True)
+    ]
+
+
+THRESHOLDS = [
+    ThresholdResult(name=name, store=HOSTILE, limit=1.0, value=value, state=state, line=f"{state.value} {HOSTILE}")
+    for name, state, value in (
+        ("append_p50", ThresholdState.MET, 0.5),
+        ("append_p95", ThresholdState.MISSED, 2.0),
+        ("append_p99", ThresholdState.NO_SAMPLES, None),
+    )
+]
+
+
 def hostile() -> Report:
     found = result(
         violations=3,
@@ -246,7 +279,7 @@ def hostile() -> Report:
             line=HOSTILE,
         )
     ]
-    found = msgspec.structs.replace(found, store_errors=errors)
+    found = msgspec.structs.replace(found, store_errors=errors, latencies=latencies(HOSTILE), thresholds=THRESHOLDS)
     return report(found, findings=[hostile_story("retry"), hostile_story(HOSTILE)], notes=[HOSTILE])
 
 
@@ -317,10 +350,10 @@ def test_hostile_words_stay_words_in_markdown() -> None:
     text = FORMATS["markdown"](hostile())
     assert "<script" not in text
     assert text.count("<details>") == text.count("</details>") == 2
-    assert text.count("<pre>") == text.count("</pre>") == 2
+    assert text.count("<pre>") == text.count("</pre>") == 5
     outside = re.sub(r"<pre>.*?</pre>", "", text, flags=re.DOTALL)
     rows = [line for line in outside.splitlines() if line.startswith("|")]
-    assert {row.count("|") for row in rows} <= {7, 5, 10}, "no cell has become two"
+    assert {row.count("|") for row in rows} <= {7, 5, 9, 10}, "no cell has become two"
     assert not any(line.startswith("## h") for line in outside.splitlines())
     assert "http://" not in outside
     assert "@all" not in outside
@@ -448,6 +481,38 @@ def test_many_losses_of_one_bug_are_told_once_in_every_format() -> None:
         assert text.count("161 of 4,142 messages (3.9 %) lost on redis-list in 1 session, cause unknown") >= 1, name
         assert text.count("x" * run_report.STORY_CHARACTERS_MAX) == 1, name
     assert len(FORMATS["markdown"](made).encode()) < 12_000
+
+
+def test_latencies_are_in_every_format_and_fit_a_terminal() -> None:
+    store = "my_company.assistants.memory:ConversationMemoryWithAnUnusuallyLongName"
+    made = report(result(store=store, latencies=latencies(store)))
+    page = io.StringIO()
+    print_summary(made.outcome, Console(file=page, width=80))
+    shown = [line.split() for line in page.getvalue().splitlines()]
+    numbers = ["1,234", "56", "123µs", "45.6ms", "7.89s", "2m5s"]
+    assert ["append", *numbers] in shown
+    assert ["append,", "in", "fault", *numbers] in shown
+    rows = [line for line in page.getvalue().splitlines() if "2m5s" in line or "latency of" in line]
+    assert max(map(len, rows)) <= 80
+    assert f"| append, in fault | {' | '.join(numbers)} |" in FORMATS["markdown"](made)
+    cells = "".join(f'<td class="n">{number}</td>' for number in numbers)
+    assert f"<td>append, in fault</td>{cells}" in FORMATS["html"](made)
+
+
+def test_each_threshold_is_a_case_of_junit_and_a_line_elsewhere() -> None:
+    rows = [msgspec.structs.replace(one, store="redis-list", line=f"line {at}") for at, one in enumerate(THRESHOLDS)]
+    made = report(result(thresholds=rows, verdict="threshold", reasons=["threshold missed: line 1"]))
+    (suite,) = [one for one in ET.fromstring(FORMATS["junit"](made)) if one.get("name") == "soak"]  # noqa: S314
+    cases = [case for case in suite.iter("testcase") if case.get("classname") == "soak.thresholds"]
+    assert [[child.tag for child in case] for case in cases] == [[], ["failure"], ["error"]]
+    assert [case.get("name") for case in cases] == [f"redis-list append_{name}" for name in ("p50", "p95", "p99")]
+    assert (suite.get("failures"), suite.get("errors")) == ("1", "1"), "the run itself was conclusive"
+    page = io.StringIO()
+    print_summary(made.outcome, Console(file=page, width=80))
+    for name, text in {"text": page.getvalue(), **{name: FORMATS[name](made) for name in ("markdown", "html")}}.items():
+        plain = re.sub(r"<[^>]*>", "", text)
+        for state, line in (("met", "line 0"), ("missed", "line 1"), ("no samples", "line 2")):
+            assert re.search(rf"{state}\W+(threshold )?{line}", plain), name
 
 
 def test_an_exception_of_a_store_is_in_every_format() -> None:
