@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 
@@ -113,6 +114,7 @@ class StatusPage:
             chart_points(self._measurements, now - FRESH_SECONDS),
             at_wall_seconds=now,
             found_version=self._records.version,
+            where=f"{outcome.run} --data-dir {shlex.quote(str(self._folder.path))}",
         )
         self._end = frame_of("end", msgspec.json.encode(state))
         self._audience.end(self._end)

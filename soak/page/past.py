@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ class PastPage:
 
     def __init__(self, folder: Path) -> None:
         """Read all that the page shows; raises `UsageError` where there is no run, or none that can be shown."""
+        self._folder = folder
         self._report = gather(folder)
         saved = read_saved(folder)
         if saved is None or saved.status.run != self._report.outcome.run:
@@ -69,6 +71,7 @@ class PastPage:
             chart_points(self._measured, self._saved.at_wall_seconds),
             at_wall_seconds=self._saved.at_wall_seconds,
             found_version=self._records.version,
+            where=shlex.quote(str(self._folder)),
         )
         return web.Response(body=frame_of("end", msgspec.json.encode(state)), headers=HEADERS)
 

@@ -21,7 +21,6 @@ VIOLATION = "violation"
 UNSAID = "unsaid"
 INTERRUPTED = "interrupted"
 KINDS_SHOWN_MAX = 6
-FINDINGS_SHOWN_MAX = 6
 _LEADS = {
     Kind.LOST: "Memory forgets",
     Kind.ROLLED_BACK: "Memory forgets",
@@ -72,8 +71,9 @@ def assess(snapshot: SoakStatus, measure: Measure, known: VerifierStatus | None 
 
 def conclude(last: SoakStatus, outcome: RunOutcome) -> Standing:
     """Say how a run stands that is over, with or without a verdict."""
-    # Of a verdict the reasons are the counts of violations, which the findings say better.
-    others = [] if outcome.finished and outcome.verdict == VIOLATION else list(outcome.reasons)
+    # What the verifier says of violations is their number, which the findings say better.
+    counted = outcome.result.reasons if outcome.result is not None and outcome.verdict == VIOLATION else []
+    others = [reason for reason in outcome.reasons if reason not in counted]
     if not outcome.finished:
         others.insert(0, "the run was interrupted: what was not read back until then was never verified")
     if outcome.verdict == VIOLATION:
@@ -104,17 +104,10 @@ def short_name(store: str) -> str:
 
 
 def _violated(violations: int, status: VerifierStatus | None, others: list[str]) -> Standing:
+    # The findings stand right below, each with its own headline.
     findings = status.findings if status is not None else []
-    reasons = [*_others(findings), *others] if findings or status is None else [*_kinds(status), *others]
+    reasons = others if findings or status is None else [*_kinds(status), *others]
     return Standing(word=VIOLATION, headline=headline_of(findings, violations), reasons=reasons)
-
-
-def _others(findings: Sequence[FindingResult]) -> list[str]:
-    """Return one line for each finding but the first, which is the headline."""
-    lines = [one.headline for one in findings[1:FINDINGS_SHOWN_MAX]]
-    if (left := len(findings) - FINDINGS_SHOWN_MAX) > 0:
-        lines.append(f"and {left} more finding{'' if left == 1 else 's'}")
-    return lines
 
 
 def _silence(snapshot: SoakStatus) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 
 import soak
@@ -26,6 +28,8 @@ class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
     lasted_seconds: float
     notes: list[str]
     data_dir: str
+    commands: dict[str, str]
+    """What to type to look at it again, by what it does."""
 
 
 class PageState(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,9 +52,18 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def final_state(
-    last: SoakStatus, outcome: RunOutcome, points: ChartPoints, *, at_wall_seconds: float, found_version: int
+    last: SoakStatus,
+    outcome: RunOutcome,
+    points: ChartPoints,
+    *,
+    at_wall_seconds: float,
+    found_version: int,
+    where: str,
 ) -> PageState:
-    """Return what the page shows of a run that is over; `at_wall_seconds`: when its last status was made."""
+    """Return what the page shows of a run that is over.
+
+    `at_wall_seconds` is when its last status was made; `where` names it to commands.
+    """
     over, result = ended(last, outcome), outcome.result
     until = result.ended_wall_seconds if result is not None and result.finished else at_wall_seconds
     return PageState(
@@ -68,6 +81,11 @@ def final_state(
             lasted_seconds=over.active_seconds,
             notes=outcome.notes,
             data_dir=outcome.data_dir,
+            commands={
+                "this page": f"soak page {where}",
+                "a report": f"soak report {where} --format html > report.html",
+                **({} if outcome.finished else {"go on": f"soak run --data-dir {shlex.quote(outcome.data_dir)}"}),
+            },
         ),
     )
 
