@@ -91,7 +91,7 @@ def test_it_tells_the_truth_live_and_asks_nobody_else(shown: Window, check: Runn
 def lines_of(page: Any) -> list[str]:
     """Return the lines of appends in the charts of rates."""
     found: list[str] = page.eval_on_selector_all(
-        "[data-kind='operations per second'] path.line.a", "all => all.map((one) => one.getAttribute('d'))"
+        "[data-kind='operations per second'] svg.chart path.line.a", "all => all.map((one) => one.getAttribute('d'))"
     )
     return found
 
@@ -315,8 +315,9 @@ def test_the_charts_share_a_cursor_and_a_zoom_and_say_in_words_what_they_show(sh
     assert all(re.fullmatch(r"\d\d:\d\d(:\d\d)?", time) for time in times_of(page))
     label = page.locator("svg.chart").first.get_attribute("aria-label")
     assert re.search(r"operations per second of .*: appends mostly [\d.,]+/s, at most .*; (\d+|no) fault", label)
+    page.locator("svg.chart").first.scroll_into_view_if_needed()
     box = page.locator("svg.chart").first.bounding_box()
-    left, middle = box["x"] + box["width"] * 0.5, box["y"] + box["height"] / 2
+    left, middle = box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2
     page.mouse.move(left, middle)
     assert page.locator("line.cursor").count() == CHARTS
     assert all(re.match(r"\d\d:\d\d:\d\d", one) for one in page.locator(".readout").all_inner_texts())
@@ -357,7 +358,7 @@ def test_a_finding_shows_the_words_that_were_lost_and_a_wide_screen_is_used(brow
         opened.go(address(check))
         quote = page.locator("article.finding blockquote").first
         quote.wait_for()
-        quoted = quote.locator("p").inner_text()
+        quoted = quote.locator("p").first.inner_text()
         quote.locator("[data-violation]").click()
         page.locator("#story").get_by_role("heading", name="What was written").wait_for()
         assert quoted in page.locator("#story").inner_text()
@@ -377,6 +378,7 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
     browser: Any, check: RunningCheck
 ) -> None:
     token = json.loads((check.data_dir / "run.json").read_text())["token"]
+    before = check.status()["faults_recent"]
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -401,7 +403,7 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
         "refused",
     )
     status = check.status()
-    assert (status["phase"], [one for one in status["faults_recent"] if one["name"] == "crash"]) == ("running", [])
+    assert (status["phase"], status["faults_recent"]) == ("running", before)
 
 
 def _press_stop(opened: Window, running: RunningCheck) -> None:
@@ -433,10 +435,14 @@ def assert_over(opened: Window) -> None:
     told = opened.text("main")
     assert "running" not in told.replace("running soak", "")
     assert "\u2013" not in told, "a dash stands for what is not known"
-    assert re.search(r"ended|last heard", opened.text("#processes"))
+    assert re.search(r"ended|not known now", opened.text("#processes"))
     assert opened.page.get_by_role("button", name="Stop and give the verdict").count() == 0
-    assert opened.page.locator("figure path.line").count() >= 4
-    assert opened.complaints == []
+    assert opened.page.locator("svg.chart path.line").count() >= 4
+    assert [one for one in opened.complaints if CUT_OFF not in one] == []
+
+
+CUT_OFF = "ERR_INCOMPLETE_CHUNKED_ENCODING"
+"""What Chromium says of a daemon that was killed."""
 
 
 @contextlib.contextmanager
@@ -490,7 +496,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 ended = settled(opened)
                 with past_page(second.data_dir) as again, window(browser) as looking:
                     looking.go(again)
-                    looking.until(lambda: looking.page.locator("figure path.line").count() >= 4)
+                    looking.until(lambda: looking.page.locator("svg.chart path.line").count() >= 4)
                     assert settled(looking) == ended, "from its folder alone it looks the same"
                     assert_over(looking)
                     assert [url for url in looking.asked if not url.startswith(again)] == []
@@ -507,7 +513,7 @@ def test_what_a_killed_daemon_had_found_stays_certain_on_the_open_page_and_in_it
         page = opened.page
         opened.go(address(killed))
         page.locator("article.finding blockquote").first.wait_for()
-        opened.until(lambda: page.locator("figure path.line").count() >= 4)
+        opened.until(lambda: page.locator("svg.chart path.line").count() >= 4)
         killed.process.send_signal(signal.SIGKILL)
         killed.process.wait()
         opened.until(lambda: "No answer since" in opened.text("#lost"))
@@ -526,7 +532,7 @@ def test_what_a_killed_daemon_had_found_stays_certain_on_the_open_page_and_in_it
             assert "interrupted" in looking.text("#run")
             assert "never verified" in looking.text("#reasons")
             assert "soak run --data-dir" in looking.text("#actions")
-            looking.until(lambda: looking.page.locator("figure path.line").count() >= 4)
+            looking.until(lambda: looking.page.locator("svg.chart path.line").count() >= 4)
             looking.page.locator("article.finding summary").first.click()
             looking.page.locator(".singles [data-violation]").first.click()
             looking.page.locator("#story").get_by_role("heading", name="What to do next").wait_for()

@@ -292,8 +292,7 @@ class Chart {
       const hasRoom = from >= labelledUntil && from + name.length * LETTER_PIXELS <= this.width;
       if (hasRoom) labelledUntil = from + name.length * LETTER_PIXELS + 8;
       return [
-        h("rect", { class: "fault", x: from, y: MARGIN.top, width: Math.max(2, this.x(Math.min(this.until, end)) - from), height: HEIGHT - MARGIN.top - MARGIN.bottom },
-          h("title", {}, `${name} of ${fault.target}, ${clock(fault.began)}`)),
+        h("rect", { class: "fault", x: from, y: MARGIN.top, width: Math.max(2, this.x(Math.min(this.until, end)) - from), height: HEIGHT - MARGIN.top - MARGIN.bottom }),
         hasRoom ? h("text", { class: "fault", x: from, y: MARGIN.top - 7 }, name) : null,
       ].filter(Boolean);
     });
@@ -301,14 +300,14 @@ class Chart {
 
   /** The chart in words. */
   summary() {
-    const title = `${this.kind.name} of ${this.store}`;
+    const title = `${this.kind.name} of ${this.store}, ${clock(this.since)} to ${clock(this.until)}`;
     if (this.points.length === 0) return `${title}: nothing measured`;
     const lines = this.kind.lines.map((line) => {
       const values = this.points.map((point) => point[line.field]).filter((value) => value !== null).sort((one, other) => one - other);
       return values.length ? `${line.label} mostly ${this.kind.unit(values[Math.floor(values.length / 2)])}, at most ${this.kind.unit(values.at(-1))}` : `${line.label} not measured`;
     });
     const faults = this.bands.length ? plural(this.bands.length, "fault") : "no faults";
-    return `${title}, ${clock(this.since)} to ${clock(this.until)}: ${lines.join("; ")}; ${faults}`;
+    return `${title}: ${lines.join("; ")}; ${faults}`;
   }
 }
 

@@ -79,7 +79,7 @@ export function showWatch(state, silentSince) {
 function stateOf(state, silentSince) {
   if (state === "ended") return badge("busy", "ended");
   if (state === "given") return badge("unsure", "external, not monitored");
-  if (silentSince) return badge("unsure", `${spaced(state)} when last heard of`);
+  if (silentSince) return badge("unsure", "not known now");
   if (state === "running") return badge("good", "running");
   if (["starting", "waiting", "paused", "stopped"].includes(state)) return badge("busy", spaced(state));
   return badge("bad", spaced(state));

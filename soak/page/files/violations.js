@@ -107,7 +107,7 @@ function head({ one, words }) {
   return [
     h("h3", {}, badge("bad", spaced(one.kind)), h("span", {}, one.headline)),
     h("dl", { class: "tally" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    words ? h("blockquote", {}, h("p", {}, words.text), h("footer", {}, `${words.label}: `, explain(one))) : h("p", {}, "Clearest example: ", explain(one)),
+    words ? h("blockquote", {}, h("p", {}, words.text), h("p", { class: "who" }, `${words.label}: `, explain(one))) : h("p", {}, "Clearest example: ", explain(one)),
   ];
 }
 
