@@ -232,7 +232,7 @@ class Chart {
       ]),
       ...moments(since, end, Math.max(2, Math.floor(this.inner / TICK_PIXELS))).flatMap(([at, text]) => [
         h("line", { class: "grid", x1: this.x(at), x2: this.x(at), y1: floor, y2: floor + 4 }),
-        h("text", { class: "tick time", x: this.x(at), y: HEIGHT - 5, "text-anchor": "middle" }, text),
+        h("text", { class: "tick time", x: Math.min(this.x(at), width - text.length * LETTER_PIXELS / 2), y: HEIGHT - 5, "text-anchor": "middle" }, text),
       ]),
       ...this.kind.lines.flatMap((line) => stretches(this.points, line.field, this.kind.isLog).flatMap((dots) => this.line(line, dots, scale.y, floor))),
     );
@@ -289,11 +289,13 @@ class Chart {
     return this.bands.flatMap(({ fault, end }) => {
       const from = this.x(Math.max(this.since, fault.began));
       const name = spaced(fault.name);
-      const hasRoom = from >= labelledUntil && from + name.length * LETTER_PIXELS <= this.width;
-      if (hasRoom) labelledUntil = from + name.length * LETTER_PIXELS + 8;
+      const length = name.length * LETTER_PIXELS;
+      const place = Math.min(from, this.width - length);
+      const hasRoom = place >= labelledUntil;
+      if (hasRoom) labelledUntil = place + length + 8;
       return [
         h("rect", { class: "fault", x: from, y: MARGIN.top, width: Math.max(2, this.x(Math.min(this.until, end)) - from), height: HEIGHT - MARGIN.top - MARGIN.bottom }),
-        hasRoom ? h("text", { class: "fault", x: from, y: MARGIN.top - 7 }, name) : null,
+        hasRoom ? h("text", { class: "fault", x: place, y: MARGIN.top - 7 }, name) : null,
       ].filter(Boolean);
     });
   }

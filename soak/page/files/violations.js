@@ -57,7 +57,7 @@ function isWanted(one) {
 function list() {
   const container = byId("violations-list");
   const wanted = findings.filter(isWanted);
-  byId("filters").hidden = findings.length === 0;
+  byId("filters").hidden = findings.length < 2;
   draw(container, [isOver, ...wanted.map((one) => one.id)], () => {
     if (wanted.length === 0) return h("p", { class: "quiet" }, findings.length ? "None that fits." : isOver ? "None." : "None found so far.");
     return wanted.map((one) => cardOf(one.id).node);
