@@ -64,7 +64,7 @@ class PastPage:
     async def _events(self, request: web.Request) -> web.Response:
         if is_cross_site(request):
             return error(403, "refused: the request comes from another site")
-        await self._records.take_in()
+        await self._records.take_in_all()
         state = final_state(
             self._saved.status,
             self._report.outcome,
@@ -87,6 +87,7 @@ class PastPage:
 
 def _why_not(folder: Path, setup: RunSetup | None) -> str:
     if not (folder / FILE_NAME).exists():
-        return f"{folder} holds no status for the page: another version of soak ran there; see 'soak report {folder}'"
+        why = "its verifier never answered, or another version of soak wrote it"
+        return f"{folder} holds no status for the page: {why}; see 'soak report {folder}'"
     written = f" (soak {setup.version})" if setup is not None else ""
     return f"{folder / FILE_NAME} is damaged, or of another version{written}; see 'soak report {folder}'"

@@ -54,6 +54,13 @@ class RecordRoutes:
         async with self._taking_in:
             await asyncio.to_thread(self._found.take_in)
 
+    async def take_in_all(self) -> None:
+        """Read the whole journal of a run that is over, a piece at a time."""
+        before = -1
+        while before != self.version:
+            before = self.version
+            await self.take_in()
+
     async def _index(self, request: web.Request) -> web.Response:
         return self._file(request, INDEX)
 

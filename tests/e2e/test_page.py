@@ -157,6 +157,20 @@ def test_what_a_store_says_is_shown_as_text_and_never_run(shown: Window) -> None
     assert shown.complaints == []
 
 
+def test_what_the_code_of_a_store_raises_is_told_once_with_type_text_and_place(shown: Window) -> None:
+    page = shown.page
+    shown.until(lambda: page.locator("#errors").is_visible())
+    rows = page.locator("#errors tbody tr")
+    assert rows.count() == 1
+    raised = rows.first.inner_text()
+    assert f"append raised ValueError: no token for {HOSTILE}" in raised
+    assert re.search(r"flawed\.py:\d+", raised)
+    assert "programming error" in raised
+    before = rows.first.locator("td").nth(2).inner_text()
+    shown.until(lambda: rows.first.locator("td").nth(2).inner_text() != before)
+    assert rows.count() == 1, "it is counted, and not listed again"
+
+
 def test_it_can_be_used_by_keyboard_alone(shown: Window) -> None:
     page = shown.page
     page.keyboard.press("Tab")

@@ -144,6 +144,12 @@ async def test_a_killed_run_is_interrupted_and_what_was_found_is_certain(tmp_pat
     assert sorted((path, path.stat().st_mtime_ns) for path in folder.rglob("*")) == before, "it only reads"
 
 
+async def test_a_long_journal_is_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("soak.page.violation_index.READ_BYTES_MAX", 1_000)
+    _, (_, listed) = await asked(leave_run(tmp_path, found=40), "/events", "/violations")
+    assert len(json.loads(listed)["violations"]) == 40
+
+
 async def test_a_finished_run_is_final(tmp_path: Path) -> None:
     ((_, text),) = await asked(leave_run(tmp_path, finished=True), "/events")
     told = event(text)
