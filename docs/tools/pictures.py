@@ -48,6 +48,7 @@ SETTINGS = """
 [load]
 users = 24
 think = "600ms"
+shared_share = 0.5
 
 [stores]
 names = ["{stores}"]
@@ -62,7 +63,7 @@ healthy_min = "5s"
 fault = "{fault}"
 target = "redis"
 every = "20s"
-hold = "3s"
+hold = "5s"
 """
 
 
@@ -189,7 +190,7 @@ def of_the_correct(browser: Browser, folder: Path, wanted: set[str]) -> None:
         if "fault" in wanted:
             page.locator("#charts").evaluate("(charts) => scrollTo(0, charts.offsetTop - 12)")
             page.get_by_text("active, by schedule").wait_for(timeout=SECONDS_MAX * 1000)
-            page.wait_for_timeout(1500)
+            page.wait_for_timeout(500)
             take(page, "page-fault")
 
 

@@ -8,7 +8,7 @@ function keeping(counted, contract, state, silentSince) {
   if (counted?.violations) return badge("bad", `broken: ${plural(counted.violations, "violation")}`);
   if (contract.unmet.length) return badge("bad", "cannot be kept");
   if (!counted?.verified) return badge("unsure", "nothing verified yet");
-  if (state.end?.verdict === "pass") return badge("good", "kept");
+  if (state.end?.finished) return badge("good", state.end.verdict === "pass" ? "kept" : "no violation found");
   if (state.end || silentSince) return badge("unsure", "kept as far as it was read");
   return badge("good", "kept so far");
 }
