@@ -63,6 +63,9 @@ docs: $(DEVELOPMENT) ## build the documentation as a site in build/site; a dead 
 reference: $(DEVELOPMENT) ## write docs/settings.md and docs/cli.md anew from the program
 	$(BIN)/python docs/tools/reference.py
 
+pictures: $(DEVELOPMENT) ## take the pictures of docs/images anew from real runs (needs chromium)
+	$(BIN)/python docs/tools/pictures.py
+
 dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 	$(BIN)/python -m grafana.generate
 

@@ -35,7 +35,8 @@ GROUPS = {
         "docker-gate": "restricted Docker socket: only named containers",
     },
     "look": {
-        "page": "print a control link to the page of the running soak",
+        "page": "link to the page of the running soak, or open the page of a past run",
+        "runs": "list the runs of a data folder",
         "report": "report a run as text, JSON, JUnit, Markdown or HTML",
         "compare": "compare two runs: findings, latency, recovery, thresholds",
         "violations": "list findings and violations",

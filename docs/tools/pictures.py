@@ -1,10 +1,11 @@
 """Take the pictures of docs/images: a soak with a planted bug and faults, looked at in Chromium.
 
+    make pictures
     .venv/bin/python docs/tools/pictures.py [NAME ...]
 
-It needs Debian's chromium and Playwright. Page, story and report are of one run of about a minute; the chat and
-Locust's page have short runs of their own. With names (page, story, phone, dark, report, chat, locust) only those are
-taken.
+It needs Debian's chromium and Playwright. Finding, story, ended page and report are of one run of about a minute, the
+clean page and the fault of another; the chat and Locust's page have short runs of their own. With names only those are
+taken: page, story, phone, dark, ended, report, clean, fault, chat, locust.
 """
 
 from __future__ import annotations
@@ -39,15 +40,18 @@ BUGGY = "examples.overwriting_memory:OverwritingMemory"
 SECONDS_MAX = 120.0
 STORY = {"width": 1180, "height": 1180}
 REPORT = {"width": 1180, "height": 1500}
+OF_THE_BUG = {"page", "story", "phone", "dark", "ended", "report"}
+OF_THE_CORRECT = {"clean", "fault"}
 LOOKED_AT_SECONDS = 40.0
 """How long the soak runs before its page is taken: long enough for a fault and for charts with something in them."""
 SETTINGS = """
 [load]
 users = 24
 think = "600ms"
+shared_share = 0.5
 
 [stores]
-names = ["{buggy}", "redis-list"]
+names = ["{stores}"]
 
 [verifier]
 canary = "15s"
@@ -56,10 +60,10 @@ canary = "15s"
 healthy_min = "5s"
 
 [[faults.rules]]
-fault = "pause"
+fault = "{fault}"
 target = "redis"
-every = "30s"
-hold = "2s"
+every = "20s"
+hold = "5s"
 """
 
 
@@ -121,14 +125,22 @@ def take(page: Page, name: str) -> None:
     print(f"{path.relative_to(ROOT)}  {path.stat().st_size // 1024} KB")  # noqa: T201
 
 
-def of_the_soak(browser: Browser, folder: Path, wanted: set[str]) -> None:
-    """Soak the example with a bug beside a correct store, and take the page, a story and the report."""
-    config, data = folder / "soak.toml", folder / "data"
-    config.write_text(SETTINGS.format(buggy=BUGGY))
+@contextlib.contextmanager
+def soaking(folder: Path, data: Path, stores: tuple[str, ...], fault: str) -> Iterator[str]:
+    """Soak these stores with one fault again and again; yields the address of the page."""
+    config = folder / f"{data.name}.toml"
+    config.write_text(SETTINGS.format(stores='", "'.join(stores), fault=fault))
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with running("soak", "run", "--plain", "--config", str(config), "--data-dir", str(data), "--port", str(port)):
         until(lambda: answers(f"{address}/readyz"), "a start")
+        yield address
+
+
+def of_the_bug(browser: Browser, folder: Path, wanted: set[str]) -> None:
+    """Soak the example with a bug beside a correct store; take the page, a story, the ended page and the report."""
+    data = folder / "bug"
+    with soaking(folder, data, (BUGGY, "redis-list"), "pause") as address:
         began = time.monotonic()
         until(lambda: is_found(address), "a finding with its cause")
         if "story" in wanted:  # before the first fault, so that the story is short
@@ -138,23 +150,48 @@ def of_the_soak(browser: Browser, folder: Path, wanted: set[str]) -> None:
                 page.wait_for_timeout(1500)
                 take(page, "page-story")
         time.sleep(max(0.0, began + LOOKED_AT_SECONDS - time.monotonic()))
-        if wanted & {"page", "dark"}:
-            for name, scheme in (("page", "light"), ("page-dark", "dark")):
+        for name, scheme in (("page", "light"), ("dark", "dark")):
+            if name in wanted:
                 with opened(browser, address, color_scheme=scheme) as page:
                     page.wait_for_timeout(2500)
-                    take(page, name)
+                    take(page, "page" if name == "page" else "page-dark")
         if "phone" in wanted:
             with opened(browser, address, viewport=PHONE, device_scale_factor=2) as page:
                 page.wait_for_timeout(2500)
                 take(page, "page-phone")
         if "report" in wanted:  # which shows what a crash takes, too
             soak("inject", "crash", "--target", "redis", "--hold", "1s", "--data-dir", str(data))
+    if "ended" in wanted:
+        port = free_port()
+        address = f"http://127.0.0.1:{port}"
+        with running("soak", "page", str(data), "--port", str(port)):
+            until(lambda: answers(address), "the page of the past run")
+            with opened(browser, address) as page:
+                page.wait_for_timeout(2000)
+                take(page, "page-ended")
     if "report" in wanted:
         (folder / "report.html").write_text(soak("report", str(data), "--format", "html"))
         with opened(browser, (folder / "report.html").as_uri(), viewport=REPORT) as page:
             page.evaluate("() => document.querySelectorAll('details').forEach((one) => { one.open = false; })")
             page.wait_for_timeout(500)
             take(page, "report")
+
+
+def of_the_correct(browser: Browser, folder: Path, wanted: set[str]) -> None:
+    """Soak two correct stores on two servers, one of which crashes; take the page, and the charts during a crash."""
+    with (
+        soaking(folder, folder / "correct", ("redis-list", "postgres"), "crash") as address,
+        opened(browser, address) as page,
+    ):
+        page.locator("#verdict[data-word=clean]").wait_for(timeout=SECONDS_MAX * 1000)
+        page.wait_for_timeout(LOOKED_AT_SECONDS * 1000)
+        if "clean" in wanted:
+            take(page, "page-clean")
+        if "fault" in wanted:
+            page.locator("#charts").evaluate("(charts) => scrollTo(0, charts.offsetTop - 12)")
+            page.get_by_text("active, by schedule").wait_for(timeout=SECONDS_MAX * 1000)
+            page.wait_for_timeout(500)
+            take(page, "page-fault")
 
 
 def soak(*words: str) -> str:
@@ -200,7 +237,12 @@ def of_locust(browser: Browser, folder: Path) -> None:
 
 def main(names: list[str]) -> None:
     """Take the pictures that are named, or all."""
-    wanted = set(names) or {"page", "story", "phone", "dark", "report", "chat", "locust"}
+    every = {*OF_THE_BUG, *OF_THE_CORRECT, "chat", "locust"}
+    wanted = set(names) or every
+    if wanted - every:
+        raise SystemExit(
+            f"there is no picture {', '.join(sorted(wanted - every))}; choose from {', '.join(sorted(every))}"
+        )
     chromium = shutil.which("chromium")
     if chromium is None:
         raise SystemExit("chromium is not installed (Debian: apt install chromium)")
@@ -209,8 +251,10 @@ def main(names: list[str]) -> None:
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=list(CHROMIUM_ARGUMENTS))
-            if wanted & {"page", "story", "phone", "dark", "report"}:
-                of_the_soak(browser, folder, wanted)
+            if wanted & OF_THE_BUG:
+                of_the_bug(browser, folder, wanted)
+            if wanted & OF_THE_CORRECT:
+                of_the_correct(browser, folder, wanted)
             if "chat" in wanted:
                 of_the_chat(browser, folder)
             if "locust" in wanted:

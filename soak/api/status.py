@@ -46,6 +46,9 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     pid: int | None
     restarts: int
+    """After deaths that nobody asked for."""
+    planned_restarts: int = 0
+    """After faults."""
     address: str
     """Without user and password."""
 
@@ -61,13 +64,13 @@ class InjectedFault(msgspec.Struct, kw_only=True):
     name: str
     target: str
     by: str
-    """`schedule` or `hand`."""
+    """`schedule` or `hand`; where only the verifier knows of it `planned` or `unplanned`."""
     began_wall_seconds: float
     hold_seconds: float
     parameters: dict[str, str] = {}
     """How it is set, as people write it."""
     state: str = "active"
-    """`active`, `healed` or `failed`."""
+    """`active`, `healed` or `failed`; of a run that is over also `cut off`."""
     fault: str = ""
     """Identity of its window in the ledger, once it is over."""
     lasted_seconds: float | None = None
@@ -90,7 +93,7 @@ class SoakStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     phase: str
-    """`starting`, `running`, `draining` or `done`."""
+    """`starting`, `running`, `draining` or `done`; of a past run that gave no verdict `interrupted`."""
     verdict: str
     """So far `violation` or `undecided`; at the end the verdict."""
     stores: list[str]
@@ -116,6 +119,8 @@ class SoakStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Why the verdict cannot be a pass."""
     active_seconds: float = 0.0
     """How long the run has been active, over all its daemons."""
+    servers_of: dict[str, list[str]] = {}
+    """By store: the servers it rests on."""
 
     @property
     def totals(self) -> Totals:

@@ -44,7 +44,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _say("\nThe story of the clearest example:\n")
     _run("explain", findings[0].example.id, "--data-dir", str(data))
     _say(f"\nThe report, with charts: {report}")
-    _say(f"Look further:  soak violations --data-dir {data}")
+    _say(f"Look further:  soak page {data}")
+    _say(f"               soak violations --data-dir {data}")
     _say("Try your own:  soak check --store mypackage.memory:Memory   (docs: your own store)")
     return ExitCode.PASS
 

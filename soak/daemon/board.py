@@ -129,6 +129,7 @@ class StatusBoard:
             verifier=status,
             problems=list(self.problems),
             active_seconds=beginning.active_seconds + time.monotonic() - self._began,
+            servers_of={spec.name: list(spec.needs) for spec in beginning.plan.specs},
         )
 
     async def _fresh_verifier_status(self) -> VerifierStatus | None:
@@ -142,13 +143,20 @@ class StatusBoard:
         plan = self._beginning.plan
         return [
             *(self._embedded(kind) for kind in plan.embedded),
-            *(
-                ServerStatus(
-                    kind=kind, embedded=False, state="given", pid=None, restarts=0, address=without_secrets(address)
-                )
-                for kind, address in plan.given.items()
-            ),
+            *(self._given(kind, address) for kind, address in plan.given.items()),
         ]
+
+    def _given(self, kind: str, address: str) -> ServerStatus:
+        server = self._testbed.nodes.get(kind)
+        return ServerStatus(
+            kind=kind,
+            embedded=False,
+            state="given",
+            pid=None,
+            restarts=0,
+            planned_restarts=server.planned_restarts if server is not None else 0,
+            address=without_secrets(address),
+        )
 
     def _embedded(self, kind: str) -> ServerStatus:
         server = self._testbed.nodes.get(kind)
@@ -161,6 +169,7 @@ class StatusBoard:
             state=str(server.state),
             pid=server.pid,
             restarts=server.restarts,
+            planned_restarts=server.planned_restarts,
             address=without_secrets(server.url),
         )
 

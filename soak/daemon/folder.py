@@ -10,6 +10,7 @@ from pathlib import Path
 from soak import join
 from soak.daemon import announced_faults
 from soak.errors import SoakError, UsageError, ViolationsOnRecordError
+from soak.page import ended
 from soak.proc.files import remove_sealed
 from soak.report import outcome, series
 from soak.report.violation_records import read_folder
@@ -38,6 +39,7 @@ class DataFolder:
         self.evidence = self.verifier / "evidence"
         self.outcome_file = self.path / outcome.FILE_NAME
         self.series_file = self.path / series.FILE_NAME
+        self.status_file = self.path / ended.FILE_NAME
         self.announced_file = self.path / announced_faults.FILE_NAME
         self.logs = self.path / "logs"
         self.runs = self.path / "runs"
@@ -100,7 +102,7 @@ class DataFolder:
                     # What was left broken on somebody's server is noted there, and is still to be healed.
                     left.mkdir()
                     given.rename(left / GIVEN)
-        for file in (self.outcome_file, self.series_file):
+        for file in (self.outcome_file, self.series_file, self.status_file):
             if file.exists():
                 file.rename(_unused(target / file.name))
         self.forget_run()

@@ -154,12 +154,13 @@ class Daemon:
                 self._launch()
                 await self._stop.requested.wait()
                 outcome = await self._stop.unless_urgent(self._drain())
+                self._page.end(outcome)
                 await self._let_scrapers_know(outcome)
             except LeftError:
                 outcome = self._ending.left(self._stop.reason)
+                self._page.end(outcome)
                 if not self._board.has_run:
                     await self._let_scrapers_know(outcome)
-            self._page.end(outcome)
         finally:
             await self._close()
         await self._ending.settle(outcome)

@@ -3,81 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
 
-import soak
 from soak import log
 from soak.api.connections import read_body
-from soak.api.http import error, is_cross_site, json_response
+from soak.api.http import error, is_cross_site
 from soak.api.permission import Permission, stranger
-from soak.api.status import SoakStatus
-from soak.daemon.audience import Audience, frame_of
+from soak.api.status import SoakStatus, VerifierStatus
+from soak.daemon.audience import HEADERS, Audience, frame_of
 from soak.daemon.folder import DataFolder
-from soak.daemon.recorder import ChartPoints, Measurements, chart_points
-from soak.daemon.violation_index import ViolationFilter, ViolationIndex
+from soak.daemon.recorder import Measurements, chart_points
 from soak.errors import UsageError
 from soak.json_input import decode_json
-from soak.page.assets import INDEX, answer_file, read_assets
-from soak.page.standing import Measure, Standing, assess
+from soak.page.ended import read_saved, save
+from soak.page.record_routes import RecordRoutes, answer_json
+from soak.page.standing import Measure, assess
+from soak.page.state import PageState, final_state, shown, warnings_of
 from soak.report.outcome import RunOutcome
-from soak.report.story import Story, story_of
-from soak.report.violation_records import ViolationRecord, resolve
-from soak.verifier import evidence_file
-from soak.verifier.evidence_file import UnreadableEvidenceError
-from soak.verifier.result import Totals
 
-ASSETS_PATH = "/page/"
 EVENTS_PATH = "/events"
-VIOLATIONS_PATH = "/violations"
 SESSION_PATH = "/session"
 CODES_PATH = "/codes"
 STOP_PATH = "/stop"
 SERIES_PATH = "/series"
 FRESH_SECONDS = 10.0
 """Points told with each state: one that missed a few of them has them all the same."""
-RECOVERIES_SHOWN_MAX = 60
-STORIES_AT_ONCE_MAX = 2
-"""Evidence files may be large; reading them must not become the daemon's main occupation."""
+SAVE_SECONDS = 5.0
+"""How far the saved status may be behind; a violation is saved at once."""
 
 _log = log.get_logger("soak.page")
-_ID = "{id:[0-9a-f]{4,64}}"
 
 
 class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The single-use code of a control link."""
 
     code: str
-
-
-class PageState(msgspec.Struct, frozen=True, kw_only=True):
-    """The event `state`: all that the page shows."""
-
-    now_wall_seconds: float
-    version: str
-    standing: Standing
-    found_version: int
-    """Grows with every violation, so that the page knows when to list them again."""
-    why_no_faults: str
-    points: ChartPoints
-    soak: SoakStatus
-
-
-class PageEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The event `end`: how the run ended."""
-
-    run: str
-    verdict: str
-    exit_code: int
-    reasons: list[str]
-    notes: list[str]
-    tried: str
-    finished: bool
-    data_dir: str
-    totals: Totals | None
 
 
 class StatusPage:
@@ -99,23 +64,20 @@ class StatusPage:
         self._measurements = measurements
         self._stop = stop
         self._why_no_faults = why_no_faults
-        self._assets = read_assets()
+        self._records = RecordRoutes(folder.path)
         self._audience = Audience()
-        self._found = ViolationIndex(folder.verifier)
-        self._taking_in = asyncio.Lock()
-        self._stories = asyncio.Semaphore(STORIES_AT_ONCE_MAX)
         self._snapshot: SoakStatus | None = None
-        self._violations_known = 0
+        self._known: VerifierStatus | None = None
+        """The last that the verifier has answered: a verifier that is away takes nothing of it back."""
+        self._end: bytes | None = None
+        self._saved_at = float("-inf")
+        self._saved_violations = 0
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.get("/", self._index),
-            web.get(ASSETS_PATH + "{name}", self._asset),
+            *self._records.routes(),
             web.get(EVENTS_PATH, self._events),
             web.get(SERIES_PATH, self._series),
-            web.get(VIOLATIONS_PATH, self._violations),
-            web.get(f"{VIOLATIONS_PATH}/{_ID}", self._story),
-            web.get(f"{VIOLATIONS_PATH}/{_ID}/evidence", self._evidence),
             web.get(SESSION_PATH, self._session),
             web.post(SESSION_PATH, self._let_in),
             web.post(CODES_PATH, self._new_code),
@@ -125,42 +87,77 @@ class StatusPage:
     # What it tells ------------------------------------------------------------------------------------------
 
     async def show(self, snapshot: SoakStatus) -> None:
-        """Send the status to every open page; called about every second."""
-        self._snapshot = snapshot
-        self._violations_known = max(self._violations_known, snapshot.totals.violations)
-        if not self._audience.size:
+        """Send the status to every open page, and save it now and then; called about every second."""
+        if self._end is not None:
             return
         try:
-            await self._take_in()
-            self._audience.publish(frame_of("state", self._state(snapshot)))
+            if self._snapshot is None and snapshot.verifier is None:
+                self._known = await asyncio.to_thread(self._known_before, snapshot.run)
+            self._snapshot, self._known = snapshot, snapshot.verifier or self._known
+            await self._save()
+            if self._audience.size:
+                await self._records.take_in()
+                self._audience.publish(frame_of("state", self._state(snapshot)))
         except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
             _log.exception("page_update_failed")
 
     def end(self, outcome: RunOutcome) -> None:
-        """Send the end to every open page, and close the streams."""
-        end = PageEnd(
-            run=outcome.run,
-            verdict=outcome.verdict,
-            exit_code=outcome.exit_code,
-            reasons=outcome.reasons,
-            notes=outcome.notes,
-            tried="" if outcome.result is None or outcome.result.tried is None else outcome.result.tried.text,
-            finished=outcome.finished,
-            data_dir=outcome.data_dir,
-            totals=None if outcome.result is None else outcome.result.totals,
+        """Send the end to every open page, and close the streams; whoever comes later hears it, too."""
+        if self._snapshot is None:
+            self._audience.end(b"")
+            return
+        now = time.time()
+        last = self._with_known(self._snapshot)
+        state = final_state(
+            last,
+            outcome,
+            chart_points(self._measurements, now - FRESH_SECONDS),
+            at_wall_seconds=now,
+            found_version=self._records.version,
+            where=f"{outcome.run} --data-dir {shlex.quote(str(self._folder.path))}",
         )
-        self._audience.end(frame_of("end", msgspec.json.encode(end)))
+        self._end = frame_of("end", msgspec.json.encode(state))
+        self._audience.end(self._end)
+        if last.verifier is not None:
+            try:
+                save(self._folder.path, msgspec.structs.replace(last, phase=state.soak.phase), now)
+            except OSError as problem:
+                _log.warning("status_not_saved", error=str(problem))
+
+    def _known_before(self, run: str) -> VerifierStatus | None:
+        """Return what an earlier daemon of this run knew."""
+        try:
+            saved = read_saved(self._folder.path)
+        except UsageError:
+            return None  # of a newer soak
+        return saved.status.verifier if saved is not None and saved.status.run == run else None
+
+    async def _save(self) -> None:
+        if self._snapshot is None or self._known is None:
+            return
+        violations = self._known.totals.violations
+        if time.monotonic() - self._saved_at < SAVE_SECONDS and violations == self._saved_violations:
+            return
+        self._saved_at, self._saved_violations = time.monotonic(), violations
+        try:
+            await asyncio.to_thread(save, self._folder.path, self._with_known(self._snapshot), time.time())
+        except OSError as problem:
+            _log.warning("status_not_saved", error=str(problem))
+
+    def _with_known(self, snapshot: SoakStatus) -> SoakStatus:
+        return msgspec.structs.replace(snapshot, verifier=snapshot.verifier or self._known)
 
     def _state(self, snapshot: SoakStatus) -> bytes:
         return msgspec.json.encode(
             PageState(
                 now_wall_seconds=time.time(),
-                version=soak.__version__,
-                standing=assess(snapshot, self._measure, self._violations_known),
-                found_version=self._found.version,
+                standing=assess(snapshot, self._measure, self._known),
+                found_version=self._records.version,
                 why_no_faults=self._why_no_faults(),
+                warnings=warnings_of(snapshot),
+                verifier_silent=snapshot.verifier is None,
                 points=chart_points(self._measurements, time.time() - FRESH_SECONDS),
-                soak=_shown(snapshot),
+                soak=shown(self._with_known(snapshot)),
             )
         )
 
@@ -168,74 +165,16 @@ class StatusPage:
         if is_cross_site(request):
             # It could not read a word, and would take the place of somebody who can.
             return error(403, "refused: the request comes from another site")
+        if self._end is not None:
+            return web.Response(body=self._end, headers=HEADERS)
         if self._audience.is_full or self._snapshot is None:
             why = "too many pages are open" if self._snapshot is not None else "the soak is starting"
             return error(503, f"{why}; try again in a moment")
-        await self._take_in()
+        await self._records.take_in()
         return await self._audience.attend(request, frame_of("state", self._state(self._snapshot)))
 
     async def _series(self, _request: web.Request) -> web.Response:
-        return _json(chart_points(self._measurements))
-
-    async def _take_in(self) -> None:
-        async with self._taking_in:
-            await asyncio.to_thread(self._found.take_in)
-
-    # Its files ----------------------------------------------------------------------------------------------
-
-    async def _index(self, request: web.Request) -> web.Response:
-        return self._file(request, INDEX)
-
-    async def _asset(self, request: web.Request) -> web.Response:
-        return self._file(request, request.match_info["name"])
-
-    def _file(self, request: web.Request, name: str) -> web.Response:
-        asset = self._assets.get(name)
-        if asset is None:
-            return error(404, "the page has no such file")
-        return answer_file(request, asset)
-
-    # Violations ---------------------------------------------------------------------------------------------
-
-    async def _violations(self, request: web.Request) -> web.Response:
-        try:
-            wanted = msgspec.convert(dict(request.query), ViolationFilter)
-        except msgspec.ValidationError as problem:
-            return error(400, str(problem))
-        await self._take_in()
-        return _json({"version": self._found.version, "violations": [_listed(r) for r in self._found.newest(wanted)]})
-
-    async def _story(self, request: web.Request) -> web.Response:
-        try:
-            async with self._stories:
-                return _json(await asyncio.to_thread(self._tell, request.match_info["id"]))
-        except UnreadableEvidenceError as problem:
-            return error(500, str(problem))
-        except UsageError as problem:
-            return error(404, str(problem))
-
-    async def _evidence(self, request: web.Request) -> web.StreamResponse:
-        try:
-            record = await asyncio.to_thread(self._record, request.match_info["id"])
-        except UsageError as problem:
-            return error(404, str(problem))
-        path = record.evidence
-        if path is None:
-            return error(404, "this violation has no evidence file")
-        headers = {
-            "Content-Disposition": f'attachment; filename="{path.name}"',
-            "Content-Type": "application/json",
-            "X-Content-Type-Options": "nosniff",
-        }
-        return web.FileResponse(path, headers=headers)
-
-    def _tell(self, identity: str) -> Story:
-        record = self._record(identity)
-        file = evidence_file.read(record.evidence) if record.evidence is not None else None
-        return story_of(record, file, self._found.newest(ViolationFilter(store=record.violation.store)))
-
-    def _record(self, identity: str) -> ViolationRecord:
-        return self._found.get(identity) or resolve(self._folder.path, identity)[0]
+        return answer_json(chart_points(self._measurements))
 
     # What may be done ---------------------------------------------------------------------------------------
 
@@ -243,7 +182,7 @@ class StatusPage:
         """Say whether a page may act, so that it offers no buttons that would be refused."""
         refusal = self._permission.refusal(request)
         is_stranger = refusal is not None and refusal.status == 403
-        return _json({"permitted": refusal is None, "local": not is_stranger})
+        return answer_json({"permitted": refusal is None, "local": not is_stranger})
 
     async def _let_in(self, request: web.Request) -> web.Response:
         if (refusal := stranger(request)) is not None:
@@ -255,31 +194,13 @@ class StatusPage:
         token = self._permission.token_for(code)
         if token is None:
             return error(401, "this link was used before, or has expired; 'soak page' prints a new one")
-        return _json({"token": token})
+        return answer_json({"token": token})
 
     async def _new_code(self, request: web.Request) -> web.Response:
-        return self._permission.refusal(request) or _json({"code": self._permission.new_code()})
+        return self._permission.refusal(request) or answer_json({"code": self._permission.new_code()})
 
     async def _drain(self, request: web.Request) -> web.Response:
         if (refusal := self._permission.refusal(request)) is not None:
             return refusal
         self._stop("the page")
-        return _json({"stopping": True})
-
-
-def _shown(snapshot: SoakStatus) -> SoakStatus:
-    """Leave out what the page does not show in full."""
-    if snapshot.verifier is None:
-        return snapshot
-    recoveries = snapshot.verifier.recoveries[-RECOVERIES_SHOWN_MAX:]
-    return msgspec.structs.replace(snapshot, verifier=msgspec.structs.replace(snapshot.verifier, recoveries=recoveries))
-
-
-def _listed(record: ViolationRecord) -> dict[str, object]:
-    told = record.as_dict()
-    del told["evidence"]  # a path on this machine; the page has an address for it
-    return told
-
-
-def _json(value: object) -> web.Response:
-    return json_response(value, headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
+        return answer_json({"stopping": True})

@@ -1,22 +1,42 @@
-"""The verdict so far: clean, violation, or cannot say yet, with reasons.
+"""The verdict as the page shows it: a word, a headline and the reasons, while a run goes on and after it.
 
-It is the verdict's own rule applied early. The difference: what is in progress, such as a message that is about to be
-read back, is no doubt yet.
+While it goes on it is the verdict's own rule applied early. The difference: what is in progress, such as a message that
+is about to be read back, is no doubt yet.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import msgspec
 
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.checker.kinds import Kind
 from soak.checker.verdict import Facts, reach_verdict
+from soak.report.outcome import RunOutcome
+from soak.verifier.findings import FindingResult, sentence_of
 
 CLEAN = "clean"
 VIOLATION = "violation"
 UNSAID = "unsaid"
+INTERRUPTED = "interrupted"
 KINDS_SHOWN_MAX = 6
-FINDINGS_SHOWN_MAX = 6
+_LEADS = {
+    Kind.LOST: "Memory forgets",
+    Kind.ROLLED_BACK: "Memory forgets",
+    Kind.STALE: "Memory lags behind",
+    Kind.NON_MONOTONIC: "Memory takes back what it showed",
+    Kind.REORDERED: "Memory mixes up the order",
+    Kind.DUPLICATED: "Memory repeats itself",
+    Kind.CORRUPTED: "Memory changes what was said",
+    Kind.UNDECODABLE: "Memory returns what is no message",
+    Kind.PHANTOM: "Memory shows messages it never accepted",
+    Kind.LEAKED: "Memory leaks",
+    Kind.RESURRECTED: "Memory brings back forgotten messages",
+    Kind.WINDOW: "Memory returns the wrong last messages",
+    Kind.UNFINDABLE: "Memory does not find what it holds",
+}
+"""What each kind says about the memory, in the fewest words."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,18 +51,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A word for machines, a headline for people, and the reasons."""
 
     word: str
-    """`clean`, `violation` or `unsaid`."""
+    """`clean`, `violation`, `unsaid` or `interrupted`."""
     headline: str
     reasons: list[str]
 
 
-def assess(snapshot: SoakStatus, measure: Measure, violations_known: int = 0) -> Standing:
-    """Apply the verdict's rule early; `violations_known` were counted when the verifier last answered."""
-    violations = max(violations_known, snapshot.totals.violations)
-    if violations:
-        headline = f"{violations:,} violation{'' if violations == 1 else 's'} of the contract"
-        reasons = _findings(snapshot.verifier) + _silence(snapshot)
-        return Standing(word=VIOLATION, headline=headline, reasons=reasons)
+def assess(snapshot: SoakStatus, measure: Measure, known: VerifierStatus | None = None) -> Standing:
+    """Apply the verdict's rule early; `known` is what the verifier last answered, which may be a while ago."""
+    counting = snapshot.verifier or known
+    if counting is not None and (violations := counting.totals.violations):
+        return _violated(violations, counting, _silence(snapshot))
     doubts = [*_silence(snapshot), *snapshot.problems]
     if snapshot.verifier is not None:
         doubts += _doubts(snapshot.verifier, measure)
@@ -51,9 +69,51 @@ def assess(snapshot: SoakStatus, measure: Measure, violations_known: int = 0) ->
     return Standing(word=CLEAN, headline="Clean so far", reasons=_assurance(snapshot.verifier))
 
 
+def conclude(last: SoakStatus, outcome: RunOutcome) -> Standing:
+    """Say how a run stands that is over, with or without a verdict."""
+    # What the verifier says of violations is their number, which the findings say better.
+    counted = outcome.result.reasons if outcome.result is not None and outcome.verdict == VIOLATION else []
+    others = [reason for reason in outcome.reasons if reason not in counted]
+    if not outcome.finished:
+        others.insert(0, "the run was interrupted: what was not read back until then was never verified")
+    if outcome.verdict == VIOLATION:
+        return _violated(last.totals.violations, last.verifier, others)
+    if not outcome.finished:
+        return Standing(word=INTERRUPTED, headline="Interrupted: no verdict", reasons=others)
+    if outcome.verdict == "pass":
+        assured = _assurance(last.verifier) if last.verifier is not None else []
+        return Standing(word=CLEAN, headline="Pass: no violation found", reasons=assured + others)
+    return Standing(word=UNSAID, headline="Inconclusive: too little was shown for a pass", reasons=others)
+
+
+def headline_of(findings: Sequence[FindingResult], violations: int) -> str:
+    """Name the largest finding in one sentence, and how many there are besides."""
+    if not findings:
+        return f"{violations:,} violation{'' if violations == 1 else 's'} of the contract"
+    first, others = findings[0], len(findings) - 1
+    lead = _LEADS[Kind(first.kind)]
+    told = sentence_of(first.kind, first.count, first.acknowledged, short_name(first.store), first.cause)
+    healed = " (healed)" if first.healed and not first.open else ""
+    more = f"; {others} more finding{'' if others == 1 else 's'}" if others else ""
+    return f"{lead}: {told}{healed}{more}"
+
+
+def short_name(store: str) -> str:
+    """Name a class of the user's without its module; the page shows the whole name elsewhere."""
+    return store.rpartition(":")[2]
+
+
+def _violated(violations: int, status: VerifierStatus | None, others: list[str]) -> Standing:
+    # The findings stand right below, each with its own headline.
+    findings = status.findings if status is not None else []
+    reasons = others if findings or status is None else [*_kinds(status), *others]
+    return Standing(word=VIOLATION, headline=headline_of(findings, violations), reasons=reasons)
+
+
 def _silence(snapshot: SoakStatus) -> list[str]:
     if snapshot.verifier is None:
-        return ["the soak is starting" if snapshot.phase == "starting" else "the verifier does not answer"]
+        why = {"starting": "the soak is starting", "draining": "waiting for the verdict"}
+        return [why.get(snapshot.phase, "the verifier does not answer")]
     return [] if snapshot.verifier.ledger_reachable else ["the ledger cannot be reached; nothing new is verified"]
 
 
@@ -80,16 +140,6 @@ def _doubts(status: VerifierStatus, measure: Measure) -> list[str]:
     return doubts + [f"self-check: no planted error detected on {store} yet" for store in untested]
 
 
-def _findings(status: VerifierStatus | None) -> list[str]:
-    """Return one line for each bug found."""
-    if status is None:
-        return []
-    lines = [one.headline for one in status.findings[:FINDINGS_SHOWN_MAX]]
-    if len(status.findings) > FINDINGS_SHOWN_MAX:
-        lines.append(f"and {len(status.findings) - FINDINGS_SHOWN_MAX} more findings")
-    return lines or _kinds(status)
-
-
 def _kinds(status: VerifierStatus) -> list[str]:
     found = sorted(status.violations_by, key=lambda one: -one.count)
     lines = [f"{one.count:,} {one.kind} on {one.store}: {_sentence(one.kind)}" for one in found]
@@ -101,14 +151,12 @@ def _sentence(kind: str) -> str:
 
 
 def _assurance(status: VerifierStatus) -> list[str]:
+    """Return the same lines from the beginning to the end, so that nothing below them moves."""
     totals = status.totals
+    detected = sum(one.detected for one in status.canaries)
     lines = [
-        f"{totals.verified:,} of {totals.acknowledged:,} acknowledged messages were read back as they were written"
+        f"{totals.verified:,} of {totals.acknowledged:,} acknowledged messages were read back as they were written",
+        status.tried.text,
+        f"self-check: {detected} of {detected} planted errors detected" if detected else "",
     ]
-    if status.tried.text:
-        lines.append(status.tried.text)
-    if detected := sum(one.detected for one in status.canaries):
-        lines.append(f"self-check: {detected} of {detected} planted errors detected")
-    if suspicions := status.suspicions_open:
-        lines.append(f"{suspicions} suspicion{'' if suspicions == 1 else 's'} under investigation")
-    return lines
+    return [line for line in lines if line]

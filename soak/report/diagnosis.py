@@ -9,9 +9,11 @@ import msgspec
 
 from soak.checker.causes import Diagnosis
 from soak.checker.patterns import Sign, patterns
+from soak.json_input import decoder_of
 from soak.report.text import clock_ms
 from soak.report.violation_records import ViolationRecord
 
+decoder_of(Diagnosis)  # stories are told in several threads
 _ABSENT = frozenset({"lost", "rolled_back"})
 
 

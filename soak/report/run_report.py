@@ -75,6 +75,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return self.outcome.setup.stores if self.outcome.setup is not None else []
 
 
+def folders_of_runs(data_dir: Path) -> list[Path]:
+    """Return the folders that may hold a run: the data folder, then the runs put aside there, the latest first."""
+    aside = [path for path in (data_dir / RUNS_NAME).glob("*") if path.is_dir()]
+    return [data_dir, *sorted(aside, key=lambda path: path.stat().st_mtime, reverse=True)]
+
+
 def find_folder(data_dir: Path, wanted: str | None) -> Path:
     """Return the folder of a run: a data folder by its path, or a run in the data folder by its name."""
     if wanted is None:
@@ -83,14 +89,14 @@ def find_folder(data_dir: Path, wanted: str | None) -> Path:
         return Path(wanted)
     if "/" not in wanted and (data_dir / RUNS_NAME / wanted).is_dir():
         return data_dir / RUNS_NAME / wanted
-    if (known := _outcome_in(data_dir)) is not None and known.run == wanted:
+    if (known := read_outcome(data_dir)) is not None and known.run == wanted:
         return data_dir
     raise UsageError(f"{wanted} is neither a folder nor a run in {data_dir}; name a data folder, or --data-dir")
 
 
 def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
     """Put together what is known of the run in this folder; the outcome is read from there unless it is given."""
-    known = outcome if outcome is not None else _outcome_in(folder)
+    known = outcome if outcome is not None else read_outcome(folder)
     if known is None:
         raise UsageError(
             f"there is no run on record in {folder}; name the data folder of one, as in: soak report .soak"
@@ -102,14 +108,15 @@ def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
         known = msgspec.structs.replace(known, result=result)
     return Report(
         outcome=known,
-        state="finished" if known.finished else ("running" if _is_running(folder, known.run) else "cut off"),
+        state="finished" if known.finished else ("running" if is_running(folder, known.run) else "cut off"),
         findings=findings,
         series=series.read_series(folder / series.FILE_NAME, known.run),
         written_wall_seconds=time.time(),
     )
 
 
-def _outcome_in(folder: Path) -> RunOutcome | None:
+def read_outcome(folder: Path) -> RunOutcome | None:
+    """Return how the run in this folder ended, or how it stood when somebody last said so."""
     told, result = outcomes.read(folder), read_so_far(folder / VERIFIER_NAME)
     if told is None or (result is not None and result.run != told.run):
         return _of_verifier_alone(folder, result) if result is not None else told
@@ -143,7 +150,7 @@ def _of_verifier_alone(folder: Path, result: Result) -> RunOutcome:
     )
 
 
-def _is_running(folder: Path, run: str) -> bool:
+def is_running(folder: Path, run: str) -> bool:
     try:
         info = join.find(folder)
     except UsageError:

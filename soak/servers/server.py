@@ -87,6 +87,9 @@ class Server(abc.ABC):
         self.backend = backend
         self.state = ServerState.STOPPED
         self.restarts = 0
+        """After deaths that nobody asked for."""
+        self.planned_restarts = 0
+        """After faults and other stops on purpose."""
         self.configuration: Mapping[str, str] = {}
         """The effective configuration, read back from the server after each start."""
         self.proxy: Proxy | None = None
@@ -291,6 +294,7 @@ class Server(abc.ABC):
                 return
             if not self.backend.is_ours:
                 await self._bring_back()
+                self.planned_restarts += 1
                 return
             if self.pid is None:
                 self.state = ServerState.STARTING
@@ -299,6 +303,7 @@ class Server(abc.ABC):
                 except BaseException:
                     self.state = ServerState.STOPPED
                     raise
+                self.planned_restarts += 1
             if self._on_event is None:
                 return
             if self._death_reported:

@@ -275,18 +275,22 @@ def finding_id(run: str, store: str, kind: str, cause: str) -> str:
 
 def describe(group: ViolationGroup, acknowledged: int | None) -> str:
     """Return a group in one plain sentence."""
-    kind, count = Kind(group.kind), group.count
+    sessions = f"{'at least ' if group.has_more_sessions else ''}{_plural(len(group.session_marks), 'session')}"
+    return sentence_of(group.kind, group.count, acknowledged, f"{group.store} in {sessions}", group.cause)
+
+
+def sentence_of(kind: str, count: int, acknowledged: int | None, where: str, cause: str) -> str:
+    """Say how many messages what happened to, where, and why."""
+    named = Kind(kind)
     is_known = acknowledged is not None and acknowledged >= count
     share = _percent(count / acknowledged) if is_known and acknowledged else ""
-    sessions = len(group.session_marks)
-    told_sessions = f"in {'at least ' if group.has_more_sessions else ''}{_plural(sessions, 'session')}"
-    if kind in _NOUNS:
-        what = f"{_plural(count, _NOUNS[kind])} on {group.store} {told_sessions}"
+    if named in _NOUNS:
+        what = f"{_plural(count, _NOUNS[named])} on {where}"
         what += f" ({share} of {acknowledged:,} acknowledged)" if share else ""
     else:
         messages = f"{count:,} of {acknowledged:,} messages ({share})" if share else _plural(count, "message")
-        what = f"{messages} {_PARTICIPLES[kind]} on {group.store} {told_sessions}"
-    return f"{what}, {_cause_phrase(group.cause)}"
+        what = f"{messages} {_PARTICIPLES[named]} on {where}"
+    return f"{what}, {_cause_phrase(cause)}"
 
 
 def _result_of(identity: str, group: ViolationGroup, acknowledged: Mapping[str, int]) -> FindingResult:

@@ -21,7 +21,7 @@ from soak.errors import ExitCode
 from soak.servers.ports import free_port
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 from tests.support.browser.windows import Window, window
-from tests.support.checking import BUSY, RunningCheck, checking, new_folder, total
+from tests.support.checking import BUSY, SECONDS_MAX, RunningCheck, checking, new_folder, total
 from tests.support.paths import ROOT
 from tests.support.stores.flawed import HOSTILE
 
@@ -29,13 +29,16 @@ pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 FLAWED = "tests.support.stores.flawed:HostileMemoryWithANameThatIsTooLongForAPhone"
 QUICK = (*BUSY, "--users", "8", "--set", "verifier.canary=2s", "--duration", "10m")
+SHORT = FLAWED.rpartition(":")[2]
+CHARTS = 7
+"""Two of each store, and the violations of the one that is wrong."""
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
 def check() -> Iterator[RunningCheck]:
-    """Start a soak that goes on, of one store that is right and one that is wrong."""
-    with checking("--store", FLAWED, "--store", "redis-list", *QUICK) as running:
+    """Start a soak that goes on, of two stores that are right and one that is wrong, on two servers."""
+    with checking("--store", FLAWED, "--store", "redis-list", "--store", "postgres", *QUICK) as running:
         running.until(lambda status: total(status, "violations") >= 2 and total(status, "verified") >= 200)
         yield running
 
@@ -66,17 +69,19 @@ def test_it_tells_the_truth_live_and_asks_nobody_else(shown: Window, check: Runn
     page, here = shown.page, address(check)
     status = check.status()
     assert page.locator("#verdict").get_attribute("data-word") == "violation"
-    assert "violations of the contract" in shown.text("#headline")
-    assert re.search(rf"\d leaked messages? on {FLAWED} in \d+ session", shown.text("#reasons"))
+    assert re.match(rf"Memory [a-z ]+: [\d,]+ .* on {SHORT}\b.*, .*; \d+ more finding", shown.text("#headline"))
+    assert re.search(rf"\d leaked messages? on {FLAWED} in \d+ session", shown.text("#violations"))
     assert status["run"] in shown.text("#run")
     assert "running" in shown.text("#run")
-    for words in ("redis-list", FLAWED, "durability", "can be kept"):
+    for words in ("redis-list", FLAWED, "durability"):
         assert words in page.locator("#stores").text_content()
+    for store, word in (("redis-list", "kept so far"), ("postgres", "kept so far"), (FLAWED, "broken: ")):
+        assert word in page.locator("#stores summary", has_text=f"Contract of {store}").inner_text()
     shown.until(lambda: "passed" in shown.text("#watch"))
     for words in ("verifier", "load", "ledger", "redis://127.0.0.1:"):
         assert words in shown.text("#processes")
-    shown.until(lambda: page.locator("figure").count() == 4)
-    shown.until(lambda: all("L" in path for path in lines_of(page)))
+    shown.until(lambda: page.locator("figure").count() == CHARTS)
+    shown.until(lambda: len(lines_of(page)) >= 3 and all("L" in path for path in lines_of(page)))
     before, age = shown.text("#numbers"), seconds_of_age(shown)
     shown.until(lambda: shown.text("#numbers") != before and seconds_of_age(shown) != age)
     assert shown.complaints == []
@@ -86,7 +91,7 @@ def test_it_tells_the_truth_live_and_asks_nobody_else(shown: Window, check: Runn
 def lines_of(page: Any) -> list[str]:
     """Return the lines of appends in the charts of rates."""
     found: list[str] = page.eval_on_selector_all(
-        "figure svg.chart path.line.one:not(.dashed)", "all => all.map((one) => one.getAttribute('d'))"
+        "[data-kind='operations per second'] svg.chart path.line.a", "all => all.map((one) => one.getAttribute('d'))"
     )
     return found
 
@@ -152,6 +157,20 @@ def test_what_a_store_says_is_shown_as_text_and_never_run(shown: Window) -> None
     assert shown.complaints == []
 
 
+def test_what_the_code_of_a_store_raises_is_told_once_with_type_text_and_place(shown: Window) -> None:
+    page = shown.page
+    shown.until(lambda: page.locator("#errors").is_visible())
+    rows = page.locator("#errors tbody tr")
+    assert rows.count() == 1
+    raised = rows.first.inner_text()
+    assert f"append raised ValueError: no token for {HOSTILE}" in raised
+    assert re.search(r"flawed\.py:\d+", raised)
+    assert "programming error" in raised
+    before = rows.first.locator("td").nth(2).inner_text()
+    shown.until(lambda: rows.first.locator("td").nth(2).inner_text() != before)
+    assert rows.count() == 1, "it is counted, and not listed again"
+
+
 def test_it_can_be_used_by_keyboard_alone(shown: Window) -> None:
     page = shown.page
     page.keyboard.press("Tab")
@@ -212,7 +231,7 @@ def test_the_checks_of_legibility_find_what_is_wrong(shown: Window) -> None:
       document.querySelector("main").append(wide);
     }""")
     assert any("planted" in one for one in nameless_controls(page))
-    assert any("violations of the contract" in one["text"] for one in faint_texts(page))
+    assert any(one["text"].startswith("Memory ") for one in faint_texts(page))
     assert overflow_pixels(page) > 1000
 
 
@@ -221,8 +240,11 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, check: Runnin
         page = opened.page
         opened.go(address(check))
         page.locator("[data-violation]").first.wait_for()
-        opened.until(lambda: page.locator("figure").count() == 4)
+        opened.until(lambda: page.locator("figure").count() == CHARTS)
         assert overflow_pixels(page) == 0
+        assert opened.text("#numbers").startswith("violations")
+        beyond = "all => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.ariaLabel)"
+        assert page.eval_on_selector_all(".scroll", beyond) == [], "no column is cut off"
         page.locator("[data-violation]").first.tap()
         page.locator("#story").get_by_role("heading", name="What to do next").wait_for()
         beyond = page.locator("#story").evaluate("(dialog) => dialog.scrollWidth - dialog.clientWidth")
@@ -241,7 +263,17 @@ def test_a_page_that_was_only_opened_may_look_but_not_act(shown: Window, check: 
     page.get_by_role("button", name="Stop and give the verdict").wait_for()
 
 
-def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(browser: Any, check: RunningCheck) -> None:
+def tops(page: Any) -> dict[str, float]:
+    """Return where each part of the page begins."""
+    found: dict[str, float] = page.eval_on_selector_all(
+        "main section.card:not([hidden])", "all => Object.fromEntries(all.map((one) => [one.id, one.offsetTop]))"
+    )
+    return found
+
+
+def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured_and_moves_nothing(
+    browser: Any, check: RunningCheck
+) -> None:
     link = soak(check, "page").strip()
     with window(browser) as opened:
         page = opened.page
@@ -250,25 +282,107 @@ def test_a_link_works_once_and_a_fault_is_asked_about_then_done_and_measured(bro
         inject.wait_for()
         assert "code" not in page.url
         assert "not possible here" in page.locator("#fault option[disabled]").first.text_content()
-        page.get_by_label("Fault", exact=True).select_option("pause")
-        page.get_by_label("For", exact=True).fill("500ms")
+        page.get_by_label("Fault", exact=True).select_option("crash")
+        page.get_by_label("For", exact=True).fill("4s")
         inject.click()
-        page.get_by_role("heading", name="Pause redis for 500ms?").wait_for()
+        page.get_by_role("heading", name="Crash redis for 4s?").wait_for()
         page.keyboard.press("Enter")  # the careless answer is no
         opened.until(lambda: not page.locator("#question").is_visible())
         assert check.status()["faults_recent"] == []
+        opened.until(lambda: page.locator("figure").count() == CHARTS)
         inject.click()
         page.locator("#question").get_by_role("button", name="Inject", exact=True).click()
+        opened.until(lambda: "active, by hand" in opened.text("#faults"))
+        opened.until(lambda: "stopped" in opened.text("#processes"))
+        during = tops(page)
+        assert not page.locator("#warnings").is_visible(), "a fault that was asked for is no warning"
         opened.until(lambda: "is healed" in opened.text("#answer"))
-        opened.until(lambda: "healed after" in opened.text("#faults") and "kept" in opened.text("#faults"))
-        assert "nothing may be lost" in opened.text("#faults")
-        shaded = page.locator("figure rect.fault")
-        opened.until(lambda: shaded.count() == 4)
+        opened.until(lambda: "healed after" in opened.text("#faults") and "2s allowed" in opened.text("#faults"))
+        assert {part: top for part, top in tops(page).items() if part in ABOVE_FAULTS} == {
+            part: top for part, top in during.items() if part in ABOVE_FAULTS
+        }
+        assert "1 by faults" in opened.text("#processes")
+        opened.until(lambda: shaded(page, "redis-list") == ["crash"] * 2)
+        assert (shaded(page, FLAWED), shaded(page, "postgres")) == (["crash"] * 3, []), "only where its server is"
         assert opened.complaints == []
     with window(browser) as second:
         second.go(link)
         second.until(lambda: "was used before" in second.text("#answer"))
         assert "Read-only view" in second.text("#actions")
+
+
+ABOVE_FAULTS = ("verdict", "charts", "faults")
+
+
+def shaded(page: Any, store: str) -> list[str]:
+    """Return the names of the faults behind the charts of a store."""
+    found: list[str] = page.eval_on_selector_all(
+        f"section[aria-label='Charts of {store}'] text.fault", "all => all.map((one) => one.textContent)"
+    )
+    return found
+
+
+def test_the_charts_share_a_cursor_and_a_zoom_and_say_in_words_what_they_show(shown: Window) -> None:
+    page = shown.page
+    shown.until(lambda: page.locator("figure").count() == CHARTS)
+    shown.until(lambda: len(times_of(page)) >= 2)
+    assert all(re.fullmatch(r"\d\d:\d\d(:\d\d)?", time) for time in times_of(page))
+    label = page.locator("svg.chart").first.get_attribute("aria-label")
+    assert re.search(r"operations per second of .*: appends mostly [\d.,]+/s, at most .*; (\d+|no) fault", label)
+    page.locator("svg.chart").first.scroll_into_view_if_needed()
+    box = page.locator("svg.chart").first.bounding_box()
+    left, middle = box["x"] + box["width"] * 0.7, box["y"] + box["height"] / 2
+    page.mouse.move(left, middle)
+    assert page.locator("line.cursor").count() == CHARTS
+    assert all(re.match(r"\d\d:\d\d:\d\d", one) for one in page.locator(".readout").all_inner_texts())
+    before = spans(page)
+    page.mouse.down()
+    page.mouse.move(left + box["width"] * 0.2, middle, steps=4)
+    assert page.locator("rect.chosen").count() == CHARTS
+    page.mouse.up()
+    zoomed = spans(page)
+    assert len(set(zoomed)) == 1 < len({*before, *zoomed}), "all show the same part of the time"
+    page.wait_for_timeout(1_500)
+    assert spans(page) == zoomed, "time goes on, and what is looked at stays"
+    page.mouse.dblclick(left, middle)
+    assert page.locator("#unzoom").is_disabled()
+    page.locator("svg.chart").first.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("+")
+    assert page.locator("line.cursor").count() == CHARTS
+    page.get_by_role("button", name="Reset zoom").click()
+    assert page.locator("#unzoom").is_disabled()
+    assert shown.complaints == []
+
+
+def times_of(page: Any) -> list[str]:
+    found: list[str] = page.locator("svg.chart").first.locator("text.time").all_text_contents()
+    return found
+
+
+def spans(page: Any) -> list[str]:
+    """Return from when to when each chart goes, by its own words."""
+    labels = page.eval_on_selector_all("svg.chart", "all => all.map((one) => one.ariaLabel)")
+    return [re.sub(r".*, (\S+ to \S+): .*", r"\1", label) for label in labels]
+
+
+def test_a_finding_shows_the_words_that_were_lost_and_a_wide_screen_is_used(browser: Any, check: RunningCheck) -> None:
+    with window(browser, viewport={"width": 2200, "height": 1200}) as opened:
+        page = opened.page
+        opened.go(address(check))
+        quote = page.locator("article.finding blockquote").first
+        quote.wait_for()
+        quoted = quote.locator("p").first.inner_text()
+        quote.locator("[data-violation]").click()
+        page.locator("#story").get_by_role("heading", name="What was written").wait_for()
+        assert quoted in page.locator("#story").inner_text()
+        page.keyboard.press("Escape")
+        assert overflow_pixels(page) == 0
+        right = page.locator("#stores").bounding_box()
+        assert right["x"] > page.locator("#violations").bounding_box()["x"] + 1000, (
+            "the stores stand beside the findings"
+        )
+        assert right["x"] + right["width"] > 2100
 
 
 CROSS_SITE = Path(__file__).with_name("cross_site.js").read_text()
@@ -278,6 +392,7 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
     browser: Any, check: RunningCheck
 ) -> None:
     token = json.loads((check.data_dir / "run.json").read_text())["token"]
+    before = check.status()["faults_recent"]
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -302,7 +417,7 @@ def test_a_page_of_another_site_can_neither_act_nor_watch_even_with_the_token(
         "refused",
     )
     status = check.status()
-    assert (status["phase"], [one for one in status["faults_recent"] if one["name"] == "crash"]) == ("running", [])
+    assert (status["phase"], status["faults_recent"]) == ("running", before)
 
 
 def _press_stop(opened: Window, running: RunningCheck) -> None:
@@ -324,6 +439,43 @@ def _press_stop_once(opened: Window, running: RunningCheck, seconds: float) -> N
     opened.until(lambda: "draining" in opened.text("#run"), seconds)
 
 
+def settled(opened: Window) -> dict[str, str]:
+    """Return what a page says that must not depend on when it is opened."""
+    return {part: opened.text(part) for part in ("#headline", "#numbers", "#stores", "#watch")}
+
+
+def assert_over(opened: Window) -> None:
+    """Nothing on the page looks as if it went on, or as if it were not known."""
+    told = opened.text("main")
+    assert "running" not in told.replace("running soak", "")
+    assert "\u2013" not in told, "a dash stands for what is not known"
+    assert re.search(r"ended|not known now", opened.text("#processes"))
+    assert opened.page.get_by_role("button", name="Stop and give the verdict").count() == 0
+    assert opened.page.locator("svg.chart path.line").count() >= 4
+    assert [one for one in opened.complaints if CUT_OFF not in one] == []
+
+
+CUT_OFF = "ERR_INCOMPLETE_CHUNKED_ENCODING"
+"""What Chromium says of a daemon that was killed."""
+
+
+@contextlib.contextmanager
+def past_page(data_dir: Path, *words: str) -> Iterator[str]:
+    """Serve the page of a past run; Ctrl-C ends it."""
+    command = [sys.executable, "-m", "soak", "page", *words, "--data-dir", str(data_dir)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as serving:
+        assert serving.stdout is not None
+        said = serving.stdout.readline()
+        try:
+            found = re.search(r"at (http://127\.0\.0\.1:\d+/)", said)
+            assert found, said + serving.stdout.read()
+            yield found[1]
+        finally:
+            serving.send_signal(signal.SIGINT)
+            code = serving.wait(SECONDS_MAX)
+        assert (code, serving.stdout.read()) == (ExitCode.PASS, "")
+
+
 def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_button_ends_it(browser: Any) -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *QUICK, "--port", str(free_port()))
@@ -340,21 +492,66 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 first.process.send_signal(signal.SIGKILL)
                 first.process.wait()
                 opened.until(lambda: word.get_attribute("data-word") == "waiting")
-                assert "Connection lost since" in opened.text("#lost")
+                assert "No answer since" in opened.text("#lost")
                 assert "trying again" in opened.text("#lost")
-                assert opened.text("#headline") == "Not live"
+                assert opened.text("#headline").startswith("Not live since ")
                 assert "clean" not in page.title()
+                assert_over(opened)
                 second = RunningCheck(folder, *words)
                 opened.until(lambda: word.get_attribute("data-word") == "clean")
                 assert not page.locator("#lost").is_visible()
                 _press_stop(opened, second)
-                opened.until(lambda: opened.text("#headline") == "Pass: the run has ended")
+                opened.until(lambda: opened.text("#headline") == "Pass: no violation found")
                 told = second.wait()
                 page.wait_for_timeout(6_000)  # longer than silence takes to be noticed
-                assert opened.text("#headline") == "Pass: the run has ended"
                 assert not page.locator("#lost").is_visible()
+                assert "Final: the run ended at" in opened.text("#reasons")
+                assert_over(opened)
+                ended = settled(opened)
+                with past_page(second.data_dir) as again, window(browser) as looking:
+                    looking.go(again)
+                    looking.until(lambda: looking.page.locator("svg.chart path.line").count() >= 4)
+                    assert settled(looking) == ended, "from its folder alone it looks the same"
+                    assert_over(looking)
+                    assert [url for url in looking.asked if not url.startswith(again)] == []
         finally:
             first.close()
             if second is not None:
                 second.close()
         assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+
+
+def test_what_a_killed_daemon_had_found_stays_certain_on_the_open_page_and_in_its_folder(browser: Any) -> None:
+    with checking("--store", FLAWED, *QUICK) as killed, window(browser) as opened:
+        killed.until(lambda status: total(status, "violations") >= 2)
+        page = opened.page
+        opened.go(address(killed))
+        page.locator("article.finding blockquote").first.wait_for()
+        opened.until(lambda: page.locator("svg.chart path.line").count() >= 4)
+        killed.process.send_signal(signal.SIGKILL)
+        killed.process.wait()
+        opened.until(lambda: "No answer since" in opened.text("#lost"))
+        assert page.locator("#verdict").get_attribute("data-word") == "violation"
+        assert opened.text("#headline").startswith("Memory ")
+        assert "is certain" in opened.text("#reasons")
+        assert "broken: " in opened.text("#stores")
+        page.locator("article.finding [data-violation]").first.click()  # what was read before is there
+        page.locator("#story").get_by_role("heading", name="What to do next").wait_for()
+        page.keyboard.press("Escape")
+        assert_over(opened)
+        with past_page(killed.data_dir) as again, window(browser) as looking:
+            looking.go(again)
+            looking.page.locator("article.finding blockquote").first.wait_for()
+            assert looking.text("#headline").startswith("Memory ")
+            assert "interrupted" in looking.text("#run")
+            assert "never verified" in looking.text("#reasons")
+            assert "soak run --data-dir" in looking.text("#actions")
+            looking.until(lambda: looking.page.locator("svg.chart path.line").count() >= 4)
+            looking.page.locator("article.finding summary").first.click()
+            looking.page.locator(".singles [data-violation]").first.click()
+            looking.page.locator("#story").get_by_role("heading", name="What to do next").wait_for()
+            looking.page.keyboard.press("Escape")
+            assert_over(looking)
+            found = int(re.sub(r"\D", "", looking.page.locator("#numbers strong").first.inner_text()))
+        journal = (killed.data_dir / "verifier" / "journal.jsonl").read_bytes()
+        assert found >= journal.count(b'"kind"') > 0

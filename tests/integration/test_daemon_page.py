@@ -86,14 +86,23 @@ async def test_whoever_connects_hears_the_state_at_once_and_then_each_new_one(se
         assert (await next_event(answer))[1]["soak"]["phase"] == "draining"
 
 
-async def test_at_the_end_everybody_hears_the_verdict_and_nobody_is_let_in_any_more(served: Served) -> None:
+async def test_at_the_end_everybody_hears_the_verdict_with_the_last_state_and_so_does_whoever_comes_later(
+    served: Served,
+) -> None:
+    await served.page.show(a_snapshot({"totals": {"verified": 7, "acknowledged": 8}}))
     async with watching(served) as answer:
         await next_event(answer)
+        await served.page.show(a_snapshot(phase="draining"))  # the verifier has given its verdict and ended
+        name, state = await next_event(answer)
+        assert (name, state["soak"]["verifier"]["totals"]["verified"], state["verifier_silent"]) == ("state", 7, True)
         served.page.end(OUTCOME)
         name, told = await next_event(answer)
-        assert (name, told["verdict"], told["exit_code"]) == ("end", "pass", 0)
+        assert (name, told["end"]["verdict"], told["end"]["exit_code"]) == ("end", "pass", 0)
+        assert (told["soak"]["phase"], told["soak"]["verifier"]["totals"]["verified"]) == ("done", 7)
+        assert {one["state"] for one in (*told["soak"]["servers"], *told["soak"]["children"])} == {"ended"}
         assert await answer.content.read() == b"\n"
-    assert (await served.get("/events"))[0] == 503
+    async with watching(served) as answer:
+        assert (await next_event(answer))[1]["end"]["verdict"] == "pass"
 
 
 async def test_one_who_takes_nothing_slows_nobody_costs_one_state_and_is_let_go(

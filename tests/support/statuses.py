@@ -11,7 +11,8 @@ from soak.api.status import NO_TOTALS, ChildStatus, SoakStatus, VerifierStatus
 _STORE: dict[str, Any] = {"acknowledged": 0, "verified": 0, "released": 0, "violations": 0, "tolerated": 0}
 _CANARY: dict[str, Any] = {"detected": 0, "missed": 0, "early": 0, "last_detected_wall_seconds": 0.0}
 _FINDING: dict[str, Any] = {
-    **dict.fromkeys(("id", "run", "store", "kind", "cause"), ""),
+    **dict.fromkeys(("id", "run", "store", "cause", "headline"), ""),
+    "kind": "lost",
     **dict.fromkeys(("count", "open", "healed", "sessions", "first_wall_seconds", "last_wall_seconds"), 0),
     "acknowledged": None,
     "share": None,

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from soak.api.status import SoakStatus, VerifierStatus
-from soak.daemon.status_page import PageEnd, PageState
 from soak.page.assets import FOLDER
+from soak.page.state import PageEnd, PageState
 from soak.report.series import Point
 from soak.report.story import Story
 from soak.verifier.journal import Violation

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from soak.page.standing import CLEAN, UNSAID, VIOLATION, Measure, Standing, assess
-from tests.support.statuses import soak_status
+from soak.checker.kinds import Kind
+from soak.page.standing import CLEAN, INTERRUPTED, UNSAID, VIOLATION, Measure, Standing, assess, conclude
+from soak.report.outcome import RunOutcome
+from tests.support.statuses import soak_status, verifier_status
 
 MEASURE = Measure(minimum_verified=10, unverified_seconds_max=60.0, tests_alarm=True)
 
 
-def standing_of(
-    *, problems: Iterable[str] = (), measure: Measure = MEASURE, known: int = 0, **changes: Any
-) -> Standing:
+def standing_of(*, problems: Iterable[str] = (), measure: Measure = MEASURE, **changes: Any) -> Standing:
     """Return how a run stands whose verifier answers, with these changes of what it says."""
     answer: dict[str, Any] = {
         "totals": {"violations": 0, "verified": 90, "acknowledged": 100, "unverifiable": 0},
@@ -24,7 +24,7 @@ def standing_of(
         "canaries": [{"store": "redis-list", "detected": 1}],
         **changes,
     }
-    return assess(soak_status(answer, problems=list(problems)), measure, known)
+    return assess(soak_status(answer, problems=list(problems)), measure)
 
 
 def test_enough_verified_nothing_wrong_and_a_tested_alarm_is_clean_so_far() -> None:
@@ -67,16 +67,81 @@ def test_a_violation_is_told_by_kind_and_outlives_the_verifier_that_found_it() -
     standing = standing_of(totals={"violations": 43}, violations_by=found)
     assert (standing.word, standing.headline) == (VIOLATION, "43 violations of the contract")
     assert standing.reasons[0].startswith("40 stale on redis-list: a read did not show")
-    later = assess(soak_status(), MEASURE, violations_known=43)
+    known = verifier_status(totals={"violations": 161}, findings=[LOST])
+    later = assess(soak_status(), MEASURE, known)
     assert (later.word, later.reasons) == (VIOLATION, ["the verifier does not answer"])
-    resumed = standing_of(known=43)
-    assert resumed.word == VIOLATION
+    assert later.headline.startswith("Memory forgets: 161 of 4,142 messages")
+    assert assess(soak_status(phase="draining"), MEASURE, known).reasons == ["waiting for the verdict"]
 
 
-def test_findings_are_told_in_their_own_words_and_are_bounded() -> None:
-    findings = [{"headline": f"bug {number}"} for number in range(9)]
-    standing = standing_of(totals={"violations": 90}, findings=findings)
-    assert standing.reasons == [*(f"bug {number}" for number in range(6)), "and 3 more findings"]
+LOST = {
+    "kind": "lost",
+    "store": "postgres",
+    "cause": "concurrent overwrite",
+    "headline": "161 of 4,142 messages …",
+    "count": 161,
+    "open": 161,
+    "acknowledged": 4142,
+}
+
+
+@pytest.mark.parametrize(
+    ("findings", "headline"),
+    [
+        ([LOST], "Memory forgets: 161 of 4,142 messages (3.9 %) lost on postgres, probably a concurrent overwrite"),
+        (
+            [{**LOST, "store": "my.memory:Memory", "count": 1, "cause": "unknown", "open": 0, "healed": 1}, LOST],
+            "Memory forgets: 1 of 4,142 messages (0.024 %) lost on Memory, cause unknown (healed); 1 more finding",
+        ),
+        (
+            [{**LOST, "count": 1, "acknowledged": None, "cause": ""}, LOST, LOST],
+            "Memory forgets: 1 message lost on postgres, cause unknown; 2 more findings",
+        ),
+        (
+            [{**LOST, "kind": "leaked", "count": 2, "acknowledged": None}],
+            "Memory leaks: 2 leaked messages on postgres, probably a concurrent overwrite",
+        ),
+        (
+            [{**LOST, "kind": "stale", "count": 5_000, "cause": "retry"}],
+            "Memory lags behind: 5,000 messages shown too late (stale) on postgres, probably a retry",
+        ),
+    ],
+)
+def test_the_headline_names_the_largest_finding_its_share_and_its_cause(
+    findings: list[dict[str, Any]], headline: str
+) -> None:
+    standing = standing_of(totals={"violations": 161}, findings=findings)
+    assert (standing.word, standing.headline, standing.reasons) == (VIOLATION, headline, [])
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_each_kind_has_a_headline(kind: Kind) -> None:
+    findings = [{**LOST, "kind": kind.value}]
+    lead, _, rest = standing_of(totals={"violations": 161}, findings=findings).headline.partition(": ")
+    assert lead.startswith("Memory ")
+    assert "161" in rest
+
+
+def outcome_of(verdict: str, *reasons: str, finished: bool = True) -> RunOutcome:
+    return RunOutcome(
+        run="r1", verdict=verdict, exit_code=0, reasons=list(reasons), data_dir="/data", finished=finished
+    )
+
+
+def test_a_run_that_is_over_says_what_is_final_and_what_was_never_verified() -> None:
+    status = soak_status({"totals": {"violations": 161, "verified": 90, "acknowledged": 100}, "findings": [LOST]})
+    final = conclude(status, outcome_of("violation"))
+    assert (final.word, final.headline[:15], final.reasons) == (VIOLATION, "Memory forgets:", [])
+    cut = conclude(status, outcome_of("violation", finished=False))
+    assert (cut.word, cut.headline) == (VIOLATION, final.headline), "what was found is certain"
+    assert "never verified" in cut.reasons[0]
+    clean = soak_status({"totals": {"verified": 90, "acknowledged": 100}})
+    passed = conclude(clean, outcome_of("pass"))
+    assert (passed.word, passed.headline) == (CLEAN, "Pass: no violation found")
+    assert passed.reasons[0].startswith("90 of 100 acknowledged messages")
+    assert conclude(clean, outcome_of("undecided", finished=False)).word == INTERRUPTED
+    unsaid = conclude(clean, outcome_of("inconclusive", "only 9 messages were verified"))
+    assert (unsaid.word, unsaid.reasons) == (UNSAID, ["only 9 messages were verified"])
 
 
 def test_where_the_alarm_is_not_to_be_tested_its_silence_is_no_doubt() -> None:

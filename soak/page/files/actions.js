@@ -61,6 +61,14 @@ let phase = "";
 
 export function showActions(state) {
   last = state;
+  const { end } = state;
+  byId("actions-title").textContent = end ? "Look again" : "Inject a fault, or stop";
+  if (end) {
+    tell("");
+    draw(byId("actions-list"), end.commands, (commands) => h("dl", { class: "facts" }, Object.entries(commands).map(([what, command]) =>
+      h("div", {}, h("dt", {}, what), h("dd", {}, h("code", {}, command))))));
+    return;
+  }
   if (state.soak.phase !== phase) {
     phase = state.soak.phase;
     refreshSession(); // which faults are possible is known once the servers run
@@ -68,11 +76,6 @@ export function showActions(state) {
   const targets = state.soak.servers.map((one) => one.kind).filter((kind) => faults.some((one) => kind in one.targets));
   if (!targets.includes(chosen.target)) chosen.target = targets[0] ?? "";
   draw(byId("actions-list"), { session, targets, faults, phase, why: state.why_no_faults }, () => build(state, targets));
-}
-
-export function endActions() {
-  forget(byId("actions-list"));
-  draw(byId("actions-list"), "ended", () => h("p", { class: "quiet" }, "The run has ended."));
 }
 
 function build(state, targets) {

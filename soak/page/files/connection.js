@@ -4,7 +4,7 @@ const SILENCE_MS_MAX = 5000; // the daemon speaks every second
 const RETRY_MS = 1000;
 const RETRY_MS_MAX = 5000;
 
-/** Tells `state(value)`, `ended(value)`, `lost(sinceMs)` and `found()`; never stops by itself. */
+/** Tells `state(value)`, `lost(sinceMs)` and `found()`; stops with the end of the run, for nothing comes after it. */
 export class Connection {
   constructor(listeners) {
     this.listeners = listeners;
@@ -13,7 +13,7 @@ export class Connection {
     this.retryMs = RETRY_MS;
     this.source = null;
     this.open();
-    setInterval(() => this.watch(), 500);
+    this.watching = setInterval(() => this.watch(), 500);
   }
 
   open() {
@@ -22,8 +22,14 @@ export class Connection {
     this.source = source;
     this.openedAt = Date.now();
     source.addEventListener("state", (event) => this.hear(() => this.listeners.state(JSON.parse(event.data))));
-    source.addEventListener("end", (event) => this.hear(() => this.listeners.ended(JSON.parse(event.data))));
+    source.addEventListener("end", (event) => {
+      source.close();
+      clearInterval(this.watching);
+      this.isOver = true;
+      this.hear(() => this.listeners.state(JSON.parse(event.data)));
+    });
     source.onerror = () => {
+      if (this.isOver) return;
       this.lose();
       // A browser gives up for good after an answer that is no stream, such as "too many watch already".
       if (source.readyState === EventSource.CLOSED && source === this.source) this.again();

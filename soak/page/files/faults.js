@@ -11,7 +11,7 @@ export function collectFaults(soak) {
   const known = new Map();
   for (const one of soak.faults_recent) {
     known.set(one.fault || `${one.name}-${one.target}-${one.began_wall_seconds}`, {
-      name: one.name, target: one.target, by: one.by === "hand" ? "by hand" : "by schedule", state: one.state,
+      name: one.name, target: one.target, by: ["hand", "schedule"].includes(one.by) ? `by ${one.by}` : one.by, state: one.state,
       began: one.began_wall_seconds, hold: one.hold_seconds, lasted: one.lasted_seconds, reason: one.reason, taken: [],
     });
   }
@@ -30,6 +30,7 @@ export function collectFaults(soak) {
 function stateOf(fault) {
   if (fault.state === "active") return badge("fault", `active, ${fault.by}`);
   if (fault.state === "failed") return badge("bad", "failed");
+  if (fault.state === "cut off") return badge("unsure", "interrupted");
   return badge("good", `healed after ${lasting(fault.lasted)}`);
 }
 
@@ -40,10 +41,10 @@ function point(one) {
   return [h("strong", {}, lost), h("span", { class: "note" }, promised)];
 }
 
-function rowsOf(fault) {
+function rowsOf(fault, isOver) {
   const head = [h("strong", {}, spaced(fault.name)), " of ", fault.target, h("span", { class: "note" }, `${clock(fault.began)}, ${fault.by}`)];
   if (fault.taken.length === 0) {
-    const told = fault.state === "active" ? "–" : fault.state === "failed" ? fault.reason : "being measured";
+    const told = fault.state === "active" ? "under way" : fault.state === "failed" ? fault.reason : isOver ? "not measured" : "being measured";
     return [{ cells: [{ cell: head }, { cell: stateOf(fault) }, { cell: told, colspan: 6 }] }];
   }
   return fault.taken.map((one, index) => ({ cells: [
@@ -51,29 +52,36 @@ function rowsOf(fault) {
     { cell: index === 0 ? stateOf(fault) : "" },
     one.store,
     { cell: point(one) },
-    { cell: lasting(one.read_seconds), class: "number" },
-    { cell: lasting(one.write_seconds), class: "number" },
+    { cell: after(one.read_seconds), class: "number" },
+    { cell: after(one.write_seconds), class: "number" },
     { cell: one.unknown ? `${one.unknown} (${one.surfaced} seen later)` : "0", class: "number" },
     { cell: one.kept && one.is_unread ? badge("fault", "not all read") : one.kept ? badge("good", "kept") : badge("bad", `${plural(one.lost, "message")} lost`) },
   ] }));
 }
 
-function nextOf(next) {
-  if (!next) return null;
-  const when = next.in_seconds > 0 ? `in ${ticking(next.in_seconds)}` : "after the active fault";
-  return h("p", { class: "next" }, badge("busy", "next"), ` ${spaced(next.name)} of ${next.target} ${when}, held for ${lasting(next.hold_seconds)}`);
+const after = (seconds) => (seconds === null ? "not seen" : lasting(seconds));
+
+/** What is under way and what comes next, always in one line: a fault moves nothing on the page. */
+function nowOf(soak, next) {
+  if (soak.faults_active.length) return [badge("fault", "active"), soak.faults_active.map(spaced).join(", ")];
+  const [recovering] = soak.verifier?.recovering ?? [];
+  if (recovering) return [badge("busy", "recovering"), `${recovering.store} waits for its first ${recovering.awaits.join(" and ")} after ${spaced(recovering.kind)} of ${recovering.server}`];
+  if (!next) return [badge("good", "none active"), "none is scheduled"];
+  const when = next.in_seconds > 0 ? `in ${ticking(next.in_seconds)}` : "as soon as the servers are well";
+  return [badge("busy", "next"), `${spaced(next.name)} of ${next.target} ${when}, held for ${lasting(next.hold_seconds)}`];
 }
 
-export function showFaults(state) {
-  const { soak } = state;
+export function showFaults(state, silentSince) {
+  const { soak, end } = state;
+  const isOver = Boolean(end || silentSince);
   const faults = collectFaults(soak).slice(0, SHOWN_MAX);
   const next = soak.fault_next && { ...soak.fault_next, in_seconds: Math.floor(soak.fault_next.in_seconds) };
-  const recovering = (soak.verifier?.recovering ?? []).map((one) => `${one.store} waits for its first ${one.awaits.join(" and ")} after ${spaced(one.kind)} of ${one.server}`);
-  draw(byId("faults-list"), { faults, next, recovering, active: soak.faults_active }, () => [
-    nextOf(next),
-    soak.faults_active.length ? h("p", { class: "next" }, badge("fault", "active"), ` ${soak.faults_active.map(spaced).join(", ")}`) : null,
-    ...recovering.map((line) => h("p", { class: "next" }, badge("busy", "recovering"), ` ${line}`)),
-    faults.length ? table("Faults and their effect", ["fault", "state", "store", "data lost (RPO)", "reads back (RTO)", "writes back", "unknown writes", "contract"], faults.flatMap(rowsOf), { stacks: true })
-      : h("p", { class: "quiet" }, soak.phase === "running" ? "No faults so far." : "No faults."),
+  const now = isOver ? null : nowOf(soak, next);
+  // From the start as high as with many faults, where any are to come.
+  byId("faults-list").classList.toggle("steady", !isOver && (faults.length > 0 || next !== null));
+  draw(byId("faults-list"), { faults, isOver, now: now?.at(1), badge: now?.[0].textContent }, () => [
+    now ? h("p", { class: "next" }, now) : null,
+    faults.length ? table("Faults and their effect", ["fault", "state", "store", "data lost (RPO)", "reads back (RTO)", "writes back", "unknown writes", "contract"], faults.flatMap((fault) => rowsOf(fault, isOver)), { stacks: true })
+      : h("p", { class: "quiet" }, end ? "No faults." : "No faults so far."),
   ]);
 }

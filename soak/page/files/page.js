@@ -1,32 +1,31 @@
 // Puts the page together: what is heard is handed to the parts that show it.
 
-import { endActions, refreshSession, showActions, startActions } from "/page/actions.js";
+import { refreshSession, showActions, startActions } from "/page/actions.js";
 import { forgetSeries, startCharts, takePoints } from "/page/charts.js";
 import { Connection } from "/page/connection.js";
 import { showErrors } from "/page/errors.js";
 import { showFaults } from "/page/faults.js";
 import { showProcesses, showStores, showWatch } from "/page/rooms.js";
 import { startStories } from "/page/story.js";
-import { hideSilence, showEnd, showNumbers, showPlace, showRun, showSilence, showStanding, showWarnings } from "/page/verdict.js";
+import { showNumbers, showPlace, showRun, showSilence, showStanding, showWarnings } from "/page/verdict.js";
 import { forgetViolations, showViolations, startViolations } from "/page/violations.js";
 
 let last = null;
-let end = null;
 
-function show(state) {
+/** Show a state; `silentSince` (wall seconds): it is the last one heard, and may not be true any more. */
+function show(state, silentSince = null) {
   last = state;
-  end = null;
-  hideSilence();
-  showStanding(state);
-  showRun(state);
-  showNumbers(state, takePoints(state));
+  showSilence(silentSince);
+  showStanding(state, silentSince);
+  showRun(state, silentSince);
+  showNumbers(state, takePoints(state, silentSince), silentSince);
   showWarnings(state);
   showViolations(state);
   showErrors(state);
-  showFaults(state);
-  showStores(state);
-  showWatch(state);
-  showProcesses(state);
+  showFaults(state, silentSince);
+  showStores(state, silentSince);
+  showWatch(state, silentSince);
+  showProcesses(state, silentSince);
   showActions(state);
   showPlace(state);
 }
@@ -37,14 +36,9 @@ startStories();
 startActions();
 new Connection({
   state: show,
-  ended(told) {
-    end = told;
-    showEnd(told);
-    endActions();
-  },
   lost(sinceMs) {
-    // After the end there is nobody to be heard any more, and nothing that could have changed.
-    if (!end) showSilence(sinceMs, last);
+    if (last) show(last, sinceMs / 1000);
+    else showSilence(sinceMs / 1000);
   },
   found() {
     forgetSeries();

@@ -6,7 +6,24 @@ import { clock, clockMs, spaced } from "/page/words.js";
 
 const PREFIX = "#violation=";
 const dialog = byId("story");
+const KEPT_MAX = 50;
+/** By violation: its story. What was read once is there after the daemon has ended, too. */
+const kept = new Map();
 let asked = "";
+let run = "";
+
+export const rememberRun = (name) => { run = name; };
+
+export async function readStory(id) {
+  if (kept.has(id)) return kept.get(id);
+  const story = await get(`/violations/${encodeURIComponent(id)}`);
+  if (kept.size >= KEPT_MAX) kept.delete(kept.keys().next().value);
+  kept.set(id, story);
+  return story;
+}
+
+/** What was written and is not as it should be: the message's own words, if the evidence has them. */
+export const wordsOf = (story) => story.chapters.find((one) => one.title === "What was written")?.rows[0];
 
 export function startStories() {
   dialog.addEventListener("close", () => {
@@ -27,10 +44,18 @@ export async function openStory(id) {
   asked = id;
   show(id, h("p", { class: "quiet" }, "Reading the evidence …"));
   let answer;
+  const before = kept.get(id);
   try {
-    answer = await get(`/violations/${encodeURIComponent(id)}`);
+    kept.delete(id); // it may have healed since
+    answer = await readStory(id);
   } catch (error) {
-    if (asked === id) show(id, h("p", { role: "alert" }, `The story cannot be shown: ${error.message}`));
+    if (before) {
+      kept.set(id, before);
+      if (asked === id && dialog.open) show(id, told(before));
+      return;
+    }
+    const why = error instanceof TypeError ? `nobody answers here any more; 'soak page ${run}' shows the run from its folder` : error.message;
+    if (asked === id) show(id, h("p", { role: "alert" }, `The story cannot be shown: ${why}`));
     return;
   }
   if (asked === id && dialog.open) show(id, told(answer));

@@ -4,15 +4,17 @@
 import { get } from "/page/asking.js";
 import { badge, byId, draw, h, table } from "/page/dom.js";
 import { clock, count, percent, plural, spaced } from "/page/words.js";
-import { openStory } from "/page/story.js";
+import { openStory, readStory, rememberRun, wordsOf } from "/page/story.js";
 
 const ASK_MS_MIN = 900;
 const SHOWN_STEP = 15;
+const QUOTED_MAX = 20; // findings whose example is read for its words
 const filters = { store: byId("filter-store"), kind: byId("filter-kind"), state: byId("filter-state") };
 /** By finding: its card, and its single violations as far as they were asked for. */
 const cards = new Map();
 let findings = [];
 let foundVersion = null;
+let isOver = false;
 
 export function startViolations() {
   for (const select of Object.values(filters)) {
@@ -38,6 +40,8 @@ function offer(select, values) {
 
 export function showViolations(state) {
   foundVersion = state.found_version;
+  rememberRun(state.soak.run);
+  isOver = state.end !== null;
   // A verifier that does not answer takes nothing back of what it has found.
   if (state.soak.verifier) findings = state.soak.verifier.findings ?? [];
   offer(filters.store, state.soak.stores);
@@ -53,14 +57,16 @@ function isWanted(one) {
 function list() {
   const container = byId("violations-list");
   const wanted = findings.filter(isWanted);
-  draw(container, wanted.map((one) => one.id), () => {
-    if (wanted.length === 0) return h("p", { class: "quiet" }, findings.length ? "None that fits." : "None found so far.");
+  byId("filters").hidden = findings.length < 2;
+  draw(container, [isOver, ...wanted.map((one) => one.id)], () => {
+    if (wanted.length === 0) return h("p", { class: "quiet" }, findings.length ? "None that fits." : isOver ? "None." : "None found so far.");
     return wanted.map((one) => cardOf(one.id).node);
   });
   for (const one of wanted) {
     const card = cardOf(one.id);
     card.finding = one;
-    draw(card.head, one, head);
+    quote(card);
+    draw(card.head, { one, words: card.words }, head);
     draw(card.summary, one.count, (many) => (many === 1 ? "The single violation" : `All ${count(many)} violations`));
     if (card.details.open) fill(card);
   }
@@ -75,7 +81,20 @@ function cardOf(id) {
   return card;
 }
 
-function head(one) {
+/** Read the words of a finding's example; they are asked for once. */
+async function quote(card) {
+  const { id, has_evidence: has } = card.finding.example;
+  if (!has || card.quoted === id || [...cards.values()].filter((one) => one.quoted).length >= QUOTED_MAX) return;
+  card.quoted = id;
+  try {
+    card.words = wordsOf(await readStory(id));
+    list();
+  } catch {
+    card.quoted = undefined; // asked again with the next state
+  }
+}
+
+function head({ one, words }) {
   const facts = [
     ["count", count(one.count)],
     ["share", one.share === null ? "–" : percent(one.share)],
@@ -88,9 +107,11 @@ function head(one) {
   return [
     h("h3", {}, badge("bad", spaced(one.kind)), h("span", {}, one.headline)),
     h("dl", { class: "tally" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    h("p", {}, "Clearest example: ", link(one.example.id, one.example.message, `, ${spaced(one.kind)} on ${one.store}: explain`, "example")),
+    words ? h("blockquote", {}, h("p", {}, words.text), h("p", { class: "who" }, `${words.label}: `, explain(one))) : h("p", {}, "Clearest example: ", explain(one)),
   ];
 }
+
+const explain = (one) => link(one.example.id, one.example.message, `, ${spaced(one.kind)} on ${one.store}: explain`, "example");
 
 function link(id, message, unseen, place) {
   return h("button", { type: "button", class: "link", "data-key": `${place}-${id}`, "data-violation": id, click: () => openStory(id) },
@@ -108,6 +129,7 @@ async function fill(card) {
     singles(card);
   } catch {
     // The connection says by itself that it is lost; the list is asked for again when it is back.
+    if (!card.violations) draw(card.listing, "unheard", () => h("p", { class: "quiet" }, `Nobody answers here. 'soak violations --finding ${card.id}' lists them.`));
   } finally {
     card.isAsking = false;
   }

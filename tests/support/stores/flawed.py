@@ -149,7 +149,12 @@ class NeverReconnects(_Flawed):
 
 
 class HostileMemoryWithANameThatIsTooLongForAPhone(Hostile):
-    """The same, where a test looks at how names are broken into lines."""
+    """The same, where a test looks at how names are broken into lines; and now and then its own code raises."""
+
+    async def append(self, session: str, message: Message) -> None:
+        if message.seq % 20 == 7:
+            raise ValueError(f"no token for {HOSTILE}")
+        await super().append(session, message)
 
 
 class KeptInTheProcess:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.daemon.violation_index import KEPT_OF_A_FINDING_MAX, LISTED_MAX, ViolationFilter, ViolationIndex
+from soak.page.violation_index import KEPT_OF_A_FINDING_MAX, LISTED_MAX, ViolationFilter, ViolationIndex
 from soak.verifier.evidence import JOURNAL_NAME
 from soak.verifier.findings import finding_id
 from soak.verifier.journal import Line, Violation, encode_lines
@@ -91,7 +91,7 @@ def test_the_violations_of_one_finding_are_listed_alone_and_survive_a_flood_of_a
 def test_a_journal_that_is_taken_in_by_pieces_is_whole_in_the_end(
     found: ViolationIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("soak.daemon.violation_index.READ_BYTES_MAX", 1_000)
+    monkeypatch.setattr("soak.page.violation_index.READ_BYTES_MAX", 1_000)
     write(tmp_path, *(violation(seq) for seq in range(20)))
     for _ in range(20):
         found.take_in()
