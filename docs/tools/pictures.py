@@ -49,6 +49,7 @@ SETTINGS = """
 users = 24
 think = "600ms"
 shared_share = 0.5
+forget_share = 0
 
 [stores]
 names = ["{stores}"]

@@ -97,7 +97,7 @@ async function quote(card) {
 function head({ one, words }) {
   const facts = [
     ["count", count(one.count)],
-    ["share", one.share === null ? "–" : percent(one.share)],
+    ["share", one.acknowledged ? percent(one.count / one.acknowledged) : "not known"],
     ["sessions", `${one.sessions_at_least ? "at least " : ""}${count(one.sessions)}`],
     ["open", count(one.open)],
     ["healed", count(one.healed)],
