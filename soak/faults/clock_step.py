@@ -6,7 +6,7 @@ from pathlib import Path
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NOT_A_PROCESS, Fault
-from soak.faults.parameters import Choice, Given, Time
+from soak.faults.parameters import Given, OneOf, Time
 from soak.servers.kinds import Protocol, names_of
 from soak.servers.process_backend import ProcessBackend
 from soak.servers.servers import Servers
@@ -29,7 +29,7 @@ class ClockStep(Fault):
 
     needs = "libfaketime, and a server that is a process on this machine"
     step = Time(3600.0, "by how much the clock is wrong", least=1.0, most=86_400.0)
-    direction = Choice("ahead", "back", help="which way")
+    direction = OneOf("ahead", "back", help="which way")
 
     def __init__(self, library: Path | None = None, **given: Given) -> None:
         """Set the clock by a libfaketime that is given or found."""

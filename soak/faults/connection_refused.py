@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
-from soak.faults.parameters import Choice
+from soak.faults.parameters import OneOf
 from soak.servers.proxy import Proxy
 
 
@@ -16,7 +16,7 @@ class ConnectionRefused(NetworkFault):
     excuses = Excuse.NOTHING
     description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
 
-    connections = Choice("reset", "keep", help="what becomes of those that are open")
+    connections = OneOf("reset", "keep", help="what becomes of those that are open")
 
     async def begin(self, proxy: Proxy) -> None:
         await proxy.refuse()

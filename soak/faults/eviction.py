@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.fault import RedisFault
 from soak.faults.healing import Notes
-from soak.faults.parameters import Choice, Share
+from soak.faults.parameters import OneOf, Share
 from soak.servers.servers import Servers
 
 _CHANGED = ("maxmemory", "maxmemory-policy")
@@ -21,7 +21,7 @@ class Eviction(RedisFault):
         "only a contract that allows eviction excuses it."
     )
     kept = Share(0.5, "of the memory that the data takes: the limit", least=0.0, most=1.0)
-    policy = Choice(
+    policy = OneOf(
         "allkeys-lru",
         "allkeys-lfu",
         "allkeys-random",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
-from soak.faults.parameters import Choice, Time
+from soak.faults.parameters import OneOf, Time
 from soak.servers.proxy import Proxy, directions
 
 
@@ -20,7 +20,7 @@ class Latency(NetworkFault):
 
     delay = Time(0.2, "how much later everything arrives", least=0.0, most=60.0)
     jitter = Time(0.0, "up to so much later still, at random; the order on a connection stays", least=0.0, most=60.0)
-    direction = Choice("both", "to_server", "to_client", help="which way is slow")
+    direction = OneOf("both", "to_server", "to_client", help="which way is slow")
 
     async def begin(self, proxy: Proxy) -> None:
         proxy.delay(self.delay, *directions(self.direction), jitter_seconds=self.jitter)

@@ -181,7 +181,7 @@ class Rate(Bytes):
         return f"{super().text(value)}/s"
 
 
-class Choice(Parameter[str]):
+class OneOf(Parameter[str]):
     """One of a few words; the first is the default."""
 
     unit = "choice"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import NetworkFault
-from soak.faults.parameters import Choice
+from soak.faults.parameters import OneOf
 from soak.servers.proxy import Proxy, directions
 
 
@@ -21,8 +21,8 @@ class Partition(NetworkFault):
         "afterwards, and nothing that was acknowledged may be lost."
     )
 
-    direction = Choice("both", "to_server", "to_client", help="which packets vanish, of connections that are open")
-    connections = Choice(
+    direction = OneOf("both", "to_server", "to_client", help="which packets vanish, of connections that are open")
+    connections = OneOf(
         "silent", "reset", help="what becomes of open ones: they stay and are silent, or are reset first"
     )
 

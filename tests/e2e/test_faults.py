@@ -119,7 +119,8 @@ def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
         assert measured["read_seconds"] >= 0.5
         for words, complaint in (
             (("nonsense", "--target", "redis"), "there is no fault 'nonsense'"),
-            (("crash", "--target", "postgres"), "no postgres server was started here"),
+            (("crash", "postgres"), "this soak has no server 'postgres'; it has redis"),
+            (("crash", "reddis"), "this soak has no server 'reddis'; did you mean redis?"),
             (("connection_refused", "--target", "redis"), "faults.allow_by_hand = all"),
             (("crash", "--target", "redis", "--hold", "soon"), "--hold: duration 'soon' is not understood"),
         ):
@@ -130,6 +131,23 @@ def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
         assert {one["fault"]: one for one in listed}["crash"]["targets"] == {"redis": None}
         ended = check.end()
         assert (ended["verdict"], ended["reasons"]) == ("pass", []), check.output
+
+
+def test_the_parameters_of_a_fault_are_in_the_status_and_in_the_result() -> None:
+    rule = ("--fault", "dropped_reply:redis:every=1h,share=10%")
+    with checking("--store", "redis-list", *BUSY, "--duration", "120s", *rule) as check:
+        check.until_verified(50)
+        words = ("latency", "redis", "jitter=5ms", "--delay", "20ms", "--hold", "300ms")
+        done = soak(check, "inject", *words)
+        assert done.returncode == ExitCode.PASS, done.stderr
+        assert "latency of redis (delay 20ms, jitter 5ms, direction both): healed after" in done.stdout
+        asked = {"delay": "20ms", "jitter": "5ms", "direction": "both"}
+        status = check.status()
+        assert [one["parameters"] for one in status["faults_recent"]] == [asked]
+        assert status["fault_next"]["parameters"] == {"share": "0.1"}
+        ended = check.end()
+        assert [one["parameters"] for one in ended["result"]["recoveries"]] == [asked]
+        assert "fault: latency of redis (delay 20ms, jitter 5ms, direction both) for 0.3s, by hand" in check.output
 
 
 def test_without_a_soak_there_is_nothing_to_break(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from soak.errors import UsageError
 from soak.faults import ALL, Fault
 from soak.faults.clock_step import ClockStep
+from soak.faults.parameters import Given
 from soak.faults.ttl_change import TtlChange
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql
 
@@ -127,8 +128,8 @@ async def test_a_redis_begins_with_what_is_left_of_its_append_only_file(tmp_path
 # -- the clock --
 
 
-def clock() -> ClockStep:
-    fault = ClockStep()
+def clock(**given: Given) -> ClockStep:
+    fault = ClockStep(**given)  # type: ignore[arg-type]  # the library is no parameter
     if fault.library() is None:
         if os.environ.get("SOAK_REQUIRE_ALL") == "1":
             pytest.fail("libfaketime is not installed")
@@ -152,6 +153,17 @@ async def test_a_redis_whose_clock_leaps_ahead_expires_keys_early(tmp_path: Path
         async with client_of(servers.nodes["redis"].url) as client:
             assert abs((await client.time())[0] - time.time()) < 60
             assert (await client.exists("soon"), await client.exists("late")) == (0, 1)
+
+
+async def test_the_clock_of_a_redis_can_be_behind_by_a_step_of_its_own(tmp_path: Path) -> None:
+    fault = clock(step="30m", direction="back")
+    async with running(tmp_path, "redis") as servers:
+        await fault.inject(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
+            assert 1_700 < time.time() - (await client.time())[0] < 1_900
+        await fault.heal(servers, "redis")
+        async with client_of(servers.nodes["redis"].url) as client:
+            assert abs((await client.time())[0] - time.time()) < 60
 
 
 async def test_a_postgres_whose_clock_leaps_ahead_keeps_its_rows(tmp_path: Path) -> None:
