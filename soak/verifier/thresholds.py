@@ -47,8 +47,7 @@ def _value(threshold: Threshold, store: str, measured: Measurements) -> float | 
     if threshold.quantity == STALENESS:
         return measured.staleness.get(store, {}).get(threshold.statistic)
     if threshold.quantity == RECOVERY_TIME:
-        times = [_recovery_seconds(one) for one in measured.recoveries if one.store == store]
-        return max(times, default=None)
+        return _recovery_seconds([one for one in measured.recoveries if one.store == store], threshold.limit)
     rows = [row for row in measured.latencies if (row.store, row.in_fault) == (store, threshold.in_fault)]
     if threshold.quantity == ERRORS:
         tries = sum(row.count + row.errors for row in rows)
@@ -57,9 +56,13 @@ def _value(threshold: Threshold, store: str, measured: Measurements) -> float | 
     return next((getattr(row, f"{threshold.statistic}_seconds") for row in own), None)
 
 
-def _recovery_seconds(recovery: RecoveryResult) -> float:
-    seen = (recovery.read_seconds, recovery.write_seconds)
-    return math.inf if None in seen else max(one for one in seen if one is not None)
+def _recovery_seconds(recoveries: list[RecoveryResult], limit: float) -> float | None:
+    """Return the longest; one that was not seen to its end matters only where no other is too long already."""
+    times = [seconds for one in recoveries for seconds in (one.read_seconds, one.write_seconds)]
+    longest = max((seconds for seconds in times if seconds is not None), default=0.0)
+    if not times:
+        return None
+    return math.inf if None in times and longest <= limit else longest
 
 
 def _result(threshold: Threshold, store: str, value: float | None) -> ThresholdResult:

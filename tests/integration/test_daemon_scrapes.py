@@ -89,7 +89,7 @@ async def test_phase_and_verdict_are_one_of_all_that_could_be(
         for sample in family.samples
         if family.name in {"soak_phase", "soak_verdict"}
     }
-    assert len(values) == 8
+    assert len(values) == 9
     assert {key for key, value in values.items() if value} == {("soak_phase", phase), ("soak_verdict", verdict)}
 
 

@@ -106,6 +106,8 @@ def test_a_recovery_is_over_when_reads_and_writes_are_answered() -> None:
     assert list(states({"recovery_time": "10s"}, recoveries=[recovery(3.0, 9.0)]).values()) == ["met"]
     assert list(states({"recovery_time": "10s"}, recoveries=[recovery(3.0, 11.0)]).values()) == ["missed"]
     assert list(states({"recovery_time": "10s"}, recoveries=[recovery(3.0, None)]).values()) == ["no samples"]
+    both = [recovery(3.0, None), recovery(11.0, 3.0)]
+    assert list(states({"recovery_time": "10s"}, recoveries=both).values()) == ["missed"]
 
 
 def test_staleness_has_thresholds_too() -> None:
