@@ -21,10 +21,10 @@ from soak.load.conversation import Conversation
 from soak.load.reading import (
     SUSPICIONS,
     Expectation,
-    LoadRead,
     OperationFailedError,
+    ParticipantRead,
     Performed,
-    ReadSuspicion,
+    ReadProblem,
     failure_of,
     observation,
     suspicion,
@@ -146,14 +146,14 @@ class Participant:
             took = monotonic_ns() // 1000 - invoked
             return self._report(operation, store, took, self._failure(store, "history", error))
         returned = monotonic_ns() // 1000
-        suspected: ReadSuspicion | None = None
+        suspected: ReadProblem | None = None
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
         if conversation.forget_sent is None:
-            read = LoadRead(items, last, invoked, returned, acked_total)
+            read = ParticipantRead(items, last, invoked, returned, acked_total)
             suspected = suspicion(conversation, read, pool.author, expectation)
         elif _must_be_forgotten(conversation, invoked, expectation):
-            read = LoadRead(items, last, invoked, returned, acked_total)
+            read = ParticipantRead(items, last, invoked, returned, acked_total)
             suspected = suspicion_after_forget(conversation, read, pool.author)
         else:
             return self._report(operation, store, returned - invoked, None)
@@ -185,7 +185,7 @@ class Participant:
         returned = monotonic_ns() // 1000
         if not isinstance(items, list | tuple):
             items = [cast("Stored", items)]  # a plug-in may return anything
-        read = LoadRead(items, limit, invoked, returned, acked_total)
+        read = ParticipantRead(items, limit, invoked, returned, acked_total)
         if conversation.forget_sent is not None and not _must_be_forgotten(conversation, invoked, expectation):
             return [self._report("search", store, returned - invoked, None)]
         suspected = suspicion_of_search(conversation, read, asked, pool.author, expectation)

@@ -27,7 +27,7 @@ RAW_BYTES_MAX = 192 * 1024
 """More than the longest message takes: one that is cut would pass for something that is no message at all."""
 
 
-class ReadSuspicion(enum.StrEnum):
+class ReadProblem(enum.StrEnum):
     """What does not look right about a read; the first that is noticed."""
 
     GARBLED = "garbled"
@@ -66,7 +66,7 @@ class Expectation(NamedTuple):
         )
 
 
-class LoadRead(NamedTuple):
+class ParticipantRead(NamedTuple):
     """One read: when, how much was asked for, what came, and how much had been acknowledged before."""
 
     items: Sequence[object]
@@ -76,7 +76,7 @@ class LoadRead(NamedTuple):
     acked_total: int
 
 
-def looks_clean(conversation: Conversation, read: LoadRead) -> bool:
+def looks_clean(conversation: Conversation, read: ParticipantRead) -> bool:
     """Compare with what must be there exactly, where that is known; a false answer means: look closer.
 
     This is the hot path: one hash per message, no message is written again.
@@ -95,8 +95,8 @@ def looks_clean(conversation: Conversation, read: LoadRead) -> bool:
 
 
 def suspicion(
-    conversation: Conversation, read: LoadRead, author: MessageGenerator, expectation: Expectation
-) -> ReadSuspicion | None:
+    conversation: Conversation, read: ParticipantRead, author: MessageGenerator, expectation: Expectation
+) -> ReadProblem | None:
     """Say what does not look right about a read of a session that nobody has set out to forget."""
     if looks_clean(conversation, read):
         return None
@@ -104,8 +104,8 @@ def suspicion(
 
 
 def suspicion_after_forget(
-    conversation: Conversation, read: LoadRead, author: MessageGenerator
-) -> ReadSuspicion | None:
+    conversation: Conversation, read: ParticipantRead, author: MessageGenerator
+) -> ReadProblem | None:
     """Say whether a read after an acknowledged forget still shows what was acknowledged before it."""
     if not read.items:
         return None
@@ -117,13 +117,17 @@ def suspicion_after_forget(
         assert isinstance(item, Message)  # noqa: S101  anything else is a problem
         name = (item.writer, item.seq)
         if name not in later and name not in (conversation.unsure or ()):
-            return ReadSuspicion.FORGOTTEN
+            return ReadProblem.FORGOTTEN
     return None
 
 
 def suspicion_of_search(
-    conversation: Conversation, read: LoadRead, asked: Message, author: MessageGenerator, expectation: Expectation
-) -> ReadSuspicion | None:
+    conversation: Conversation,
+    read: ParticipantRead,
+    asked: Message,
+    author: MessageGenerator,
+    expectation: Expectation,
+) -> ReadProblem | None:
     """Say what does not look right about a search for the words of a message; `last` is how many were asked for."""
     names: list[tuple[int, int]] = []
     for item in read.items:
@@ -132,9 +136,9 @@ def suspicion_of_search(
         message = cast("Message", item)
         names.append((message.writer, message.seq))
     if len(set(names)) < len(names) and not expectation.repeats_allowed:
-        return ReadSuspicion.DUPLICATE
+        return ReadProblem.DUPLICATE
     if read.last is not None and len(read.items) > read.last:
-        return ReadSuspicion.TOO_MANY
+        return ReadProblem.TOO_MANY
     if conversation.forget_sent is not None:
         return suspicion_after_forget(conversation, read, author)
     # What may be gone, or may be late, need not be found; and of many who say the same some do not fit in.
@@ -142,12 +146,12 @@ def suspicion_of_search(
     equals = [item for item in read.items if isinstance(item, Message) and item.content == asked.content]
     if may_lack or expectation.staleness_us != 0 or (equals and len(equals) == len(read.items)):
         return None
-    return None if (asked.writer, asked.seq) in names else ReadSuspicion.ABSENT
+    return None if (asked.writer, asked.seq) in names else ReadProblem.ABSENT
 
 
 def _closer_look(
-    conversation: Conversation, read: LoadRead, author: MessageGenerator, expectation: Expectation
-) -> ReadSuspicion | None:
+    conversation: Conversation, read: ParticipantRead, author: MessageGenerator, expectation: Expectation
+) -> ReadProblem | None:
     look = _Look(conversation, read, expectation)
     for item in read.items:
         if not look.knows(item) and (problem := _unlike(item, conversation, author)) is not None:
@@ -155,32 +159,32 @@ def _closer_look(
         if (problem := look.take(cast("Message", item))) is not None:
             return problem
     if read.last is not None and len(read.items) > read.last:
-        return ReadSuspicion.TOO_MANY
+        return ReadProblem.TOO_MANY
     if look.misses_something():
-        return ReadSuspicion.ABSENT
+        return ReadProblem.ABSENT
     return None
 
 
-def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> ReadSuspicion | None:
+def _unlike(item: object, conversation: Conversation, author: MessageGenerator) -> ReadProblem | None:
     """Say what is wrong with one element, whatever is around it."""
     if not isinstance(item, Message) or not is_well_made(item):
-        return ReadSuspicion.GARBLED
+        return ReadProblem.GARBLED
     if item.session != conversation.session or item.run != author.run:
-        return ReadSuspicion.FOREIGN
+        return ReadProblem.FOREIGN
     writer, seq = item.writer, item.seq
     if not (0 <= writer < conversation.writers and 1 <= seq <= conversation.sent[writer]):
-        return ReadSuspicion.PHANTOM
+        return ReadProblem.PHANTOM
     if item != author.write(conversation.session, writer, seq):
-        return ReadSuspicion.CONTENT
+        return ReadProblem.CONTENT
     if conversation.failed is not None and (writer, seq) in conversation.failed:
-        return ReadSuspicion.PHANTOM
+        return ReadProblem.PHANTOM
     return None
 
 
 class _Look:
     """The closer look at one read: what is in it, and what that says about what is missing."""
 
-    def __init__(self, conversation: Conversation, read: LoadRead, expectation: Expectation) -> None:
+    def __init__(self, conversation: Conversation, read: ParticipantRead, expectation: Expectation) -> None:
         self._conversation = conversation
         self._read = read
         self._expectation = expectation
@@ -211,11 +215,11 @@ class _Look:
             return False
         return self._fingerprints.get((item.writer, item.seq)) == hash(item)
 
-    def take(self, item: Message) -> ReadSuspicion | None:
+    def take(self, item: Message) -> ReadProblem | None:
         """Add the next element in the order of the read."""
         writer, seq = name = (item.writer, item.seq)
         if name in self._names:
-            return None if self._expectation.repeats_allowed else ReadSuspicion.DUPLICATE
+            return None if self._expectation.repeats_allowed else ReadProblem.DUPLICATE
         self._names.add(name)
         if name in self._optional:
             return None
@@ -230,7 +234,7 @@ class _Look:
             self._earliest_end = ended if self._earliest_end is None else min(ended, self._earliest_end)
         if times is not None:
             self._latest_send = max(times.sent, self._latest_send)
-        return ReadSuspicion.ORDER if follows_later_one and self._expectation.order is not Order.NONE else None
+        return ReadProblem.ORDER if follows_later_one and self._expectation.order is not Order.NONE else None
 
     def misses_something(self) -> bool:
         expectation, read = self._expectation, self._read
@@ -280,8 +284,8 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 def observation(
     conversation: Conversation,
-    read: LoadRead,
-    suspected: ReadSuspicion,
+    read: ParticipantRead,
+    suspected: ReadProblem,
     author: MessageGenerator,
     asked: tuple[int, int] | None = None,
 ) -> Observation:
@@ -350,7 +354,7 @@ class Performed(NamedTuple):
     error: OperationFailedError | None
 
 
-SUSPICIONS = {one: OperationFailedError(f"suspicious read: {one.value}") for one in ReadSuspicion}
+SUSPICIONS = {one: OperationFailedError(f"suspicious read: {one.value}") for one in ReadProblem}
 
 _TIMEOUT = OperationFailedError("no answer in time")
 _NOT_APPLIED = OperationFailedError("refused, not applied")

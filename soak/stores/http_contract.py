@@ -56,7 +56,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
     content: str
 
 
-class AppendReply(msgspec.Struct, frozen=True, kw_only=True):
+class Appended(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to an append: the id of what is now remembered."""
 
     id: str
@@ -131,7 +131,7 @@ def read_messages(body: bytes) -> Sequence[Stored]:
 
 def check_acknowledgement(status: int, body: bytes, wanted_id: str) -> None:
     """Return if this answer says that the message is remembered; raises what it says otherwise."""
-    answer = expect(status, body, AppendReply, allowed=(200, 201))
+    answer = expect(status, body, Appended, allowed=(200, 201))
     if answer.id != wanted_id:
         raise HttpAnswerError(f"the answer acknowledges {answer.id!r}, not the message that was sent")
 

@@ -82,7 +82,7 @@ class ReplyError(RedisError):
         return error_code(str(self))
 
 
-class RedisRefusedError(RedisError, NotApplied):
+class CommandRefusedError(RedisError, NotApplied):
     """The server answered with an error that is known to mean: not executed."""
 
 
@@ -124,7 +124,7 @@ def judged(error: ReplyError, *, of_script: bool = False) -> RedisError:
         refused = code in _REFUSED_BEFORE_EXECUTION
     else:
         refused = code in _REFUSED_SINGLE_COMMAND or text.startswith(_REFUSED_TEXTS)
-    return RedisRefusedError(text) if refused else error
+    return CommandRefusedError(text) if refused else error
 
 
 # Where a Redis server is and how to log in to it, read from its URL.

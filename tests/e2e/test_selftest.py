@@ -20,8 +20,8 @@ from soak.checker.contract import Contract, ReplicaReads
 from soak.errors import ExitCode
 from soak.flaws import catalogue
 from soak.flaws.flaw import FlawSetup, Load, store_of
+from soak.flaws.lossy_text import LossyText
 from soak.flaws.redis_memory import EverySecondMemory, RedisMemory
-from soak.flaws.serializer_v2 import SerializerV2
 from soak.scenarios.selftest.scenario import SoakScenario, contracts_of
 from soak.servers.local import LocalServers
 from soak.settings import ContractSettings
@@ -141,7 +141,7 @@ async def test_a_derived_contract_follows_from_the_server_and_ends_at_the_floor(
 
 
 async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> None:
-    right = FlawSetup(store=f"{EverySecondMemory.__module__}:{EverySecondMemory.__name__}")
+    right = FlawSetup(store=store_of(EverySecondMemory))
     lossy = catalogue.find("lossy_text")
     flaw = msgspec.structs.replace(lossy, setups=(right, lossy.right), patience_seconds=4.0)
     trial = await make_trial(flaw, tmp_path)
@@ -149,8 +149,12 @@ async def test_a_flaw_replaced_by_a_right_store_is_not_found(tmp_path: Path) -> 
     assert trial.failures[0].startswith("not found")
 
 
+class LossyTwin(LossyText):
+    """Wrong from the first such message on: it needs no luck to be noticed."""
+
+
 async def test_a_twin_replaced_by_a_flaw_is_noticed(tmp_path: Path) -> None:
-    wrong = FlawSetup(store=f"{SerializerV2.__module__}:{SerializerV2.__name__}")
+    wrong = FlawSetup(store=store_of(LossyTwin))
     lossy = catalogue.find("lossy_text")
     trial = await make_trial(msgspec.structs.replace(lossy, setups=(lossy.wrong, wrong)), tmp_path)
     assert not trial.passed

@@ -26,7 +26,7 @@ async def test_one_that_does_not_say_when_it_was_started_is_not_restarted(tmp_pa
     async with serving(Service()) as url:
         servers = _servers(tmp_path, url, "restart")
         await servers.start(["http"])
-        with pytest.raises(ServerUnreachableError, match="nobody can tell whether it was restarted"):
+        with pytest.raises(ServerUnreachableError, match="a restart cannot be noticed"):
             await ALL["restart"].inject(servers, "http")
         await servers.stop()
 

@@ -11,7 +11,7 @@ from soak.checker.message import Message
 from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
 from soak.load.conversation import Conversation
-from soak.load.reading import Expectation, LoadRead, ReadSuspicion, suspicion
+from soak.load.reading import Expectation, ParticipantRead, ReadProblem, suspicion
 
 AUTHOR = MessageGenerator("run", 11)
 STRICT = Expectation.of(Contract())
@@ -49,14 +49,14 @@ class Talk:
             self.stored.append(message)
         return message
 
-    def read(self, items: list[object] | None = None, last: int | None = WINDOW) -> LoadRead:
+    def read(self, items: list[object] | None = None, last: int | None = WINDOW) -> ParticipantRead:
         if items is None:
             items = list(self.stored if last is None else self.stored[-last:])
-        return LoadRead(items, last, self.now, self.now + 5, self.conversation.acked_total)
+        return ParticipantRead(items, last, self.now, self.now + 5, self.conversation.acked_total)
 
     def suspicion(
         self, items: list[object] | None = None, last: int | None = WINDOW, expectation: Expectation = STRICT
-    ) -> ReadSuspicion | None:
+    ) -> ReadProblem | None:
         return suspicion(self.conversation, self.read(items, last), AUTHOR, expectation)
 
 

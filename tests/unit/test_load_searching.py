@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from soak.checker.contract import Contract, Duplicates, Reads
 from soak.checker.message import Garbled, Message
 from soak.checker.outcome import Outcome
-from soak.load.reading import Expectation, ReadSuspicion, observation, suspicion_of_search
+from soak.load.reading import Expectation, ReadProblem, observation, suspicion_of_search
 from tests.support.load_talk import AUTHOR, FOREIGN, OTHER_RUN, STRICT, Talk, altered, talk_of
 
 LIMIT = 5
@@ -17,7 +17,7 @@ LIMIT = 5
 
 def search(
     talk: Talk, items: list[object], asked: Message | None = None, expectation: Expectation = STRICT
-) -> ReadSuspicion | None:
+) -> ReadProblem | None:
     read = talk.read(items, LIMIT)
     return suspicion_of_search(talk.conversation, read, asked or talk.stored[0], AUTHOR, expectation)
 
@@ -33,19 +33,19 @@ def test_the_nearest_of_what_is_stored_are_no_reason_for_suspicion(count: int, d
 @pytest.mark.parametrize(
     ("items", "expected"),
     [
-        ([Garbled(b"x", "no message")], ReadSuspicion.GARBLED),
-        ([None], ReadSuspicion.GARBLED),
-        ([FOREIGN], ReadSuspicion.FOREIGN),
-        ([OTHER_RUN], ReadSuspicion.FOREIGN),
-        ([AUTHOR.write("w1-1-chat", 0, 99)], ReadSuspicion.PHANTOM),
-        ([altered(AUTHOR.write("w1-1-chat", 0, 1))], ReadSuspicion.CONTENT),
-        ([AUTHOR.write("w1-1-chat", 0, 1)] * 2, ReadSuspicion.DUPLICATE),
-        ([AUTHOR.write("w1-1-chat", 0, seq) for seq in range(1, LIMIT + 2)], ReadSuspicion.TOO_MANY),
-        ([AUTHOR.write("w1-1-chat", 0, 2)], ReadSuspicion.ABSENT),
-        ([], ReadSuspicion.ABSENT),
+        ([Garbled(b"x", "no message")], ReadProblem.GARBLED),
+        ([None], ReadProblem.GARBLED),
+        ([FOREIGN], ReadProblem.FOREIGN),
+        ([OTHER_RUN], ReadProblem.FOREIGN),
+        ([AUTHOR.write("w1-1-chat", 0, 99)], ReadProblem.PHANTOM),
+        ([altered(AUTHOR.write("w1-1-chat", 0, 1))], ReadProblem.CONTENT),
+        ([AUTHOR.write("w1-1-chat", 0, 1)] * 2, ReadProblem.DUPLICATE),
+        ([AUTHOR.write("w1-1-chat", 0, seq) for seq in range(1, LIMIT + 2)], ReadProblem.TOO_MANY),
+        ([AUTHOR.write("w1-1-chat", 0, 2)], ReadProblem.ABSENT),
+        ([], ReadProblem.ABSENT),
     ],
 )
-def test_what_does_not_look_right_is_noticed(items: list[object], expected: ReadSuspicion) -> None:
+def test_what_does_not_look_right_is_noticed(items: list[object], expected: ReadProblem) -> None:
     talk = talk_of(10)
     assert talk.stored[0].content != talk.stored[1].content
     assert search(talk, items) is expected
@@ -71,7 +71,7 @@ def test_many_who_say_the_same_hide_one_another() -> None:
     assert len(same) > LIMIT
     assert search(talk, list(same[1 : LIMIT + 1]), same[0]) is None
     other = next(one for one in talk.stored if one.content != text)
-    assert search(talk, [*same[1:LIMIT], other], same[0]) is ReadSuspicion.ABSENT
+    assert search(talk, [*same[1:LIMIT], other], same[0]) is ReadProblem.ABSENT
 
 
 def test_what_is_found_after_a_forget_is_suspicious_and_what_raced_with_it_is_not() -> None:
@@ -81,10 +81,10 @@ def test_what_is_found_after_a_forget_is_suspicious_and_what_raced_with_it_is_no
     talk.conversation.forget_ended = talk.now
     assert search(talk, []) is None
     assert search(talk, [racing]) is None
-    assert search(talk, [talk.stored[0]]) is ReadSuspicion.FORGOTTEN
+    assert search(talk, [talk.stored[0]]) is ReadProblem.FORGOTTEN
 
 
 def test_an_observation_of_a_search_says_what_was_asked_for() -> None:
     talk = talk_of(3)
-    noted = observation(talk.conversation, talk.read([], LIMIT), ReadSuspicion.ABSENT, AUTHOR, (0, 2))
+    noted = observation(talk.conversation, talk.read([], LIMIT), ReadProblem.ABSENT, AUTHOR, (0, 2))
     assert (noted.asked, noted.last, noted.items) == ((0, 2), LIMIT, [])
