@@ -25,6 +25,9 @@ from soak.settings import SoakSettings
 from tests.support.house import modules
 
 OTHER_MEANINGS = {
+    "soak.configuration": "a section of the settings",
+    "soak.daemon.runbook": "a scheme",
+    "soak.stores.http_contract": "a scheme",
     "soak.doctor": "a program, a package",
     "soak.load.locust_page": "a scheme",
     "soak.scenarios.recovery_matrix.scenario": "a store",
