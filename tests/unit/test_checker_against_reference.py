@@ -67,6 +67,7 @@ ONCE_JUDGED_OTHERWISE = {
     1_110_009_227: "shown before a forget, and its late outcome says that it raced with it",
     1_210_003_748: "only an unknown outcome had come when an append was answered",
     1_310_000_767: "verified without its outcome, which says that it stands in a wrong order",
+    1_410_000_350: "a second copy of an older message stands in the place of a newer one",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
