@@ -44,6 +44,8 @@ class Backpressure:
         self._unread_max = unread_max
         self.unread = 0
         self.is_holding = False
+        self.held_back = 0
+        """How often the load was held back since the verifier was started."""
 
     async def run(self) -> None:
         while True:
@@ -78,6 +80,7 @@ class Backpressure:
         self.unread = unread
         if not self.is_holding and unread >= self._unread_max:
             self.is_holding = True
+            self.held_back += 1
             _log.warning("load_held_back", unread=unread, unread_max=self._unread_max)
         elif self.is_holding and unread < self._unread_max * RESUME_SHARE:
             self.is_holding = False
