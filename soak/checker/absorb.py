@@ -128,8 +128,9 @@ def absorb(
         expected.recent = thinned(expected.recent, expected.recent[-RECENT_MAX // 2].ended)
     _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown)
     expected.dirty = expected.shown_late = expected.revived = None
+    expected.is_order_open = False
     expected.last_read, expected.last_returned, expected.last_items = read.invoked, read.returned, len(read.items)
-    expected.overlooked = _told_meanwhile(expected, read) if expected.pending else None
+    expected.overlooked = _acknowledged_meanwhile(expected, read) if expected.pending else None
     if whole:
         expected.last_whole = read.invoked
     if whole and expected.hashed != expected.length:
@@ -265,7 +266,7 @@ def _remember_unsettled(
     ]
 
 
-def _told_meanwhile(expected: ExpectedSession, read: Read) -> list[Attempt] | None:
+def _acknowledged_meanwhile(expected: ExpectedSession, read: Read) -> list[Attempt] | None:
     """Return what was acknowledged before a read that lacks it, where the outcome came while the read was under way."""
     return [
         one

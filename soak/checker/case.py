@@ -115,14 +115,14 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     found: FoundViolations
 
 
-TOLD_CHARACTERS_MAX = 500
+TEXT_CHARACTERS_MAX = 500
 MESSAGES_MAX = 10_000_000
 """Of one session; a number beyond that is damage."""
 
 
-def told(text: str) -> str:
+def writable(text: str) -> str:
     """Return any text as one that can be written down: of bounded length, half characters escaped."""
-    return text[:TOLD_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
+    return text[:TEXT_CHARACTERS_MAX].encode("utf-8", "backslashreplace").decode()
 
 
 class Derived(NamedTuple):
@@ -141,7 +141,7 @@ def derive(case: Case) -> list[Derived]:
     """Reach the verdict of a case again: every violation that its read shows."""
     _check_whole(case)
     return [
-        Derived(event.kind, told(wrong.message), told(wrong.detail))
+        Derived(event.kind, writable(wrong.message), writable(wrong.detail))
         for event in _observe_again(case).events
         if isinstance(event, Confirmed)
         for wrong in event.wrong
@@ -247,7 +247,7 @@ def found_of(kind: Kind, violations: list[tuple[str, MessageId | None, str]]) ->
         if place is not None:
             places.setdefault(place[0], Intervals()).add(place[1])
         else:
-            names.append(told(message))
+            names.append(writable(message))
     return FoundViolations(
-        kind=kind, detail=told(violations[0][2]), first=told(violations[0][0]), places=places, names=names
+        kind=kind, detail=writable(violations[0][2]), first=writable(violations[0][0]), places=places, names=names
     )

@@ -262,10 +262,10 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                     found.append(ProcessChange(window.target, mark, before, after, window.started, until))
         for server in sorted({sample.server for sample in self.samples}):
             for mark in IDENTITIES:
-                told = [s for s in self.samples if s.server == server and s.telemetry.get(mark)]
+                samples = [s for s in self.samples if s.server == server and s.telemetry.get(mark)]
                 found += [
                     ProcessChange(server, mark, one.telemetry[mark], two.telemetry[mark], one.at, two.at)
-                    for one, two in pairwise(told)
+                    for one, two in pairwise(samples)
                     if one.telemetry[mark] != two.telemetry[mark]
                 ]
         return found

@@ -131,10 +131,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         }
 
     def _durability(self) -> str:
-        told = f"crash: {_loss(self.crash_loss_seconds)}; power cut: {_loss(self.power_loss_seconds)}"
+        text = f"crash: {_loss(self.crash_loss_seconds)}; power cut: {_loss(self.power_loss_seconds)}"
         if self.failover_loss_seconds == self.crash_loss_seconds:
-            return told  # a failover is a crash to most
-        return f"{told}; failover: {_loss(self.failover_loss_seconds)}"
+            return text  # a failover is a crash to most
+        return f"{text}; failover: {_loss(self.failover_loss_seconds)}"
 
     def _retention(self) -> str:
         kept = "all" if self.retained_messages is None else f"last {self.retained_messages}"

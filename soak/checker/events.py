@@ -173,17 +173,17 @@ def report_late(
         events.append(Tolerated(late, is_shadowed, seconds))
 
 
-def told_of(expected: ExpectedSession, known: list[Suspicion]) -> Seqs:
+def missed_before(expected: ExpectedSession, known: list[Suspicion]) -> Seqs:
     """Return what had been missed before, or is counted as lost: that it appears again is part of that story."""
-    told: Seqs = {}
+    missed: Seqs = {}
     for suspicion in known:
         for number, bounds in suspicion.absent.items():
-            told.setdefault(number, Intervals()).update(Intervals(bounds))
+            missed.setdefault(number, Intervals()).update(Intervals(bounds))
     lost = expected.counted.places if expected.counted is not None else {}
     for kind in LOSSES:
         for number, seqs in lost.get(kind, {}).items():
-            told.setdefault(number, Intervals()).update(seqs)
-    return told
+            missed.setdefault(number, Intervals()).update(seqs)
+    return missed
 
 
 def heal_after(expected: ExpectedSession, reads: Sequence[Read], events: list[Event]) -> None:

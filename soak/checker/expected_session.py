@@ -228,6 +228,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             # It was seen so long before its outcome came that none was expected any more. It bears its order again.
             book.unknown = book.unknown.minus(Intervals([seq, seq]))
             self._remember(attempt)
+            self.is_order_open = seq in book.standing
         if self.forgets is not None:
             self._place_around_forgets(attempt)
         standing = book.standing.bounds
@@ -360,6 +361,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     failing = Noted[Failing | None](None)
     counted = Noted[Counted | None](None)
     is_blind = Noted[bool](nothing=False)
+    is_order_open = Noted[bool](nothing=False)
     explained = Noted[int](0)
     unexplained = Noted[int](0)
     searched = Noted[int](0)
@@ -378,7 +380,9 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     def is_news_pending(self) -> bool:
         """Whether an outcome that came late says something about reads that were judged before."""
         known = self.incidents
-        return known is not None and bool(known.overlooked or known.dirty or known.shown_late or known.revived)
+        return known is not None and bool(
+            known.overlooked or known.dirty or known.shown_late or known.revived or known.is_order_open
+        )
 
     def unsettled_names(self) -> list[tuple[int, int]]:
         return [(one.writer, one.seq) for one in self.unsettled or ()]

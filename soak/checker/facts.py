@@ -485,7 +485,7 @@ def _last_index(stands: list[MessageId], place: MessageId) -> int:
 
 OFF = frozenset({"no", "off", "0", ""})
 PERSISTENCE = ("appendonly", "fsync")
-"""The settings that decide whether a server keeps what it was told through a crash."""
+"""The settings that decide whether a server keeps acknowledged writes through a crash."""
 
 IDENTITY_CHARACTERS_MAX = 12
 
@@ -503,13 +503,13 @@ class FaultHappened(Fact, frozen=True, kw_only=True):
         return window is not None and window.ended == self.ended and known == self.acknowledged
 
     def sentence(self, when: When) -> str:
-        told = self.fault.said(when, self.ended)
+        sentence = self.fault.said(when, self.ended)
         if self.acknowledged is None:
-            return told
+            return sentence
         after = self.fault.started - self.acknowledged
         if after >= 0:
-            return f"{told}: it began {seconds(after)} after the acknowledgement"
-        return f"{told}: the acknowledgement came {seconds(-after)} after it began"
+            return f"{sentence}: it began {seconds(after)} after the acknowledgement"
+        return f"{sentence}: the acknowledgement came {seconds(-after)} after it began"
 
 
 class ServerRestarted(Fact, frozen=True, kw_only=True):
@@ -523,8 +523,8 @@ class ServerRestarted(Fact, frozen=True, kw_only=True):
     until: int
 
     def holds(self, clues: Clues) -> bool:
-        told = ProcessChange(self.server, self.mark, self.before, self.after, self.since, self.until)
-        return told in clues.restarts() and self.until >= clues.stood_since and self.since <= clues.read_returned
+        change = ProcessChange(self.server, self.mark, self.before, self.after, self.since, self.until)
+        return change in clues.restarts() and self.until >= clues.stood_since and self.since <= clues.read_returned
 
     def sentence(self, when: When) -> str:
         before, after = (text[:IDENTITY_CHARACTERS_MAX] for text in (self.before, self.after))

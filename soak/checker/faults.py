@@ -62,7 +62,7 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     """The server does not answer from `injected` until it is healed: what was applied by then was applied before."""
     started: int
     injected: int | None = None
-    """When it had taken effect, if that was told: what is asked of the server later shows how it copes."""
+    """When it had taken effect, if that is known: what is asked of the server later shows how it copes."""
     ended: int | None = None
     caught_up: int | None = None
     """When the replica was seen to have caught up again, by position in the log; None: that was not seen yet."""

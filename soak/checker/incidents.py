@@ -59,7 +59,7 @@ class Missed(msgspec.Struct, frozen=True, kw_only=True):
     answer: SavedRead
 
     def suspicion(self) -> Suspicion:
-        """Return the same in the form in which every absence is told."""
+        """Return the same as a suspicion, the form of every absence."""
         writer, seq = self.place
         absent = {writer: [seq, seq]}
         return Suspicion(invoked=self.invoked, returned=self.returned, items=self.answer.count, absent=absent, seen={})
@@ -171,6 +171,8 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     is_blind: bool = False
     """What the last read showed without an outcome is not remembered: it may have been of before a forget, or of an
     earlier life."""
+    is_order_open: bool = False
+    """An acknowledgement came for what was verified without one: whether it stands in order is judged again."""
     explained: int = 0
     """Messages that are missing because something unreadable stands in their place: one row explains one, once."""
     unexplained: int = 0

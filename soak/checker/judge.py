@@ -4,7 +4,7 @@
 is looked at. The explaining one runs when that disagrees, and compares name by name.
 
 Absence is only a suspicion here: it becomes `lost`, `rolled_back`, `stale` or `non_monotonic` by a second read
-(`soak.checker.second_look`). Everything else can be told from the one read.
+(`soak.checker.second_look`). One read proves everything else.
 """
 
 from __future__ import annotations

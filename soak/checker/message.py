@@ -95,9 +95,9 @@ def garbled(item: object, reason: str) -> Garbled:
     if not isinstance(item, Garbled):
         return Garbled(raw=shown(item), reason=reason)
     raw: object = item.raw
-    told: object = item.reason
-    is_sound = isinstance(raw, bytes) and isinstance(told, str)
-    return item if is_sound else Garbled(raw=raw if isinstance(raw, bytes) else shown(raw), reason=str(told))
+    why: object = item.reason
+    is_sound = isinstance(raw, bytes) and isinstance(why, str)
+    return item if is_sound else Garbled(raw=raw if isinstance(raw, bytes) else shown(raw), reason=str(why))
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -181,7 +181,7 @@ def judge_window(
     if last is not None and len(seen) > last:
         return [WindowFinding(Kind.WINDOW, seen[0], f"{len(seen)} messages returned, {last} asked for")]
     if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:
-        # Which the last N are cannot be told where messages may stand twice, or in any order.
+        # Which the last N are is not known where messages may stand twice, or in any order.
         return []
     line = [place for place in whole if place not in unsure]
     shown = [place for place in seen if place not in unsure]
@@ -194,7 +194,7 @@ def judge_window(
     anchored = [place for place in whole if place not in unsure or place in seen]
     found = _judge_gaps(last, len(seen), _indexes(seen, anchored), acked, anchored)
     if not set(seen) <= set(whole):
-        # It showed something the later read does not have, or has not settled yet: where it ended cannot be told.
+        # It showed something the later read does not have, or has not settled yet: where it ended is not known.
         return [one for one in found if one.detail == _HOLE]
     if contract.staleness_us != 0:
         # Where a read may be behind, the oldest messages may simply have been all there was to see.

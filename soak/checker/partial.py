@@ -6,7 +6,7 @@ Judging a search, in a memory that is searched: what stands in its answer, and w
 
 What stands in an answer is judged by itself: it has to be of the session, as it was written, and not forgotten.
 
-What is missing can be told of one message only: the one whose own words were asked for. Equal texts have equal
+Absence is judged for one message only: the one whose own words were asked for. Equal texts have equal
 vectors, so nothing lies nearer to a text than the message that says it; but others may say the same, and an index may
 be approximate. So a first answer that lacks it proves nothing, and a wide one is asked for, with room for the whole
 session. Where that lacks it too it is suspected, and looked for again later: a wide search, and after it a whole read
@@ -100,8 +100,8 @@ def judge_seen(
         return PartialJudgement(findings, [], [])
     if expected.forgets is not None or may_have_expired(expected, read.returned, rules):
         return NOTHING_WRONG
-    told = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
-    judged = _judge_window(expected, read.invoked, last, seen, set(told), told, rules)
+    acked_times = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
+    judged = _judge_window(expected, read.invoked, last, seen, set(acked_times), acked_times, rules)
     return judged._replace(vanished=_vanished(expected, seen, read, rules))
 
 
@@ -157,14 +157,16 @@ def _judge_window(
     last: int | None,
     seen: list[MessageId],
     acked: set[MessageId],
-    told: Mapping[MessageId, tuple[int, int]],
+    acked_times: Mapping[MessageId, tuple[int, int]],
     rules: Rules,
 ) -> PartialJudgement:
     whole = [*expected.names_in_order(), *expected.unsettled_names()]
     # A participant may know of an acknowledgement before the ledger tells.
-    unsure = {one for one in {*whole, *seen} if one not in told and not expected.writers[one[0]].bears_order(one[1])}
+    unsure = {
+        one for one in {*whole, *seen} if one not in acked_times and not expected.writers[one[0]].bears_order(one[1])
+    }
     attempts = [one for one in (*expected.recent, *expected.pending) if one.outcome == Outcome.OK]
-    known = {(one.writer, one.seq): (one.sent, one.ended) for one in attempts} | dict(told)
+    known = {(one.writer, one.seq): (one.sent, one.ended) for one in attempts} | dict(acked_times)
     times = {place: ended for place, (_, ended) in known.items()}
     findings: list[Finding] = []
     late: list[Late] = []
@@ -229,7 +231,7 @@ class SearchFate(enum.Enum):
     """A later search shows it."""
     UNFINDABLE = "unfindable"
     OVER = "over"
-    """It need not be found any more, or nothing can be told of it."""
+    """It need not be found any more, or nothing is known of it."""
 
 
 class Again(NamedTuple):

@@ -47,7 +47,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(NamedTuple):
-    """Something wrong with one message, told in one line."""
+    """Something wrong with one message, in one line."""
 
     kind: Kind
     message: str

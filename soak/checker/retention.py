@@ -22,7 +22,7 @@ from soak.checker.read import MessageId, Read, Rules
 def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
     """Excuse what may have expired before this append began a new life of the session."""
     if expected.forgets is not None and expected.forgets.has_erased(attempt.ended):
-        return  # it is told late, and belongs to a life that is over
+        return  # its outcome came late, and it belongs to a life that is over
     if has_run_out(expected, attempt.ended, rules):
         for writer in expected.writers:
             writer.excuse(writer.acked)
@@ -41,7 +41,7 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
         # It was under way when the new life began, and may have been the last thing said in the old one.
         expected.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
         if attempt.ended < expected.span.reborn:
-            return  # it is told late, and belongs to the old one
+            return  # its outcome came late, and it belongs to the old one
     extend(expected, attempt)
 
 
@@ -142,7 +142,7 @@ def _latest_end(span: Lifespan, rules: Rules) -> int:
 
 def may_have_expired(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the contract's time to live allows that the session is gone at this time."""
-    return has_run_out(expected, at, rules) or may_have_begun_untold(expected, rules)
+    return has_run_out(expected, at, rules) or may_have_begun_unreported(expected, rules)
 
 
 def has_run_out(expected: ExpectedSession, at: int, rules: Rules) -> bool:
@@ -154,12 +154,12 @@ def has_run_out(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     )
 
 
-def may_have_begun_untold(expected: ExpectedSession, rules: Rules) -> bool:
+def may_have_begun_unreported(expected: ExpectedSession, rules: Rules) -> bool:
     is_absolute = rules.contract.ttl_seconds is not None and rules.contract.expiry is Expiry.ABSOLUTE
-    return is_absolute and expected.span is not None and _is_begin_untold(expected)
+    return is_absolute and expected.span is not None and _is_begin_unreported(expected)
 
 
-def _is_begin_untold(expected: ExpectedSession) -> bool:
+def _is_begin_unreported(expected: ExpectedSession) -> bool:
     """Whether an append of which no outcome ever came may have begun the life of the session."""
     is_one_life = expected.forgets is None and (expected.span is None or not expected.span.reborn)
     known = {(one.writer, one.seq) for one in (*expected.recent, *expected.pending)}
@@ -334,7 +334,7 @@ def absences(expected: ExpectedSession, read: Read, names: list[MessageId], rule
     gone = _missing(expected, read, present)
     if not gone:
         return Absences({}, {})
-    if (expected.forgets is not None and expected.forgets.is_awaited(read.returned)) or _is_life_untold(
+    if (expected.forgets is not None and expected.forgets.is_awaited(read.returned)) or _is_life_unreported(
         expected, read, rules
     ):
         return Absences({}, {}, is_undecided=True)
@@ -364,7 +364,7 @@ def _part_expired(
     return young, {number: seqs.minus(young.get(number) or Intervals()) for number, seqs in gone.items()}
 
 
-def _is_life_untold(expected: ExpectedSession, read: Read, rules: Rules) -> bool:
+def _is_life_unreported(expected: ExpectedSession, read: Read, rules: Rules) -> bool:
     """Whether nobody knows yet when the life of a session began that may be over: an outcome may be on its way.
 
     Where no append was ever recorded (its worker died), what was seen may have been sent at any time.
@@ -373,7 +373,7 @@ def _is_life_untold(expected: ExpectedSession, read: Read, rules: Rules) -> bool
         return False
     if expected.span is None:
         return True
-    return may_have_begun_untold(expected, rules) and read.returned < expected.span.last_ended + OUTCOME_US_MAX
+    return may_have_begun_unreported(expected, rules) and read.returned < expected.span.last_ended + OUTCOME_US_MAX
 
 
 def _missing(expected: ExpectedSession, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:

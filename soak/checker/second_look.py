@@ -217,14 +217,14 @@ def proven_by(judgement: Judgement) -> list[Finding]:
     return [one for one in judgement.findings if one.at >= 0 and one.kind is not Kind.NON_MONOTONIC]
 
 
-def untold(findings: list[Finding], told: Seqs) -> list[Finding]:
+def without_missed(findings: list[Finding], missed: Seqs) -> list[Finding]:
     """Leave out that something appeared which had been missed before: the suspicion, or the loss, tells that story."""
     return [
         finding
         for finding in findings
         if finding.kind is not Kind.NON_MONOTONIC
         or finding.place is None
-        or finding.place[1] not in told.get(finding.place[0], NOTHING)
+        or finding.place[1] not in missed.get(finding.place[0], NOTHING)
     ]
 
 

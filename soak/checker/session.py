@@ -27,9 +27,9 @@ from soak.checker.events import (
     confirm,
     heal,
     heal_after,
+    missed_before,
     report_late,
     report_losses,
-    told_of,
     unreadable_name,
 )
 from soak.checker.expected_session import ExpectedSession
@@ -65,7 +65,7 @@ from soak.checker.second_look import (
     proven_by,
     suspect,
     times_of,
-    untold,
+    without_missed,
 )
 from soak.checker.text import MessageGenerator
 
@@ -301,7 +301,7 @@ class SessionChecker:
         opened = self._suspect(read, judgement, known)
         events: list[Event] = []
         findings = [*judgement.findings, *(() if primary_judged is None else proven_by(primary_judged))]
-        confirm(self.book, untold(findings, told_of(self.book, known)) if findings else [], events)
+        confirm(self.book, without_missed(findings, missed_before(self.book, known)) if findings else [], events)
         report_late(self.book, self._shown_late(), None, events)
         earlier = unpacked(before) if known else expected
         events.append(self._take_in(judgement, read, rules))

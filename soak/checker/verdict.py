@@ -54,13 +54,13 @@ def what_was_tried(
     """Say what a run has tried so far."""
     counted = {**recoveries, **others}
     outcome = "were tried" if violations else "survived"
-    told = f"{', '.join(_named(kind, count) for kind, count in counted.items())} {outcome}" if counted else UNTRIED
+    text = f"{', '.join(_named(kind, count) for kind, count in counted.items())} {outcome}" if counted else UNTRIED
     if unexpected_restarts:
-        told += f" ({unexpected_restarts} not caused by soak)"
+        text += f" ({unexpected_restarts} not caused by soak)"
     if counted and not recoveries:
-        told += "; nothing was restarted, so durability was not tested"
+        text += "; nothing was restarted, so durability was not tested"
     return FaultsTried(
-        recoveries=dict(recoveries), others=dict(others), unexpected_restarts=unexpected_restarts, text=told
+        recoveries=dict(recoveries), others=dict(others), unexpected_restarts=unexpected_restarts, text=text
     )
 
 

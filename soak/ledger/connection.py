@@ -97,7 +97,7 @@ async def _identity(url: str) -> str:
     """Return what a server calls this life of its process; empty if it does not tell."""
     async with reaching(url) as redis:
         try:
-            told = await redis.info("server")
+            answer = await redis.info("server")
         except (RedisError, AttributeError, TypeError, ValueError, LookupError):
             return ""  # managed services may refuse to tell
-    return str(told.get("run_id", "")) if isinstance(told, dict) else ""
+    return str(answer.get("run_id", "")) if isinstance(answer, dict) else ""

@@ -26,7 +26,6 @@ from soak.stores.embedding import embed
 from soak.stores.http_client import HttpClient, RequestNotSentError, in_words
 from soak.stores.protocol import StoreContext
 
-HEARTBEAT = "/api/v2/heartbeat"
 COLLECTIONS = "/api/v2/tenants/default_tenant/databases/default_database/collections"
 _FIELDS = ("documents", "metadatas")
 _NOT_FOUND = 404

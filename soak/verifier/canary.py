@@ -116,7 +116,7 @@ class Canary:
     # -- one after the other --
 
     async def run(self) -> None:
-        """Keep canaries until told to finish."""
+        """Keep canaries until asked to finish."""
         pause = RETRY_SECONDS_FIRST
         while not self._is_enough():
             ending = await self._keep_one()

@@ -8,7 +8,7 @@ from itertools import chain
 
 import msgspec
 
-from soak.checker.case import told
+from soak.checker.case import writable
 from soak.checker.clues import GONE_MAX, IDENTITIES, OTHERS_MAX, PRESENT_RUNS_MAX, Clues, are_rivals, when_seen
 from soak.checker.expected_session import runs_of
 from soak.checker.facts import encoded
@@ -118,7 +118,7 @@ class Detective:
         if place is None:
             # The name of a message of another session is preceded by its run.
             foreign = message.partition(":")[2].rsplit("/", 2)[0] if kind is Kind.LEAKED else ""
-            return Traits(items=len(read.items), other_session=told(foreign))
+            return Traits(items=len(read.items), other_session=writable(foreign))
         writer = tracked.book.find_writer(place[0])
         stands_in = self._stands_in(store, session, place)
         cut = self._cut(session, place, read.items) if kind is Kind.CORRUPTED else None

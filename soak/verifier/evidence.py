@@ -60,7 +60,7 @@ class EvidenceFolder:
         self.failure = ""
         """The last reason why evidence could not be written, if it could not."""
         self.lines_damaged = 0
-        """Lines of the journal that are gone or cannot be read: each told of a violation."""
+        """Lines of the journal that are gone or cannot be read: each recorded a violation."""
         try:
             self._files.mkdir(parents=True, exist_ok=True)
             self._take_stock()

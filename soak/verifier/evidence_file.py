@@ -41,14 +41,14 @@ def encode(story: dict[str, Any], case: Case) -> bytes:
         packed, problem = b"", f"the case cannot be written down ({error})"
     head = {"format": FORMAT, **story, "case_missing": problem}
     head["seal"] = _seal(head, None if problem else case)
-    told = msgspec.json.format(msgspec.json.encode(head), indent=2)
-    return told.rstrip()[:-1].rstrip() + b',\n  "case": ' + (b"null" if problem else packed) + b"\n}\n"
+    text = msgspec.json.format(msgspec.json.encode(head), indent=2)
+    return text.rstrip()[:-1].rstrip() + b',\n  "case": ' + (b"null" if problem else packed) + b"\n}\n"
 
 
 def _seal(story: dict[str, Any], case: Case | None) -> str:
     """Return a mark that fits only this story and this case, to the last byte."""
-    told = {key: value for key, value in story.items() if key != "seal"}
-    return hashlib.sha256(msgspec.json.encode([told, case])).hexdigest()[:SEAL_CHARACTERS]
+    text = {key: value for key, value in story.items() if key != "seal"}
+    return hashlib.sha256(msgspec.json.encode([text, case])).hexdigest()[:SEAL_CHARACTERS]
 
 
 def read(path: Path) -> EvidenceFile:

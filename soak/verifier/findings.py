@@ -20,7 +20,7 @@ GROUPS_MAX = 256
 """Groups of one run; beyond that, further causes of a store and kind share the group `OTHER_CAUSES`."""
 OTHER_CAUSES = "other causes"
 SESSIONS_COUNTED_MAX = 1_000
-"""Sessions of one group that are told apart; with more of them the number is a lower bound."""
+"""Distinct sessions counted per group; with more of them the number is a lower bound."""
 TRACKED_MAX = 10_000
 """Violations whose group is remembered, so that healing is counted in the right one."""
 LISTED_MAX = 100
@@ -124,7 +124,7 @@ class ViolationGroup(msgspec.Struct, kw_only=True):
     """Those that still stand; the others are healed."""
     session_marks: set[int] = set()
     has_more_sessions: bool = False
-    """There were more sessions than are told apart."""
+    """There were more sessions than are counted."""
 
     @classmethod
     def begin(cls, violation: Violation, cause: str) -> ViolationGroup:

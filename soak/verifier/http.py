@@ -1,4 +1,4 @@
-"""The verifier's own page: metrics, status, health. On loopback unless told otherwise."""
+"""The verifier's own page: metrics, status, health. On loopback unless another address is given."""
 
 from __future__ import annotations
 

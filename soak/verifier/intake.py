@@ -322,7 +322,7 @@ class Intake:
                 telemetry=record.telemetry,
             )
             if faults.get(record.fault) is not None:
-                return  # told twice
+                return  # it is on record already
             faults.begin(window)
             self._doubt_all(window)
             self._state.recovery_times.began(window)

@@ -98,11 +98,11 @@ def thin_out(lines: list[bytes], kept_bytes_max: int) -> tuple[list[bytes], int]
     for text, line in decoded:
         if isinstance(line, Change):
             continue
-        told = [text] if line is None else [text, *([last_change[line.id]] if line.id in last_change else [])]
+        lines = [text] if line is None else [text, *([last_change[line.id]] if line.id in last_change else [])]
         has_a_file = line is not None and line.evidence == line.id
-        if has_a_file or size + sum(map(len, told)) <= kept_bytes_max:
-            kept += told
-            size += sum(map(len, told))
+        if has_a_file or size + sum(map(len, lines)) <= kept_bytes_max:
+            kept += lines
+            size += sum(map(len, lines))
         else:
             dropped += 1
     return kept, dropped

@@ -248,7 +248,7 @@ class Verifier:
         async with serving(host, port, metrics=self._metrics.text, status=self._status.current) as actual:
             self._endpoint = Endpoint(host, actual, os.getpid())
             self._write_endpoint()
-            await self._follower.measure_lag()  # before anybody is told how far it has come
+            await self._follower.measure_lag()  # before its progress is published
             parts = [asyncio.create_task(part) for part in self._parts()]
             ending = asyncio.create_task(self._until_end())
             try:

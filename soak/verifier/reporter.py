@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from soak.checker.case import Basis, Case, found_of, told
+from soak.checker.case import Basis, Case, found_of, writable
 from soak.checker.causes import explain
 from soak.checker.events import (
     HEALED_BY_A_LATER_READ,
@@ -114,7 +114,7 @@ class Reporter:
 
     def _change(self, book: ExpectedSession, change: tuple[Kind, str, MessageId | None], *, is_healed: bool) -> Change:
         kind, name, place = change
-        run, message = self._state.header.run, told(name)
+        run, message = self._state.header.run, writable(name)
         return Change(
             event="healed" if is_healed else "reopened",
             id=violation_id(run, book.store, book.session, kind.value, message),
@@ -190,7 +190,7 @@ class Reporter:
         self, book: ExpectedSession, kind: Kind, found: Sequence[Wrong], cause: str, traits: list[Traits]
     ) -> list[Violation]:
         run, now = self._state.header.run, time.time()
-        names = [told(wrong.message) for wrong in found]
+        names = [writable(wrong.message) for wrong in found]
         ids = [violation_id(run, book.store, book.session, kind.value, name) for name in names]
         evidence = ids[0] if self._folder.has_room(kind.value) else ""
         return [
@@ -203,7 +203,7 @@ class Reporter:
                 message=name,
                 writer=wrong.place[0] if wrong.place else None,
                 seq=wrong.place[1] if wrong.place else None,
-                detail=told(wrong.detail),
+                detail=writable(wrong.detail),
                 at_wall_seconds=now,
                 healed=kind in HEALED_BY_A_LATER_READ,
                 cause=cause,

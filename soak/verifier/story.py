@@ -26,7 +26,7 @@ NEIGHBOURS = 3
 EXCERPT_CHARACTERS = 200
 RAW_BYTES_MAX = 64 * 1024
 SAME_STORY_MAX = 200
-"""Violations told in one evidence file, at most; the rest are in the journal."""
+"""Violations in one evidence file, at most; the rest are in the journal."""
 
 
 class StoryFacts(NamedTuple):
@@ -44,15 +44,15 @@ class StoryFacts(NamedTuple):
     cause: Explanation
 
 
-def story_of(told: StoryFacts, author: MessageGenerator) -> dict[str, Any]:
+def story_of(violated: StoryFacts, author: MessageGenerator) -> dict[str, Any]:
     """Tell a violation, for the file that a person opens first."""
-    book, read, first = told.tracked.book, told.read, told.violations[0]
+    book, read, first = violated.tracked.book, violated.read, violated.violations[0]
     place = None if first.writer is None or first.seq is None else (first.writer, first.seq)
-    attempt = _attempt(told.tracked, place)
+    attempt = _attempt(violated.tracked, place)
     return {
         "id": first.id,
-        "kind": told.kind.value,
-        "meaning": told.kind.sentence,
+        "kind": violated.kind.value,
+        "meaning": violated.kind.sentence,
         "run": author.run,
         "store": book.store,
         "session": book.session,
@@ -60,15 +60,15 @@ def story_of(told: StoryFacts, author: MessageGenerator) -> dict[str, Any]:
         "detail": first.detail,
         "found_at_wall_seconds": first.at_wall_seconds,
         "clock_offset_us": clock_offset_us(),
-        "also": [violation.message for violation in told.violations[1:SAME_STORY_MAX]],
-        "also_ids": [violation.id for violation in told.violations[1:SAME_STORY_MAX]],
-        "count": len(told.violations),
-        "clause": {"broken": told.kind.clause, "contract": told.rules.contract.clauses()},
-        "life": _life(told, place, attempt),
-        **shown_in(read.items, told.at, place, book, author),
-        "reads": _reads(read, told.suspicion),
-        "faults": [_fault(window) for window in told.faults],
-        **_diagnosis(told.cause),
+        "also": [violation.message for violation in violated.violations[1:SAME_STORY_MAX]],
+        "also_ids": [violation.id for violation in violated.violations[1:SAME_STORY_MAX]],
+        "count": len(violated.violations),
+        "clause": {"broken": violated.kind.clause, "contract": violated.rules.contract.clauses()},
+        "life": _life(violated, place, attempt),
+        **shown_in(read.items, violated.at, place, book, author),
+        "reads": _reads(read, violated.suspicion),
+        "faults": [_fault(window) for window in violated.faults],
+        **_diagnosis(violated.cause),
     }
 
 
@@ -113,19 +113,19 @@ def _attempt(tracked: TrackedSession, place: MessageId | None) -> Attempt | None
     return next((attempt for attempt in attempts if (attempt.writer, attempt.seq) == place), None)
 
 
-def _life(told: StoryFacts, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
+def _life(violated: StoryFacts, place: MessageId | None, attempt: Attempt | None) -> dict[str, Any]:
     if place is None:
         return {}
-    suspicion = told.suspicion
-    writer = told.tracked.book.writers[place[0]]
+    suspicion = violated.suspicion
+    writer = violated.tracked.book.writers[place[0]]
     seq = place[1]
     outcome = "ok" if seq in writer.acked else "unknown or still under way"
     outcome = "failed" if seq in writer.failed else outcome
     outcome = "unknown, seen later" if seq in writer.unknown and seq in writer.acked else outcome
     seen = suspicion is not None and seq in Intervals(suspicion.seen.get(place[0], []))
-    last_seen = told.cause.clues.last_seen if told.cause.clues is not None else 0
+    last_seen = violated.cause.clues.last_seen if violated.cause.clues is not None else 0
     return {
-        "worker": told.tracked.worker,
+        "worker": violated.tracked.worker,
         "leased_up_to": writer.leased,
         "outcome": outcome,
         "sent_us": attempt.sent if attempt else None,
@@ -133,7 +133,7 @@ def _life(told: StoryFacts, place: MessageId | None, attempt: Attempt | None) ->
         "seen_by_an_earlier_read": seen or seq in writer.standing,
         "last_read_with_it_us": last_seen or None,
         "first_read_without_it_us": suspicion.invoked if suspicion else None,
-        "judged_by_the_read_at_us": told.read.invoked,
+        "judged_by_the_read_at_us": violated.read.invoked,
     }
 
 

@@ -332,6 +332,9 @@ def by_trimming(  # noqa: C901, PLR0911  one ruling a line
     writers = {other.id.writer for other in known.by_session[attempt.id.session]}
     if newer < retained <= newer + len(writers) and is_something_untold(known, attempt, view):
         return perhaps("may-be-in-flight")
+    has_repeats = any(count > 1 for full in known.full[attempt.id.session] for count in full.counts.values())
+    if has_repeats and _own(known, view) >= retained:
+        return perhaps("order-not-promised")  # the second copy of an older one may stand there
     if newer < retained:
         return perhaps("retries-fill-the-window") if newer and known.contract.at_least_once else NO
     older = [other for other in view.ids if is_older(known, other, attempt)]

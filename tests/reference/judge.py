@@ -235,7 +235,11 @@ def _is_told_after_life(known: Knowledge, attempt: Attempt, view: View) -> bool:
     moments += [(one.delivered_at or 0, one.ended or 0) for one in acknowledged if one.sent >= attempt.sent]
     for told_by, at in moments:
         told = [one.sent for one in acknowledged if (one.delivered_at or 0) <= told_by and (one.ended or 0) < at]
-        if told and attempt.sent <= at <= view.returned and max(told) + ttl <= at:
+        # What only an unknown outcome is known of promises nothing.
+        is_doubtful = not told and any(
+            known.outcome(one) is Outcome.UNKNOWN and (one.delivered_at or NEVER) <= told_by for one in others
+        )
+        if attempt.sent <= at <= view.returned and (is_doubtful or (told and max(told) + ttl <= at)):
             return True
     return False
 

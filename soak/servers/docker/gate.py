@@ -80,7 +80,7 @@ def _number(text: str, most: int) -> int:
     return min(int(text), most) if text.isascii() and text.isdigit() else most
 
 
-def told_of(container: Mapping[str, Any]) -> dict[str, Any]:
+def missed_before(container: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of an inspection that faults need."""
     return {
         name: container[name] if parts is None else {part: container[name].get(part) for part in parts}
@@ -151,7 +151,7 @@ class DockerGate:
         if len(body) > ANSWER_BYTES_MAX:
             return _refusal(502, "the answer of the Docker engine is too long for the gate")
         if onward.is_inspection and answer.status == 200:
-            body = msgspec.json.encode(told_of(msgspec.json.decode(body)))
+            body = msgspec.json.encode(missed_before(msgspec.json.decode(body)))
         return web.Response(body=body, status=answer.status, content_type=answer.content_type)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import strategies as st
 
-from soak.checker.case import Basis, Case, Derived, found_of, told
+from soak.checker.case import Basis, Case, Derived, found_of, writable
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.faults import FaultHistory
@@ -75,7 +75,7 @@ def case_of(book: ExpectedSession, basis: Basis, settle_us: int = 0) -> Case:
 
 def confirmed(observed: Observed) -> list[Derived]:
     return [
-        Derived(event.kind, told(wrong.message), told(wrong.detail))
+        Derived(event.kind, writable(wrong.message), writable(wrong.detail))
         for event in observed.events
         if isinstance(event, Confirmed)
         for wrong in event.wrong

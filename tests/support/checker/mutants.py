@@ -144,7 +144,7 @@ MUTANTS = [
     Mutant("the primary has the last word", LOOK, "look_again", "absent = {n: seqs.both(look.primary_judged.absent.get(n, NOTHING)) for n, seqs in absent.items()}", "pass", (), ("hide from the replica for long",)),
     Mutant("staleness within the promise", LOOK, "breaks_freshness", "return lag_seconds * 1e6 > allowed + rules.clock_epsilon_us or kind is not Kind.STALE or allowed == 0", "return True", (), ("lose behind a replica",)),
     Mutant("staleness beyond the promise", LOOK, "breaks_freshness", "return lag_seconds * 1e6 > allowed + rules.clock_epsilon_us or kind is not Kind.STALE or allowed == 0", "return kind is not Kind.STALE or allowed == 0", (Kind.STALE,), ("hide longer than promised",)),
-    Mutant("what was missed before is told once", LOOK, "untold", "or finding.place[1] not in told.get(finding.place[0], NOTHING)", "or True", (), ("hide in the middle",)),
+    Mutant("what was missed before is told once", LOOK, "without_missed", "or finding.place[1] not in missed.get(finding.place[0], NOTHING)", "or True", (), ("hide in the middle",)),
     # -- faults --
     Mutant("a crash excuses a tail", FAULTS, "allowed_loss_seconds", "Excuse.CRASH: contract.crash_loss_seconds,", "Excuse.CRASH: 0.0,", (), ("last 6 and crash/6",)),
     Mutant("a pause excuses nothing", FAULTS, "allowed_loss_seconds", "Excuse.NOTHING: 0.0,", "Excuse.NOTHING: contract.crash_loss_seconds,", (Kind.LOST,), ("lose a tail in a pause",)),
@@ -186,6 +186,7 @@ MUTANTS = [
     Mutant("what is erased begins no life", "soak.checker.session", "SessionChecker.attempted", "and not is_erased", "", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_what_was_seen_and_forgotten_begins_no_new_life_when_its_outcome_comes",)),
     Mutant("what is erased may not begin a life", RETENTION, "_span_behind", ".minus(one.gone)", "", (Kind.ROLLED_BACK,), ("test_checker_forgets::test_an_unknown_write_that_was_seen_behind_one_in_flight_and_forgotten_begins_no_new_life",)),
     Mutant("seen in flight while a forget was on its way", RETENTION, "_keep_what_is_left", "for one in in_flight", "for one in ()", (Kind.PHANTOM,), ("test_checker_forgets::test_what_was_seen_in_flight_while_a_forget_was_on_its_way_is_a_phantom_if_it_is_refused",)),
+    Mutant("verified without an outcome, which comes late", BOOK, "ExpectedSession.acknowledge", "self.is_order_open = seq in book.standing", "pass", (Kind.REORDERED,), ("test_checker_late_outcomes::test_an_acknowledgement_that_comes_late_puts_a_verified_message_in_order_again",)),
     Mutant("the answer of the primary is judged", LOOK, "proven_by", "one.at >= 0 and one.kind is not Kind.NON_MONOTONIC", "False", (), ("test_checker_late_outcomes::test_what_the_primary_shows_wrong_when_it_is_asked_is_reported",)),
     Mutant("a forget in doubt may end an absolute life", LIFETIME, "expiry_overdue", "forgets.in_doubt_since <= expected.span.last_ended:", "False:", (), ("life after a late forget",)),
     Mutant("an unknown append may prolong a life", LIFETIME, "expiry_overdue", "or _may_be_prolonged(expected, rules)", "", (), ("life by a late append",)),
