@@ -18,7 +18,7 @@ LOSSES = frozenset({Kind.LOST.value, Kind.ROLLED_BACK.value})
 _UNKNOWN_CAUSE = "unknown"
 
 
-class Change(enum.Enum):
+class FindingFate(enum.Enum):
     """How a finding of the second run stands to those of the first."""
 
     NEW = "new"
@@ -39,7 +39,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     stores: list[str]
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
+class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
     """A quantity in both runs."""
 
     before: float | None
@@ -51,12 +51,12 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 class FindingChange(msgspec.Struct, frozen=True, kw_only=True):
     """A finding of either run, by store, kind and probable cause."""
 
-    change: Change
+    change: FindingFate
     store: str
     kind: str
     cause: str
-    count: Pair
-    share: Pair
+    count: BeforeAfter
+    share: BeforeAfter
     """Of what the store acknowledged."""
 
 
@@ -64,9 +64,9 @@ class StoreChange(msgspec.Struct, frozen=True, kw_only=True):
     """What was counted for one store."""
 
     store: str
-    acknowledged: Pair
-    violations: Pair
-    lost_share: Pair
+    acknowledged: BeforeAfter
+    violations: BeforeAfter
+    lost_share: BeforeAfter
     """Messages lost or rolled back outside the contract, of those acknowledged."""
 
 
@@ -76,10 +76,10 @@ class LatencyChange(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     operation: str
     in_fault: bool
-    p50_seconds: Pair
-    p95_seconds: Pair
-    p99_seconds: Pair
-    max_seconds: Pair
+    p50_seconds: BeforeAfter
+    p95_seconds: BeforeAfter
+    p99_seconds: BeforeAfter
+    max_seconds: BeforeAfter
 
 
 class RecoveryChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,9 +87,9 @@ class RecoveryChange(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     fault: str
-    count: Pair
-    read_seconds: Pair
-    write_seconds: Pair
+    count: BeforeAfter
+    read_seconds: BeforeAfter
+    write_seconds: BeforeAfter
 
 
 class ThresholdChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class ThresholdChange(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     before: ThresholdState | None
     after: ThresholdState | None
-    value: Pair
+    value: BeforeAfter
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ def _head(outcome: RunOutcome) -> ComparedRun:
 
 def _judge(verdict: str, findings: list[FindingChange], thresholds: list[ThresholdChange]) -> tuple[ExitCode, str]:
     """Return the exit code of the comparison, and why."""
-    new = [one for one in findings if one.change is Change.NEW]
+    new = [one for one in findings if one.change is FindingFate.NEW]
     if new:
         return ExitCode.VIOLATION, f"{len(new)} new finding{'s' * (len(new) > 1)}"
     if verdict not in {"pass", "violation", "threshold"}:
@@ -181,7 +181,7 @@ def _judge(verdict: str, findings: list[FindingChange], thresholds: list[Thresho
     if missed:
         names = ", ".join(f"{one.store} {one.name}" for one in missed)
         return ExitCode.THRESHOLD, f"no new findings; newly missed: {names}"
-    gone = sum(one.change is Change.GONE for one in findings)
+    gone = sum(one.change is FindingFate.GONE for one in findings)
     return ExitCode.PASS, f"no new findings{f', {gone} gone' if gone else ''}"
 
 
@@ -198,9 +198,9 @@ def _notes(heads: tuple[ComparedRun, ComparedRun], both: _Both) -> Iterable[str]
         yield "one run is more than twice as long as the other: compare shares and percentiles, not counts"
 
 
-def _pair(before: float | None, after: float | None) -> Pair:
+def _pair(before: float | None, after: float | None) -> BeforeAfter:
     ratio = after / before if before and after is not None else None
-    return Pair(before=before, after=after, ratio=None if ratio is None else round(ratio, 4))
+    return BeforeAfter(before=before, after=after, ratio=None if ratio is None else round(ratio, 4))
 
 
 def _store(both: _Both, store: str) -> StoreChange:
@@ -228,7 +228,7 @@ def _findings(both: _Both) -> list[FindingChange]:
     changes = [
         _finding(both, key, known[0].get(key, 0), known[1].get(key, 0)) for key in dict.fromkeys((*known[1], *known[0]))
     ]
-    return sorted(changes, key=lambda one: list(Change).index(one.change))
+    return sorted(changes, key=lambda one: list(FindingFate).index(one.change))
 
 
 def _counts(result: Result, stores: list[str]) -> dict[tuple[str, str, str], int]:
@@ -248,7 +248,7 @@ def _finding(both: _Both, key: tuple[str, str, str], before: int, after: int) ->
     totals = [_acknowledged(result, store) for result in (both.before, both.after)]
     shares = [count / total if total else None for count, total in zip((before, after), totals, strict=True)]
     return FindingChange(
-        change=Change.SAME if before and after else Change.NEW if after else Change.GONE,
+        change=FindingFate.SAME if before and after else FindingFate.NEW if after else FindingFate.GONE,
         store=store,
         kind=kind,
         cause=cause,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from soak.duration import format_latency, format_seconds
-from soak.report.comparison import Change, ComparedRun, Comparison, FindingChange, Pair, ThresholdChange
+from soak.report.comparison import BeforeAfter, ComparedRun, Comparison, FindingChange, FindingFate, ThresholdChange
 from soak.report.html import template
 from soak.report.markdown import table as markdown_table
 from soak.report.text import clock, markdown, table_lines, visible
@@ -17,10 +17,10 @@ from soak.verifier.result import ThresholdState
 HEADS = ("", "first", "second", "ratio")
 STATISTICS = ("p50", "p95", "p99", "max")
 _VERDICT_SIGNS = {0: "✅", 1: "❌"}
-_CHANGE_SIGNS = {Change.NEW: "+ new", Change.GONE: "- gone", Change.SAME: "= same"}
+_CHANGE_SIGNS = {FindingFate.NEW: "+ new", FindingFate.GONE: "- gone", FindingFate.SAME: "= same"}
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """One quantity in both runs, and the second over the first."""
 
     name: str
@@ -79,12 +79,12 @@ def _counts(finding: FindingChange) -> str:
     return f"{before} → {after}" + (f" ({' → '.join(shares)})" if shares else "")
 
 
-def tables(comparison: Comparison) -> dict[str, Sequence[Row]]:
+def tables(comparison: Comparison) -> dict[str, Sequence[ComparisonRow]]:
     """Return for each store what was measured in both runs."""
     return {one.store: list(_rows(comparison, one.store)) for one in comparison.stores}
 
 
-def _rows(comparison: Comparison, store: str) -> Iterator[Row]:
+def _rows(comparison: Comparison, store: str) -> Iterator[ComparisonRow]:
     for counted in (one for one in comparison.stores if one.store == store):
         yield _row("acknowledged", counted.acknowledged, _number)
         yield _row("violations", counted.violations, _number)
@@ -101,7 +101,7 @@ def _rows(comparison: Comparison, store: str) -> Iterator[Row]:
         yield _row(f"{recovery.fault}: writes back after", recovery.write_seconds, format_latency)
 
 
-def _threshold(threshold: ThresholdChange) -> Row:
+def _threshold(threshold: ThresholdChange) -> ComparisonRow:
     row = _row(f"threshold {threshold.name}", threshold.value, partial(format_value, threshold.name))
     return row._replace(before=_with_state(threshold.before, row.before), after=_with_state(threshold.after, row.after))
 
@@ -110,9 +110,9 @@ def _with_state(state: ThresholdState | None, value: str) -> str:
     return value if state is None else f"{state.value} {value.strip('-')}".rstrip()
 
 
-def _row(name: str, pair: Pair, show: Callable[[float], str]) -> Row:
+def _row(name: str, pair: BeforeAfter, show: Callable[[float], str]) -> ComparisonRow:
     before, after = ("-" if value is None else show(value) for value in (pair.before, pair.after))
-    return Row(name, before, after, "" if pair.ratio is None else f"{pair.ratio:.3g}x")
+    return ComparisonRow(name, before, after, "" if pair.ratio is None else f"{pair.ratio:.3g}x")
 
 
 def _number(number: float) -> str:

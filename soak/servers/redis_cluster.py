@@ -44,7 +44,7 @@ class ClusterProcess(NodeProcess):
         write_whole(self._settings_path, "\n".join([text.rstrip("\n"), *lines, ""]).encode())
 
 
-class View(NamedTuple):
+class NodeView(NamedTuple):
     """One node as another one sees it."""
 
     id: str
@@ -59,7 +59,7 @@ class View(NamedTuple):
 class ClusterNode(Node):
     """One node of the cluster."""
 
-    async def views(self) -> list[View]:
+    async def views(self) -> list[NodeView]:
         """Return how it sees all nodes, itself included."""
         found = await self.ask("CLUSTER NODES")
         return [_view(address, told) for address, told in found.items()]
@@ -71,9 +71,9 @@ class ClusterNode(Node):
         return str(await self.ask("CLUSTER", "MYID"))
 
 
-def _view(address: str, told: Mapping[str, Any]) -> View:
+def _view(address: str, told: Mapping[str, Any]) -> NodeView:
     port = address.rpartition(":")[2]
-    return View(
+    return NodeView(
         id=told["node_id"],
         front=int(port) if port.isdigit() else 0,
         flags=frozenset(told["flags"].split(",")),
@@ -134,7 +134,7 @@ class ClusterGroup(RedisGroup):
         self.last_primaries = [node for node in self.servers if node.seat.front in agreed] or self.last_primaries
         return self.last_primaries
 
-    def replica_of(self, primary: Node, views: list[View]) -> Node:
+    def replica_of(self, primary: Node, views: list[NodeView]) -> Node:
         """Return a node that follows a primary."""
         id_of = next(view.id for view in views if view.front == primary.seat.front)
         return self.node_at(next(view.front for view in views if view.primary == id_of))
@@ -155,9 +155,9 @@ class ClusterGroup(RedisGroup):
         return all(len(views) == len(NODES) and not _is_troubled(views) for views in seen)
 
 
-def _primary_fronts(views: list[View]) -> frozenset[int]:
+def _primary_fronts(views: list[NodeView]) -> frozenset[int]:
     return frozenset(view.front for view in views if view.has_slots and "fail" not in view.flags)
 
 
-def _is_troubled(views: list[View]) -> bool:
+def _is_troubled(views: list[NodeView]) -> bool:
     return any(view.flags & {"fail", "fail?", "handshake", "noaddr"} or not view.is_linked for view in views)

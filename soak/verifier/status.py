@@ -39,7 +39,7 @@ from soak.verifier.result import (
 )
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
-from soak.verifier.thresholds import Measurements, judge
+from soak.verifier.thresholds import ThresholdInputs, judge
 
 EVIDENCE_SHOWN_MAX = 20
 RECOVERIES_LISTED_MAX = 200
@@ -209,7 +209,7 @@ class Status:
         if not self._limits:
             return []
         state = self._state
-        measured = Measurements(latencies_of(state), recoveries_of(state), staleness_of(state))
+        measured = ThresholdInputs(latencies_of(state), recoveries_of(state), staleness_of(state))
         return judge(self._limits, state.header.stores, measured)
 
     def warnings(self) -> list[str]:

@@ -13,7 +13,7 @@ Staleness = Mapping[str, Mapping[str, float | None]]
 """By store and statistic, in seconds."""
 
 
-class Measurements(NamedTuple):
+class ThresholdInputs(NamedTuple):
     """What thresholds are about."""
 
     latencies: Sequence[LatencyResult]
@@ -21,7 +21,7 @@ class Measurements(NamedTuple):
     staleness: Staleness
 
 
-def judge(limits: Limits, stores: Sequence[str], measured: Measurements) -> list[ThresholdResult]:
+def judge(limits: Limits, stores: Sequence[str], measured: ThresholdInputs) -> list[ThresholdResult]:
     """Judge each threshold: one without a store on every store that has samples and no such threshold of its own."""
     every = list(thresholds_in(limits))
     own = {(one.store, one.name) for one in every}
@@ -34,7 +34,7 @@ def judge(limits: Limits, stores: Sequence[str], measured: Measurements) -> list
     return results
 
 
-def _judge(threshold: Threshold, stores: Sequence[str], measured: Measurements) -> Iterable[ThresholdResult]:
+def _judge(threshold: Threshold, stores: Sequence[str], measured: ThresholdInputs) -> Iterable[ThresholdResult]:
     values = {store: _value(threshold, store, measured) for store in stores}
     known = {store: value for store, value in values.items() if value is not None}
     if stores and not known:
@@ -42,7 +42,7 @@ def _judge(threshold: Threshold, stores: Sequence[str], measured: Measurements) 
     return [_result(threshold, store, value) for store, value in known.items()]
 
 
-def _value(threshold: Threshold, store: str, measured: Measurements) -> float | None:
+def _value(threshold: Threshold, store: str, measured: ThresholdInputs) -> float | None:
     """Return what was measured; None without samples, infinite where a recovery was not seen to its end."""
     if threshold.quantity == STALENESS:
         return measured.staleness.get(store, {}).get(threshold.statistic)

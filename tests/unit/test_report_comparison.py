@@ -13,7 +13,7 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, UsageError
 from soak.report import outcome as outcomes
-from soak.report.comparison import Change, Comparison, compare
+from soak.report.comparison import Comparison, FindingFate, compare
 from soak.report.comparison_text import as_html, as_markdown, as_text
 from soak.report.outcome import RunOutcome
 from soak.verifier.findings import FindingResult
@@ -49,13 +49,17 @@ def run(*findings: FindingResult, verdict: str | None = None, **values: Any) -> 
     return msgspec.structs.replace(report(found).outcome, verdict=verdict or found.verdict)
 
 
-def changes(comparison: Comparison) -> list[tuple[Change, str]]:
+def changes(comparison: Comparison) -> list[tuple[FindingFate, str]]:
     return [(one.change, one.cause) for one in comparison.findings]
 
 
 def test_findings_are_new_gone_or_the_same_by_store_kind_and_cause() -> None:
     found = compare(run(finding("retry", 2), finding("unknown")), run(finding("retry", 3), finding("client clock")))
-    assert changes(found) == [(Change.NEW, "client clock"), (Change.GONE, "unknown"), (Change.SAME, "retry")]
+    assert changes(found) == [
+        (FindingFate.NEW, "client clock"),
+        (FindingFate.GONE, "unknown"),
+        (FindingFate.SAME, "retry"),
+    ]
     assert (found.findings[2].count.before, found.findings[2].count.after, found.findings[2].count.ratio) == (2, 3, 1.5)
     assert (found.exit_code, found.summary) == (ExitCode.VIOLATION, "1 new finding")
 
@@ -82,7 +86,7 @@ def test_the_exit_code_is_0_only_for_a_run_that_is_the_same_or_better(
 
 def test_violations_that_no_finding_lists_are_compared_by_their_kind() -> None:
     older = run(violations_by=[KindCount(store="redis-list", kind="stale", count=4)])
-    assert changes(compare(run(), older)) == [(Change.NEW, "unknown")]
+    assert changes(compare(run(), older)) == [(FindingFate.NEW, "unknown")]
 
 
 def test_latencies_and_recoveries_stand_side_by_side_with_their_ratio() -> None:

@@ -12,7 +12,7 @@ from soak.checker.verdict import Verdict, reach_verdict
 from soak.commands.flags import THRESHOLD
 from soak.configuration import ConfigurationError
 from soak.verifier.result import LatencyResult, RecoveryResult, ThresholdState
-from soak.verifier.thresholds import Measurements, judge
+from soak.verifier.thresholds import ThresholdInputs, judge
 from tests.unit.test_checker_verdict import GOOD
 
 
@@ -53,7 +53,7 @@ def states(
     limits: dict[str, Any], *, latencies: Any = (), recoveries: Any = (), staleness: Any = None
 ) -> dict[str, str]:
     limits = configuration.read({"thresholds": limits}, environ={}).settings.thresholds
-    measured = Measurements(latencies, recoveries, staleness or {})
+    measured = ThresholdInputs(latencies, recoveries, staleness or {})
     return {f"{one.store} {one.name}": one.state.value for one in judge(limits, ["redis-list", "postgres"], measured)}
 
 
@@ -118,7 +118,7 @@ def test_staleness_has_thresholds_too() -> None:
 
 def test_a_line_says_what_was_measured_and_what_is_allowed() -> None:
     limits = configuration.read({"thresholds": {"append_p99": "50ms", "errors": "1%"}}, environ={}).settings.thresholds
-    found = judge(limits, ["redis-list"], Measurements([latency(p99=0.0634, errors=3)], [], {}))
+    found = judge(limits, ["redis-list"], ThresholdInputs([latency(p99=0.0634, errors=3)], [], {}))
     assert [one.line for one in found] == [
         "redis-list append_p99: 63.4ms, at most 50ms",
         "redis-list errors: 3%, at most 1%",
