@@ -47,6 +47,7 @@ GROUPS = {
     "test soak itself, servers and libraries": {
         "selftest": "run each planted flaw and its correct twin",
         "recovery-matrix": "measure data loss per server configuration and fault",
+        "reproduce": "show published results about failovers again",
         "analyse": "test real memory libraries",
         "conformance": "check an HTTP memory against the contract",
         "stores": "list stores and their contracts",

@@ -119,6 +119,7 @@ class CheckedConversation:
             await append_again(store, message, self.retries_max)
             outcome = Outcome.OK
         except NotApplied as error:
+            self.retries_max = 0  # it refuses for good: the next message is not sent so often again
             self._complain(error)
             outcome = Outcome.FAILED
         except TimeoutError as error:

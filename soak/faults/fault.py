@@ -143,6 +143,8 @@ class GroupFault(RedisFault):
         group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
 
     async def heal(self, servers: Servers, target: str) -> None:
+        if self.hindrance(servers, target) is not None:
+            return  # it never happened here
         group = self.group(servers, target)
         if group.links is not None:
             group.links.heal()

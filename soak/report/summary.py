@@ -158,11 +158,14 @@ def totals_lines(totals: Totals) -> list[str]:
     doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} indeterminate"
     never = f"{totals.never_verified:,} never verified ({totals.never_verified_share:.2%})"
     never += f", of which {totals.released:,} were forgotten or had expired before they were read"
+    tolerated = f"{totals.tolerated:,} tolerated"
+    if totals.tolerated and totals.acknowledged:
+        tolerated += f" ({totals.tolerated / totals.acknowledged:.2%} of what was acknowledged)"
     return [
         f"attempts: {attempts} in {totals.sessions:,} sessions",
         f"{totals.acknowledged:,} acknowledged, {totals.verified:,} verified in {totals.reads:,} reads",
         never,
-        f"{totals.violations:,} violations, {totals.tolerated:,} tolerated, {doubtful}",
+        f"{totals.violations:,} violations, {tolerated}, {doubtful}",
     ]
 
 

@@ -50,6 +50,18 @@ SHOWN = {
     ),
     "failover": ("test_faults_failover", "test_a_promoted_replica_has_all_that_it_had_received"),
     "early_failover": ("test_faults_failover", "test_what_an_early_failover_takes_is_excused_by_no_strict_contract"),
+    **dict.fromkeys(
+        (
+            "primary_crash",
+            "primary_partition",
+            "partial_partition",
+            "sentinel_failover",
+            "coordinated_failover",
+            "cluster_failover",
+            "cluster_takeover",
+        ),
+        ("test_redis_groups", "test_a_failover_takes_what_it_is_known_to_take"),
+    ),
     "eviction": ("test_faults_servers", "test_eviction_throws_acknowledged_keys_away_while_writes_go_on"),
     "ttl_change": ("test_faults_data", "test_keys_of_the_run_expire_and_those_of_others_stay"),
     "clock_step": ("test_faults_data", "test_a_redis_whose_clock_leaps_ahead_expires_keys_early"),
@@ -91,12 +103,18 @@ HARMLESS = frozenset(
         "slow_fsync",
     ]
 )
+FAILOVERS = (
+    *("early_failover", "primary_crash", "primary_partition", "partial_partition"),
+    *("sentinel_failover", "cluster_takeover"),
+)
 CLEAN = frozenset(
     [
         "restart",
         "restart_from_aof",
         "restart_from_rdb",
         "failover",
+        "coordinated_failover",
+        "cluster_failover",
         "upgrade",
         "downgrade",
         "clock_step",
@@ -129,7 +147,7 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
         **dict.fromkeys(CLEAN, Excuse.CLEAN),
         **dict.fromkeys(("crash", "container_oom", "shutdown_nosave"), Excuse.CRASH),
         **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
-        "early_failover": Excuse.FAILOVER,
+        **dict.fromkeys(FAILOVERS, Excuse.FAILOVER),
     }
     assert [fault.kind for fault in ALL.values() if fault.serves] == ["fsync_error"]
     assert set(RECOVERY_KINDS) == set(excuses) - HARMLESS

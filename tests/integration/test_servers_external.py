@@ -181,5 +181,5 @@ async def test_a_bed_that_cannot_start_leaves_the_others_stopped(tmp_path: Path)
 def test_the_settings_decide_where_servers_are(tmp_path: Path) -> None:
     assert planned(tmp_path).backend is BackendKind.LOCAL
     assert planned(tmp_path, "testbed.kind=docker").backend is BackendKind.COMBINED
-    with pytest.raises(UsageError, match="no such fault: earthquake"):
+    with pytest.raises(UsageError, match="there is no fault 'earthquake'"):
         planned(tmp_path, "servers.redis=redis://h:1", "testbed.allow_faults=earthquake")

@@ -499,7 +499,7 @@ async def test_the_story_of_bytes_that_are_no_message_shows_them(
     ("words", "expected"),
     [
         (("violations", "--data-dir", "nowhere"), "there is no data folder nowhere"),
-        (("violations", "--kind", "losst"), "--kind losst: choose from lost"),
+        (("violations", "--kind", "losst"), "--kind losst: there is no such kind; did you mean lost?"),
         (("violations", "--since", "soon"), "--since 'soon' is no moment"),
         (("violations", "--limit", "0"), "--limit 0: should be at least 1"),
         (("explain", "12ab34cd56ef", "--data-dir", "here"), "no violation 12ab34cd56ef is on record"),

@@ -767,7 +767,7 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
         CRASH_TAIL,
         (crash(2100, 2300, injected=2150), wrote(1, 2200), read(2500), read(2800)),
     ),
-    "begun-without_missed": (ABSOLUTE, (wrote(1, 0), wrote((2, 1), 100, delivered=2000), read(500), read(900))),
+    "begun-untold": (ABSOLUTE, (wrote(1, 0), wrote((2, 1), 100, delivered=2000), read(500), read(900))),
     "during-fault": (CRASH_TAIL, (wrote(1, 2000), crash(2100, 2500, injected=2150), read(2300), read(2700, 1))),
     "during-open-forget": (STRICT, (wrote(1, 0), forgot(50, 60, FAILED, delivered=500), read(100), read(300))),
     "eventual-late": (EVENTUAL, (wrote(1, 0), read(50), read(300), read(500, 1))),
