@@ -31,6 +31,7 @@ OTHER_MEANINGS = {
     "soak.doctor": "a program, a package",
     "soak.load.locust_page": "a scheme",
     "soak.scenarios.recovery_matrix.scenario": "a store",
+    "soak.scenarios.reproductions": "a store",
     "soak.servers.binaries": "programs",
     "soak.servers.docker.recipes": "a program",
     "soak.servers.postgres": "a database",
