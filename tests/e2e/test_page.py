@@ -489,6 +489,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 opened.go(address(first))
                 opened.until(lambda: word.get_attribute("data-word") == "clean")
                 assert "Clean so far" in opened.text("#headline")
+                opened.until(lambda: page.locator("svg.chart path.line").count() >= 4)
                 first.process.send_signal(signal.SIGKILL)
                 first.process.wait()
                 opened.until(lambda: word.get_attribute("data-word") == "waiting")
