@@ -233,7 +233,11 @@ def _is_rather_expiry(clues: Clues, window: FaultWindow) -> bool:
 
 
 def deadly_window(clues: Clues) -> FaultWindow | None:
-    """Return the last fault that may have taken it: begun after it was acknowledged or seen, before it was missed."""
+    """Return the last fault that may have taken it: begun after it was acknowledged or seen, before it was missed.
+
+    If something that was sent later outlived that one, the message may have been gone already: then an earlier one is
+    to blame, if there is one that leaves no hole.
+    """
     deadly = [
         window
         for window in clues.faults
@@ -242,7 +246,8 @@ def deadly_window(clues: Clues) -> FaultWindow | None:
         and (clues.attempt is None or clues.attempt.sent <= (window.ended or window.started))
         and clues.last_seen <= (window.ended or window.started)
     ]
-    return deadly[-1] if deadly else None
+    tails = [window for window in deadly if not leaves_a_hole(clues, window)]
+    return next(reversed(tails or deadly), None)
 
 
 def _is_fresh(clues: Clues, window: FaultWindow) -> bool:

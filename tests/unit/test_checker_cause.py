@@ -183,6 +183,13 @@ def test_a_hole_is_no_unsynced_tail_even_right_before_a_crash() -> None:
     assert lost(faults=[crash], samples=restarting(AOF), others=[later]).cause is not Cause.UNSYNCED_TAIL
 
 
+def test_of_two_crashes_the_one_whose_tail_it_was_is_blamed() -> None:
+    """It was missed only after the second, which something survived that was sent between the two."""
+    first, second = window("crash", 10.2, 10.6, survivor=9.9), window("crash", 12.0, 12.5, survivor=11.9)
+    found = lost(faults=[first, second], samples=restarting(AOF), others=[attempt(0, 6, 11.0)])
+    assert found.cause is Cause.UNSYNCED_TAIL
+
+
 @pytest.mark.parametrize(
     "other",
     [
