@@ -100,7 +100,7 @@ class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], fro
         return Reproduced(
             name=self.name,
             verdict=answer["verdict"],
-            acknowledged=next(one["acknowledged"] for one in result["stores"] if one["store"] == self.stores[0]),
+            acknowledged=next(one["acknowledged"] for one in result["by_store"] if one["store"] == self.stores[0]),
             lost=sum(one["lost"] + one["tolerated"] for one in own),
             lost_seconds=max(one["point_seconds"] + one["after_seconds"] for one in own),
             faults=len(own),

@@ -10,6 +10,7 @@ from soak.cli import parse
 from soak.commands.reproduce import as_json, exit_code, markdown, report_lines
 from soak.errors import ExitCode
 from soak.scenarios.reproductions import ALL, Reproduced
+from soak.verifier.result import RecoveryResult, Result, StoreResult
 
 
 def answer(*, lost: int, verdict: str = "violation") -> dict[str, Any]:
@@ -20,7 +21,7 @@ def answer(*, lost: int, verdict: str = "violation") -> dict[str, Any]:
         "result": {
             "seed": "7",
             "recoveries": [recovery, {**recovery, "store": "postgres", "lost": 99}],
-            "stores": [{"store": "redis-list", "acknowledged": 200}],
+            "by_store": [{"store": "redis-list", "acknowledged": 200}],
         },
     }
 
@@ -39,13 +40,19 @@ def test_a_result_agrees_if_it_loses_where_it_was_published_to(name: str, lost: 
     assert exit_code([scenario], [found]) == (ExitCode.PASS if agrees else ExitCode.VIOLATION)
 
 
+def test_what_is_read_is_in_the_result_of_a_soak() -> None:
+    assert {"by_store", "recoveries", "seed"} <= {*Result.__struct_fields__}
+    assert {"store", "acknowledged"} <= {*StoreResult.__struct_fields__}
+    assert {"store", "lost", "tolerated", "point_seconds", "after_seconds"} <= {*RecoveryResult.__struct_fields__}
+
+
 def test_what_could_not_be_shown_agrees_with_nothing() -> None:
     scenario = ALL["sentinel-failover"]
     inconclusive = scenario._read({"exit_code": 4, "verdict": "inconclusive", "reasons": ["too little was verified"]})
     assert inconclusive.measured == "not shown: too little was verified"
     assert not inconclusive.agrees_with(scenario.expectation)
     assert exit_code([scenario], [inconclusive]) == ExitCode.INCONCLUSIVE
-    without = {**answer(lost=0), "result": {"recoveries": [], "stores": [], "seed": "7"}}
+    without = {**answer(lost=0), "result": {"recoveries": [], "by_store": [], "seed": "7"}}
     assert scenario._read(without).reason == "no fault was measured"
 
 
