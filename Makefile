@@ -20,6 +20,11 @@ define PROGRESS
     if [ -t 1 ]; then printf '\r\033[K  %s, %d s' "$$what" $$SECONDS; fi; \
   done; if [ -t 1 ]; then printf '\r\033[K'; fi; echo "  $$count of $$total packages, $$SECONDS s"; }
 endef
+# What pip warns of is shown only if it fails.
+define INSTALL_LOCK
+log=$$(mktemp); trap 'rm -f "$$log"' EXIT; $(INSTALL) --require-hashes -r $(1) 2>"$$log" | $(call PROGRESS,$(1)) \
+  || { cat "$$log" >&2; exit 1; }
+endef
 # Stamps, so that nothing is installed again before a lock or pyproject.toml changes.
 RUNTIME := $(VENV)/.runtime-is-installed
 DEVELOPMENT := $(VENV)/.development-is-installed
@@ -94,12 +99,12 @@ $(RUNTIME): requirements.lock pyproject.toml
 	    || { echo "$$python cannot make a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; \
 	         exit 1; }
 	@echo "installing what requirements.lock names into $(VENV)"
-	@$(INSTALL) --require-hashes -r requirements.lock | $(call PROGRESS,requirements.lock)
+	@$(call INSTALL_LOCK,requirements.lock)
 	@# The builder is among what was just installed: building the package downloads nothing.
 	@$(INSTALL) -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(DEVELOPMENT): requirements-dev.lock $(RUNTIME)
 	@echo "installing what requirements-dev.lock names into $(VENV)"
-	@$(INSTALL) --require-hashes -r requirements-dev.lock | $(call PROGRESS,requirements-dev.lock)
+	@$(call INSTALL_LOCK,requirements-dev.lock)
 	@touch $@

@@ -190,6 +190,8 @@ class FaultHistory:
         self._targets = {store: tuple(needs) for store, needs in targets.items()}
         self.catch_up_us = catch_up_us
         self._sampled: dict[str, int] = {}
+        self._failovers: list[FaultWindow] = []
+        """The windows in which a primary is replaced: asked for at every read, and mostly there is none."""
 
     def targets_of(self, store: str) -> tuple[str, ...]:
         return self._targets[store]
@@ -200,6 +202,7 @@ class FaultHistory:
         if len(self.windows) >= WINDOWS_MAX:
             self.windows.pop(next(iter(self.windows)))
         self.windows[window.fault] = window
+        self._failovers = [one for one in self.windows.values() if one.leaves_old_primary]
 
     def end(self, fault: str, at: int, telemetry: dict[str, str], known: dict[str, int]) -> list[FaultWindow]:
         """Take in that a fault is over; returns the windows that end with it."""
@@ -257,8 +260,9 @@ class FaultHistory:
     def is_failing_over(self, targets: Sequence[str], since: int, until: int) -> bool:
         """Whether a read of that time may be of a primary that was being replaced."""
         return any(
-            window.leaves_old_primary and window.started <= until and (window.ended is None or since <= window.ended)
-            for window in self.of(targets)
+            window.started <= until and (window.ended is None or since <= window.ended)
+            for window in self._failovers
+            if window.target in targets
         )
 
     def _shadow_end(self, window: FaultWindow) -> int:

@@ -1,10 +1,10 @@
 """The network of a group: every link from one node to another, or from clients to a node, can be cut by itself.
 
-Each node is reached at one address, its front, by its peers and by clients alike. Who calls is told by the source
-address: each node has a loopback address of its own, and everybody else is a client.
+Each node is reached at one address, its front, by its peers and by clients alike. The source
+address says who calls: each node has a loopback address of its own, and everybody else is a client.
 
 What one must know before touching it:
-- A silent cut drops packets, as a firewall or a pulled cable does: nobody is told, and what was sent arrives when the
+- A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when the
   link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
 - Nothing is kept in memory beyond what one read brings: a held link is not read, and the kernel holds the sender back.
 """
@@ -28,7 +28,7 @@ _READ_BYTES = 65_536
 
 
 class Link(NamedTuple):
-    """A direction of calls: who calls whom. Replies go the same way back."""
+    """A direction of calls: caller and node. Replies go the same way back."""
 
     caller: str
     node: str

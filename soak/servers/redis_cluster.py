@@ -62,7 +62,7 @@ class ClusterNode(Node):
     async def views(self) -> list[NodeView]:
         """Return how it sees all nodes, itself included."""
         found = await self.ask("CLUSTER NODES")
-        return [_view(address, told) for address, told in found.items()]
+        return [_view(address, line) for address, line in found.items()]
 
     async def is_ok(self) -> bool:
         return bool((await self.ask("CLUSTER INFO")).get("cluster_state") == "ok")
@@ -71,15 +71,15 @@ class ClusterNode(Node):
         return str(await self.ask("CLUSTER", "MYID"))
 
 
-def _view(address: str, told: Mapping[str, Any]) -> NodeView:
+def _view(address: str, line: Mapping[str, Any]) -> NodeView:
     port = address.rpartition(":")[2]
     return NodeView(
-        id=told["node_id"],
+        id=line["node_id"],
         front=int(port) if port.isdigit() else 0,
-        flags=frozenset(told["flags"].split(",")),
-        primary=told["master_id"],
-        is_linked=bool(told["connected"]),
-        has_slots=bool(told["slots"]),
+        flags=frozenset(line["flags"].split(",")),
+        primary=line["master_id"],
+        is_linked=bool(line["connected"]),
+        has_slots=bool(line["slots"]),
     )
 
 
@@ -104,7 +104,7 @@ class ClusterGroup(RedisGroup):
         return self.last_primaries[0].client(timeout_seconds)
 
     def in_order_of_end(self) -> Sequence[Sequence[Node]]:
-        # All at once: whoever notices that one is gone needs longer than this to replace it.
+        # All at once: to notice that one is gone, and to replace it, takes longer than this.
         return [self.servers]
 
     def beside(self, node: Node) -> set[str]:

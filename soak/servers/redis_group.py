@@ -42,7 +42,7 @@ _LOW_TRIES = 50
 _FRONT = "front of "
 _BUS = "bus of "
 _POLL_SECONDS = 0.05
-_WATCH_SECONDS = 0.2
+_WATCH_SECONDS = 0.5
 _SOURCE_ADDRESS_SINCE = 7
 
 
@@ -98,10 +98,10 @@ class Node(RedisServer):
 
     async def follows(self, primary: Node) -> bool:
         """Whether it is a replica of this primary and has caught up with its data set."""
-        told = await self.information("replication")
-        if (told["role"], told.get("master_link_status"), told.get("master_sync_in_progress")) != ("slave", "up", "0"):
+        info = await self.information("replication")
+        if (info["role"], info.get("master_link_status"), info.get("master_sync_in_progress")) != ("slave", "up", "0"):
             return False
-        return told.get("master_port") == str(primary.seat.front)
+        return info.get("master_port") == str(primary.seat.front)
 
     async def is_primary(self) -> bool:
         return (await self.information("replication"))["role"] == "master"
@@ -198,7 +198,7 @@ class RedisGroup(RedisServer, abc.ABC):
         """Whether the nodes know each other from an earlier start."""
         self.links: Links | None = None
         self.replacements_expected: float = 0
-        """How often a primary may be replaced without anybody being told: a fault is under way that does that."""
+        """How often a primary may be replaced without a report: a fault is under way that does that."""
         self.nodes: list[Node] = []
         self._take_seats()
         backend.group = self

@@ -90,10 +90,10 @@ class SentinelNode(Node):
         """
         try:
             async with self._asking() as client:
-                told = await client.sentinel_master(SERVICE)
+                info = await client.sentinel_master(SERVICE)
         except ServerUnreachableError:
             return None
-        return int(told["port"]) if isinstance(told, dict) else None
+        return int(info["port"]) if isinstance(info, dict) else None
 
     async def knows_all(self) -> bool:
         """Whether it has found both replicas and the other sentinels."""
@@ -153,8 +153,8 @@ class SentinelGroup(RedisGroup):
         return await asyncio.gather(*(sentinel.named_front() for sentinel in self.sentinels))
 
     async def _replicas_follow(self) -> bool:
-        told = await self.servers[0].information("replication")
-        return told.get("connected_slaves") == str(len(SERVERS) - 1)
+        info = await self.servers[0].information("replication")
+        return info.get("connected_slaves") == str(len(SERVERS) - 1)
 
     async def _all_know_all(self) -> bool:
         return all([await sentinel.knows_all() for sentinel in self.sentinels])

@@ -420,6 +420,17 @@ async def save_a_checkpoint(script: Script, folder: Path) -> Path:
     return verifier.folder / checkpoint.FILE_NAME
 
 
+async def until_trimmed(script: Script) -> None:
+    """Wait until what a checkpoint has passed is dropped from the ledger: before that, nothing is lost with it."""
+    reader = await LedgerReader.connect(script.info.ledger_url, script.info.run)
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not (await reader.extent()).is_trimmed_only:
+                await asyncio.sleep(0.02)
+    finally:
+        await reader.close()
+
+
 async def resume(script: Script, folder: Path) -> None:
     run = process.run(script.info, SoakSettings(verifier=VerifierSettings(**QUICK)), folder, "127.0.0.1", 0)
     await asyncio.wait_for(run, SECONDS_MAX * 2)
@@ -480,7 +491,7 @@ async def test_a_run_whose_checkpoint_was_damaged_is_no_pass(redis_url: str, led
         await flush(script)
         async with verifying(script, tmp_path) as verifier:
             await verifier.until_verified(6)
-            await asyncio.sleep(0.6)
+            await until_trimmed(script)
             await verifier.kill()
         path.write_bytes(flipped(path.read_bytes(), 30))
         await script.open("later-chat")
