@@ -47,6 +47,7 @@ def make_testbed(
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
+        sqlite_synchronous=settings.servers.sqlite_synchronous,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,
