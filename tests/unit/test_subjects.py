@@ -12,7 +12,7 @@ from soak.checker.contract import Order
 from soak.errors import UsageError
 from soak.subjects import catalogue
 from soak.subjects.description import read_script, version_of
-from soak.subjects.environment import _NOT_PINNED, server_module_of
+from soak.subjects.environment import _NOT_PINNED, redis_options_of
 from soak.subjects.process import KIT
 
 HEAD = (
@@ -85,13 +85,16 @@ def test_the_module_of_a_server_is_found_among_the_packages_of_its_subject(tmp_p
     module = tmp_path / "lib" / "python3.11" / "site-packages" / "stack" / "lib" / "search.so"
     module.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"search\.so of a-thing is not among its packages"):
-        server_module_of(wanting, tmp_path / "bin" / "python")
+        redis_options_of(wanting, tmp_path / "bin" / "python")
     module.touch()
-    assert server_module_of(wanting, tmp_path / "bin" / "python") == module
-    (absolute,) = read_script(script(tmp_path, head + f"# server-module = '{module}'\n# ///\n"))
-    assert server_module_of(absolute, tmp_path / "bin" / "python") == module
+    assert redis_options_of(wanting, tmp_path / "bin" / "python") == {"loadmodule": str(module)}
+    two = f"# server-module = ['{module}', 'stack/lib/search.so']\n# ///\n"
+    (absolute,) = read_script(script(tmp_path, head + two))
+    options = redis_options_of(absolute, tmp_path / "bin" / "python")
+    written = redis_settings(options, password="", bind="127.0.0.1", port=1, folder="/")
+    assert [line for line in written.splitlines() if "loadmodule" in line] == [f'loadmodule "{module}"'] * 2
     (plain,) = read_script(script(tmp_path, head + "# ///\n"))
-    assert server_module_of(plain, tmp_path / "bin" / "python") is None
+    assert redis_options_of(plain, tmp_path / "bin" / "python") == {}
 
 
 def kit() -> Any:
