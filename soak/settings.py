@@ -12,7 +12,7 @@ from soak import cron, quiet_hours
 from soak.duration import parse_seconds
 from soak.hosts import hosts_of, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 from soak.servers import kinds, versions
-from soak.stores.sqlite_file import SYNCHRONOUS_DEFAULT, parse_sqlite
+from soak.sqlite_address import parse_sqlite
 from soak.thresholds import Limits, check_limits
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -166,7 +166,7 @@ class ServerSettings(Section):
         default=None, description="A SQLite file: its path, or sqlite:///folder/file.db?synchronous=normal."
     )
     sqlite_synchronous: Literal["off", "normal", "full", "extra"] = Field(
-        default=SYNCHRONOUS_DEFAULT, description="How writers sync the SQLite file that is made here."
+        default="full", description="How writers sync the SQLite file that is made here."
     )
     redis_version: RedisVersion = Field(
         default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"

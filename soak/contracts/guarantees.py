@@ -23,7 +23,7 @@ import msgspec
 
 from soak.checker.telemetry import ServerSample
 from soak.servers.kinds import KINDS, POSTGRES, REDIS, SQLITE, UNDER_TEST, Protocol
-from soak.stores.sqlite_file import WAL
+from soak.sqlite_address import WAL
 
 EVERYSEC_LOSS_SECONDS = 2.0
 ASYNC_REPLICATION_LOSS_SECONDS = 2.0

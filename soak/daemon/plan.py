@@ -98,9 +98,7 @@ def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
     )
 
 
-def _check_service(
-    subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...], testbed: str
-) -> None:
+def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...], testbed: str) -> None:
     if HTTP.name in embedded and subject is None:
         raise UsageError(
             "store http needs a service: give the address of one that runs with --url, or name one to start with "

@@ -20,9 +20,10 @@ from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 from soak.hosts import is_cluster, is_sentinel
 from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
+from soak.sqlite_address import SYNCHRONOUS, SqliteAddress, parse_sqlite
 from soak.stores.redis_cluster import cluster_addresses
 from soak.stores.redis_sentinel import redis_at, replica_addresses
-from soak.stores.sqlite_file import SYNCHRONOUS, SqliteAddress, connect, parse_sqlite
+from soak.stores.sqlite_file import connect
 
 Told = tuple[dict[str, str], dict[str, str]]
 """Configuration and telemetry."""

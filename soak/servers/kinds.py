@@ -231,7 +231,9 @@ SQLITE = ServerKind(
     always_says_start=False,
 )
 
-KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP, SQLITE)}
+KINDS: dict[str, ServerKind] = {
+    kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP, SQLITE)
+}
 UNDER_TEST = tuple(kind for kind in KINDS.values() if kind.is_under_test)
 
 

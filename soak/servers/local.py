@@ -24,7 +24,7 @@ from soak.servers.strays import end_strays
 from soak.servers.unprivileged import Account, Away, unprivileged
 from soak.servers.versions import VALKEY, ServerVersion
 from soak.servers.web_process import ServiceProgram
-from soak.stores.sqlite_file import SYNCHRONOUS_DEFAULT
+from soak.sqlite_address import SYNCHRONOUS_DEFAULT
 
 PIDS_NAME = "pids.json"
 

@@ -17,7 +17,8 @@ from soak.servers.inspect import inspect_server
 from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
 from soak.servers.server import Server
-from soak.stores.sqlite_file import SqliteAddress, connect, parse_sqlite
+from soak.sqlite_address import SqliteAddress, parse_sqlite
+from soak.stores.sqlite_file import connect
 
 FILE_NAME = "memory.db"
 LOCK_SECONDS_MAX = 10.0

@@ -11,8 +11,9 @@ from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import SQLITE
+from soak.sqlite_address import SqliteAddress, parse_sqlite
 from soak.stores.protocol import StoreContext
-from soak.stores.sqlite_file import SqliteAddress, SqliteThreads, outcome_of, parse_sqlite
+from soak.stores.sqlite_file import SqliteThreads, outcome_of
 
 READERS_MAX = 4
 _CREATE = """

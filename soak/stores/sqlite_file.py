@@ -1,4 +1,4 @@
-"""A SQLite file: its address, its connections, and the threads that use them.
+"""Connections to a SQLite file, and the threads that use them.
 
 What one must know before touching it:
 
@@ -6,37 +6,30 @@ What one must know before touching it:
    of its own: native ones, because the load's event loop runs where `threading` is patched by gevent.
 2. Writers of one file take turns whatever they do. A process has one thread that writes; a write that waits for the
    lock delays no read, and what still waits in our own queue at its deadline was certainly not begun.
-3. `synchronous` belongs to a connection, not to the file. It is in the address, so that all who open it agree.
-4. Without an answer in time SQLite says "database is locked" and has changed nothing. It is given a little less time
+3. Without an answer in time SQLite says "database is locked" and has changed nothing. It is given a little less time
    than the caller, or the caller would give up first and know nothing.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import sqlite3
+import sys
 import time
 from _queue import SimpleQueue  # the one of `queue` is replaced by gevent
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
-
-from gevent import monkey
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from soak.checker.outcome import NotApplied
+from soak.sqlite_address import WAL, SqliteAddress
 
 T = TypeVar("T")
 
-SCHEME = "sqlite"
-SYNCHRONOUS = ("off", "normal", "full", "extra")
-"""By the number that SQLite gives them."""
-SYNCHRONOUS_DEFAULT = "full"
-WAL = "wal"
 ANSWER_MARGIN_SECONDS = 0.25
 """How much earlier SQLite gives up than the caller."""
-_OPTION = "synchronous"
 _PRIMARY_CODE = 0xFF
 _NOT_APPLIED = frozenset(
     {
@@ -57,37 +50,6 @@ _NOT_APPLIED = frozenset(
 
 An I/O error is none of them: what could not be synced may be in the log all the same, and be found there.
 """
-_start_thread: Callable[..., int] = monkey.get_original("_thread", "start_new_thread")
-
-
-class SqliteAddress(NamedTuple):
-    """A file, and how its writers sync it."""
-
-    path: Path
-    synchronous: str = SYNCHRONOUS_DEFAULT
-
-    @property
-    def url(self) -> str:
-        return f"{SCHEME}://{quote(str(self.path))}?{urlencode({_OPTION: self.synchronous})}"
-
-
-def parse_sqlite(text: str) -> SqliteAddress:
-    """Read `sqlite:///folder/file.db[?synchronous=normal]`, or a path; raises `ValueError` that says what is wrong."""
-    parts = urlsplit(text)
-    if parts.scheme and parts.scheme != SCHEME:
-        raise ValueError(f"is not an address of this kind; write a path, or {SCHEME}:///folder/file.db")
-    if parts.netloc:
-        raise ValueError(f"names a host, and a file has none; write {SCHEME}:///folder/file.db, with three slashes")
-    path = unquote(parts.path) if parts.scheme else parts.path
-    if not path or path.endswith("/") or "\0" in path:
-        raise ValueError(f"names no file; write a path, or {SCHEME}:///folder/file.db")
-    options = parse_qs(parts.query)
-    if unknown := sorted({*options} - {_OPTION}):
-        raise ValueError(f"has the option {unknown[0]}, which is not known; there is {_OPTION}")
-    chosen = options.get(_OPTION, [SYNCHRONOUS_DEFAULT])[-1].lower()
-    if chosen not in SYNCHRONOUS:
-        raise ValueError(f"has {_OPTION}={chosen}; choose from {', '.join(SYNCHRONOUS)}")
-    return SqliteAddress(Path(path).absolute(), chosen)
 
 
 def connect(address: SqliteAddress, *, timeout_seconds: float, reads_only: bool = False) -> sqlite3.Connection:
@@ -101,7 +63,7 @@ def connect(address: SqliteAddress, *, timeout_seconds: float, reads_only: bool 
         check_same_thread=False,
     )
     try:
-        connection.execute(f"pragma {_OPTION} = {address.synchronous}")
+        connection.execute(f"pragma synchronous = {address.synchronous}")
         if not reads_only and not connection.execute("pragma page_count").fetchone()[0]:
             connection.execute(f"pragma journal_mode = {WAL}")
     except BaseException:
@@ -167,7 +129,7 @@ class SqliteThreads:
         for _ in range(self._threads):
             ended = _Call(lambda _connection: None, 0.0)
             self._ended.append(ended)
-            _start_thread(self._serve, (ended,))
+            _native("start_new_thread")(self._serve, (ended,))
 
     async def run(self, function: Callable[[sqlite3.Connection], T]) -> T:
         """Call the function with a connection; raises `NotApplied` if it was not begun in time."""
@@ -219,3 +181,10 @@ class SqliteThreads:
             return connect(self._address, timeout_seconds=seconds, reads_only=self._reads_only)
         except sqlite3.Error as error:
             raise NotApplied(f"{self._address.path} cannot be opened: {error}") from error
+
+
+def _native(name: str) -> Callable[..., Any]:
+    """Return what `_thread` has of this name, also where gevent has put its own in its place."""
+    gevent: Any = sys.modules.get("gevent.monkey")
+    found: Callable[..., Any] = getattr(_thread, name) if gevent is None else gevent.get_original("_thread", name)
+    return found

@@ -10,6 +10,7 @@ import pytest
 
 from soak.checker.contract import Order
 from soak.errors import UsageError
+from soak.servers.redis import redis_settings
 from soak.subjects import catalogue
 from soak.subjects.description import read_script, version_of
 from soak.subjects.environment import _NOT_PINNED, redis_options_of

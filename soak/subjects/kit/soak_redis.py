@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from redis import Redis, RedisCluster
-from redis.cluster import ClusterNode
-from redis.sentinel import Sentinel
+from redis import Redis, RedisCluster, cluster, sentinel
 
 SENTINEL, CLUSTER = "redis+sentinel", "redis+cluster"
 
@@ -25,7 +23,10 @@ def redis_client(address: str) -> Any:
     password = unquote(login.partition(":")[2]) or None
     hosts = [(host, int(port)) for host, _, port in (place.rpartition(":") for place in places.split(","))]
     if parts.scheme == CLUSTER:
-        return RedisCluster(startup_nodes=[ClusterNode(*host) for host in hosts], password=password)
+        node: Any = cluster.ClusterNode
+        return RedisCluster(startup_nodes=[node(*host) for host in hosts], password=password)
     sentinel_password = parse_qs(parts.query).get("sentinel_password", [None])[-1]
-    sentinel: Any = Sentinel(hosts, sentinel_kwargs={"password": sentinel_password}, password=password)
-    return sentinel.master_for(parts.path.strip("/"))
+    make: Any = sentinel.Sentinel
+    return make(hosts, sentinel_kwargs={"password": sentinel_password}, password=password).master_for(
+        parts.path.strip("/")
+    )

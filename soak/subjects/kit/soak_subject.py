@@ -89,7 +89,7 @@ class Surroundings:
     @property
     def address(self) -> str:
         """The address of its server; without one, the path of a file that all processes share."""
-        return next(iter(self.servers.values()), os.path.join(self.folder, "memory.db"))
+        return next(iter(self.servers.values()), f"{self.folder}/memory.db")
 
     def found_factory(self) -> Any:
         """Return what `factory` names, such as a class or one of its methods."""

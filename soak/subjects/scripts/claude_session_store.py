@@ -39,7 +39,8 @@ class Transcripts:
 
     async def history(self, session: str, last: int | None) -> list[ChatTurn]:
         entries: list[Any] = await self._store.load(_key(session)) or []
-        turns = [ChatTurn(one.get("uuid"), *map((one.get("message") or {}).get, ("role", "content"))) for one in entries]
+        said = [(one.get("uuid"), one.get("message") or {}) for one in entries]
+        turns = [ChatTurn(uuid, message.get("role"), message.get("content")) for uuid, message in said]
         return turns if last is None else turns[-last:]
 
     async def forget(self, session: str) -> None:

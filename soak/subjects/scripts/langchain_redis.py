@@ -16,8 +16,8 @@
 """langchain-redis: `RedisChatMessageHistory`, all sessions in one index; the id is among what a message carries along.
 
 It needs a server that can search and that knows JSON. Both modules come with a package, and Valkey loads them. And it
-needs redis-py 7: with 8, which it admits, the second history on one index raises an AttributeError, because `FT.INFO` is
-answered with a map.
+needs redis-py 7: with 8, which it admits, the second history on one index raises an AttributeError, because the answer
+to `FT.INFO` is a map there.
 """
 
 from __future__ import annotations

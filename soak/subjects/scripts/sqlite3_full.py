@@ -3,6 +3,7 @@
 #
 # [tool.soak]
 # library = "sqlite3"
+# version = "3"
 # title = "a table of one's own in SQLite: WAL, synchronous=FULL"
 # keeps-files = true
 # promises = "A transaction that was committed is durable across a power cut."

@@ -3,6 +3,7 @@
 #
 # [tool.soak]
 # library = "sqlite3"
+# version = "3"
 # title = "a table of one's own in SQLite: WAL, synchronous=NORMAL"
 # keeps-files = true
 # promises = "In WAL mode a transaction that was committed may be rolled back by a power cut, and by nothing else."
