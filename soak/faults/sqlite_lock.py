@@ -12,7 +12,6 @@ class SqliteLock(SqliteFault):
 
     name = "sqlite_lock"
     excuses = Excuse.NOTHING
-    serves = True
     description = (
         "Another process holds the write lock; reads go on, writes wait and fail with 'database is locked', and none "
         "of those that failed may appear."

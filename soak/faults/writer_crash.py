@@ -17,7 +17,6 @@ class WriterCrash(SqliteFault):
 
     name = "writer_crash"
     excuses = Excuse.CRASH
-    serves = True
     description = (
         "One of the load's processes that write to the file is killed; the others go on, and nothing that was "
         "acknowledged may be lost."

@@ -65,7 +65,7 @@ def test_every_subject_of_ours_pins_what_it_needs_and_says_what_is_promised() ->
         assert subject.version, subject.name
         assert subject.promises.endswith("."), subject.name
         assert not [one for one in subject.dependencies if _NOT_PINNED.search(one)], subject.name
-        if subject.is_newest:
+        if subject.is_newest and subject.dependencies:
             assert version_of(subject.library, subject.dependencies) == subject.version
 
 
@@ -78,6 +78,33 @@ def test_subjects_are_found_by_name_release_and_path_and_the_nearest_name_is_off
         catalogue.find(["agno-reddis"])
     with pytest.raises(UsageError, match="knows no release 9"):
         catalogue.find([f"{path}@9"])
+
+
+def test_a_subject_for_many_is_told_which_and_is_no_part_of_a_whole_analysis() -> None:
+    name = "langgraph-checkpointer"
+    (subject,) = catalogue.find([f"{name}=my.savers:Saver.open,my-savers==1.2,redis"])
+    assert (subject.factory, subject.needs, subject.import_path) == ("my.savers:Saver.open", ["redis"], str(Path.cwd()))
+    assert subject.dependencies[-1] == "my-savers==1.2"
+    assert subject.name == name
+    (in_files,) = catalogue.find([f"{name}=my.savers:Saver"])
+    assert in_files.keeps_files
+    assert not in_files.needs
+    assert not any(subject.takes_factory for subject in catalogue.find([]))
+
+
+@pytest.mark.parametrize(
+    ("choice", "complaint"),
+    [
+        ("", r"say which: langgraph-checkpointer=package\.module:factory"),
+        ("=savers", "say which"),
+        ("=a:b,c", "'c' is neither a package"),
+        ("=a:b,redis,postgres", "name one server, or none"),
+    ],
+)
+def test_a_subject_for_many_that_is_not_told_which_says_so_in_one_line(choice: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as raised:
+        catalogue.find([f"langgraph-checkpointer{choice}"])
+    assert "\n" not in str(raised.value)
 
 
 def test_the_module_of_a_server_is_found_among_the_packages_of_its_subject(tmp_path: Path) -> None:
