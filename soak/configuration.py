@@ -97,11 +97,11 @@ NOT_OF_THE_RUN = frozenset({"data_dir", "http", "log", "report"})
 """Sections about where a daemon listens and writes, which the next one may do elsewhere."""
 _RULES = "faults.rules"
 _MAY_CHANGE = frozenset({"duration", "servers.http_token", "ledger.url", *(kind.setting for kind in KINDS.values())})
-"""How long it goes on is up to whoever resumes it; servers are compared without their passwords, elsewhere."""
+"""A resumed run may have another duration; servers are compared without their passwords, elsewhere."""
 
 
 def saved(settings: SoakSettings) -> dict[str, Any]:
-    """Return the settings of a run for whoever resumes it: what is not the default, and no secret."""
+    """Return the settings of a run for resuming it: what is not the default, and no secret."""
     values: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_OF_THE_RUN))
     for section in ("servers", "ledger"):
         for name, secret in getattr(settings, section):

@@ -23,6 +23,7 @@ from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
 from soak.errors import ExitCode, UsageError
 from soak.ledger.connection import keys_of
+from soak.ledger.reader import LedgerReader
 from soak.ledger.records import FORMAT_VERSION, Batch, decode_batch, encode_batch, seal
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
