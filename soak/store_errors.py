@@ -60,6 +60,7 @@ _DRIVERS = frozenset(
         "redis",
         "requests",
         "sqlalchemy",
+        "sqlite3",
         "urllib3",
     }
 )

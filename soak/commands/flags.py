@@ -97,6 +97,7 @@ SERVERS = (
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
     Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
+    Flag("--sqlite", "servers.sqlite", "FILE", "a SQLite file for --store sqlite; none: one in the data folder"),
     Flag("--url", "servers.http", "URL", "a memory behind HTTP for --store http (token: SOAK_SERVERS__HTTP_TOKEN)"),
     Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),
 )

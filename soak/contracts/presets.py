@@ -58,6 +58,14 @@ PRESETS: dict[str, ContractPreset] = {
         crash_loss_seconds=_ASYNC_SECONDS,
         power_loss_seconds=_ASYNC_SECONDS,
     ),
+    "sqlite-full": ContractPreset(
+        description="journal_mode wal, synchronous full", crash_loss_seconds=0.0, power_loss_seconds=0.0
+    ),
+    "sqlite-normal": ContractPreset(
+        description="journal_mode wal, synchronous normal: all since the last checkpoint, in a power cut",
+        crash_loss_seconds=0.0,
+        power_loss_seconds=None,
+    ),
     "cache": ContractPreset(
         description="may lose anything, at any time",
         crash_loss_seconds=None,

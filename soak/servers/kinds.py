@@ -27,6 +27,12 @@ class Protocol(enum.Enum):
     REDIS = "redis"
     POSTGRES = "postgres"
     HTTP = "http"
+    SQLITE = "sqlite"
+    """No connection, but a file that all open."""
+
+
+SERVED = (Protocol.REDIS, Protocol.POSTGRES, Protocol.HTTP)
+"""Protocols of servers that are processes and listen somewhere."""
 
 
 class Role(enum.StrEnum):
@@ -101,6 +107,11 @@ class ServerKind:
     """The name in its telemetry of what changes with each start."""
     always_says_start: bool = True
     """Whether a given one always reports that; without it a restart cannot be seen."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a process serves it; a file has none."""
+        return self.protocol in SERVED
 
     @property
     def support(self) -> KindSupport:
@@ -204,8 +215,25 @@ HTTP = ServerKind(
     is_proxied_when_given=False,
     always_says_start=False,
 )
+SQLITE = ServerKind(
+    name="sqlite",
+    title="SQLite",
+    protocol=Protocol.SQLITE,
+    schemes=("sqlite",),
+    port=0,
+    group="sqlite",
+    setting="servers.sqlite",
+    flag="--sqlite",
+    is_proxied_when_given=False,
+    keeps_data=True,
+    watched_settings=("journal_mode", "synchronous"),
+    weaker_presets=("sqlite-normal", "cache"),
+    always_says_start=False,
+)
 
-KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP)}
+KINDS: dict[str, ServerKind] = {
+    kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP, SQLITE)
+}
 UNDER_TEST = tuple(kind for kind in KINDS.values() if kind.is_under_test)
 
 

@@ -24,6 +24,7 @@ from soak.servers.strays import end_strays
 from soak.servers.unprivileged import Account, Away, unprivileged
 from soak.servers.versions import VALKEY, ServerVersion
 from soak.servers.web_process import ServiceProgram
+from soak.sqlite_address import SYNCHRONOUS_DEFAULT
 
 PIDS_NAME = "pids.json"
 
@@ -59,6 +60,7 @@ class LocalServers(ManagedServers):
         redis_upgrade: ServerVersion | None = None,
         redis_upgrade_binary: Path | None = None,
         postgres_version: int = 18,
+        sqlite_synchronous: str = SYNCHRONOUS_DEFAULT,
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
@@ -94,6 +96,7 @@ class LocalServers(ManagedServers):
         self.redis_upgrade = redis_upgrade
         self.redis_upgrade_binary = redis_upgrade_binary
         self.postgres_version = postgres_version
+        self.sqlite_synchronous = sqlite_synchronous
         self.service = service
         self._neighbours = neighbours
         self._by_file_system = power_cuts and power_cut_by == "filesystem"
@@ -115,7 +118,7 @@ class LocalServers(ManagedServers):
 
     async def _prepare(self, kind: ServerKind) -> Server:
         server = await super()._prepare(kind)
-        if self._power_cuts and not self._by_file_system and kind.is_under_test and server.power is None:
+        if self._power_cuts and not self._by_file_system and kind.is_under_test and kind.is_served and not server.power:
             if not isinstance(server.backend, ProcessBackend):
                 self.no_power_cuts = server.backend.no_power_cut
                 return server

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, ClassVar
 from soak.errors import UsageError
 from soak.servers.backend import ServerBackend
 from soak.servers.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
-from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS, RedisTopology, ServerKind
+from soak.servers.kinds import (
+    CHROMA,
+    HTTP,
+    LEDGER,
+    POSTGRES,
+    POSTGRES_REPLICA,
+    REDIS,
+    SQLITE,
+    RedisTopology,
+    ServerKind,
+)
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
@@ -21,6 +31,7 @@ from soak.servers.redis_group import RedisGroup
 from soak.servers.redis_process import RedisProcess
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
+from soak.servers.sqlite import FileBackend, SqliteServer
 from soak.servers.state import FILE_NAME, Pinned
 from soak.servers.unprivileged import unprivileged
 from soak.servers.versions import VALKEY, ServerRelease, redis_version
@@ -161,6 +172,16 @@ class ServiceSupport(KindSupport):
         return ServiceServer(kind, pinned, backend, fresh=fresh)
 
 
+class SqliteSupport(KindSupport):
+    """A SQLite file: nothing is started."""
+
+    server = SqliteServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        backend = FileBackend(servers.site(kind, pinned), servers.sqlite_synchronous)
+        return SqliteServer(kind, pinned, backend, fresh=fresh)
+
+
 def _postgres(server: Server) -> PostgresServer:
     if not isinstance(server, PostgresServer):
         raise TypeError(server)
@@ -174,4 +195,5 @@ SUPPORT: dict[str, KindSupport] = {
     POSTGRES_REPLICA.name: PostgresSupport(),
     CHROMA.name: ChromaSupport(),
     HTTP.name: ServiceSupport(),
+    SQLITE.name: SqliteSupport(),
 }

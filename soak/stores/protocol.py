@@ -2,7 +2,8 @@
 
 A store class may also have, each used when present:
 
-- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`)
+- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`,
+  `sqlite`)
 - `contract: Contract`: what it promises; a clause that is not named is the strictest, and those of durability are
   what the server it needs gives as configured
 - `contract_for(context) -> Contract`: the same where the promise depends on the settings (a TTL, say)
