@@ -14,7 +14,7 @@ LEDGER = kinds.LEDGER.name
 def addresses(settings: SoakSettings) -> dict[str, str]:
     """Return every address that is given; passwords and tokens are in them."""
     given: dict[str, str] = {}
-    for kind in kinds.KINDS.values():
+    for kind in (kind for kind in kinds.KINDS.values() if kind.schemes):
         section, _, name = kind.setting.partition(".")
         secret: SecretStr | None = getattr(getattr(settings, section), name)
         if secret is not None:

@@ -96,7 +96,9 @@ class Configuration(NamedTuple):
 NOT_OF_THE_RUN = frozenset({"data_dir", "http", "log", "report"})
 """Sections about where a daemon listens and writes, which the next one may do elsewhere."""
 _RULES = "faults.rules"
-_MAY_CHANGE = frozenset({"duration", "servers.http_token", "ledger.url", *(kind.setting for kind in KINDS.values())})
+_MAY_CHANGE = frozenset(
+    {"duration", "servers.http_token", "ledger.url", *(kind.setting for kind in KINDS.values() if kind.schemes)}
+)
 """How long it goes on is up to whoever resumes it; servers are compared without their passwords, elsewhere."""
 
 

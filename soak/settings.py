@@ -153,6 +153,9 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    pgbouncer: kinds.PoolMode | None = Field(
+        default=None, description="A pgbouncer before the PostgreSQL that is started: transaction or session."
+    )
     chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")

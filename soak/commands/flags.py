@@ -96,6 +96,12 @@ SERVERS = (
         version_key="servers.postgres_version",
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
+    Flag(
+        "--pgbouncer",
+        "servers.pgbouncer",
+        "MODE",
+        "start a pgbouncer before the PostgreSQL that is started, in transaction or session mode",
+    ),
     Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
     Flag("--url", "servers.http", "URL", "a memory behind HTTP for --store http (token: SOAK_SERVERS__HTTP_TOKEN)"),
     Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),

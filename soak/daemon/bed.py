@@ -11,7 +11,7 @@ from soak.faults.catalogue import current_name, fault_named
 from soak.servers import versions
 from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
-from soak.servers.kinds import KINDS, BackendKind, RedisTopology
+from soak.servers.kinds import KINDS, BackendKind, PoolMode, RedisTopology
 from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
@@ -47,6 +47,7 @@ def make_testbed(
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
+        pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,

@@ -25,7 +25,8 @@ from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
 from soak.report.outcome import RunSetup, Setting
 from soak.servers.inspect import inspect
-from soak.servers.kinds import HTTP
+from soak.servers.kinds import HTTP, KINDS, Role
+from soak.servers.pgbouncer import through_pooler
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -35,10 +36,11 @@ RECALL_SHARE = 0.75
 
 
 def _resting(beginning: RunIdentity, promises: SettledContracts) -> list[str]:
-    """Name the service, where another server keeps its data and says how durable that is."""
+    """Name what keeps nothing itself: a pooler, and a service whose server says how durable its data is."""
     derived = {one.store for one in promises.settled if one.is_derived}
     behind = [spec for spec in beginning.plan.specs if HTTP.name in spec.needs and spec.name in derived]
-    return [HTTP.name] if beginning.plan.subject is not None and behind else []
+    services = [HTTP.name] if beginning.plan.subject is not None and behind else []
+    return [*services, *(kind for kind in beginning.plan.embedded if KINDS[kind].role is Role.POOLER)]
 
 
 def join_info(
@@ -128,7 +130,7 @@ async def open_run(
 ) -> OpenedRun:
     """Open the ledger and every store, so that what does not fit is reported before the load begins."""
     settings = configuration.settings
-    under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
+    under_test = {kind: url for kind, url in through_pooler(servers).items() if kind != LEDGER}
     context = join.store_context(settings.stores, under_test, beginning.namespace)
     begun = beginning.resumed
     promises = await settle_promises(settings, beginning.plan.specs, context, begun)

@@ -34,6 +34,11 @@ class Role(enum.StrEnum):
 
     PRIMARY = "primary"
     REPLICA = "replica"
+    POOLER = "pooler"
+    """Stands before the others and keeps nothing."""
+
+
+DATA_ROLES = (Role.PRIMARY, Role.REPLICA)
 
 
 class RedisTopology(enum.StrEnum):
@@ -44,6 +49,13 @@ class RedisTopology(enum.StrEnum):
     """One primary, two replicas, three sentinels."""
     CLUSTER = "cluster"
     """Three primaries, each with a replica."""
+
+
+class PoolMode(enum.StrEnum):
+    """How long a client of a pooler keeps its backend."""
+
+    TRANSACTION = "transaction"
+    SESSION = "session"
 
 
 class BackendKind(enum.StrEnum):
@@ -67,7 +79,7 @@ class ServerKind:
     """In sentences."""
     protocol: Protocol
     schemes: tuple[str, ...]
-    """Of its address; the first is the usual one."""
+    """Of its address; the first is the usual one. None: it is never given, only started."""
     port: int
     """The port of an address that has none."""
     group: str
@@ -178,6 +190,21 @@ POSTGRES_REPLICA = ServerKind(
     has_account=True,
     start_mark="pg_postmaster_start_time",
 )
+PGBOUNCER = ServerKind(
+    name="pgbouncer",
+    title="PgBouncer",
+    protocol=Protocol.POSTGRES,
+    schemes=(),
+    port=6432,
+    group="postgres",
+    role=Role.POOLER,
+    setting="servers.pgbouncer",
+    flag="--pgbouncer",
+    stage=1,
+    backends=frozenset({BackendKind.LOCAL}),
+    can_be_inspected=False,
+    has_account=True,
+)
 CHROMA = ServerKind(
     name="chroma",
     title="Chroma",
@@ -205,7 +232,9 @@ HTTP = ServerKind(
     always_says_start=False,
 )
 
-KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP)}
+KINDS: dict[str, ServerKind] = {
+    kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, PGBOUNCER, CHROMA, HTTP)
+}
 UNDER_TEST = tuple(kind for kind in KINDS.values() if kind.is_under_test)
 
 
@@ -223,7 +252,7 @@ def with_needs(names: Iterable[str]) -> list[ServerKind]:
     return [kind for kind in KINDS.values() if kind in wanted]
 
 
-def names_of(*protocols: Protocol, roles: Iterable[Role] = tuple(Role)) -> tuple[str, ...]:
+def names_of(*protocols: Protocol, roles: Iterable[Role] = DATA_ROLES) -> tuple[str, ...]:
     """Return the names of the kinds under test that speak one of these protocols and have one of these roles."""
     return tuple(kind.name for kind in UNDER_TEST if kind.protocol in protocols and kind.role in set(roles))
 
