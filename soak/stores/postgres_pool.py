@@ -213,7 +213,8 @@ class PostgresPool:
     async def _prepare(self, link: _Link, query: str) -> Any:
         if link.is_pooled:
             return await link.connection.prepare(query, name="")
-        statement = link.statements[query] = await link.connection.prepare(query)
+        name = f"soak_{len(link.statements)}"  # without one it would be parsed anew each time
+        statement = link.statements[query] = await link.connection.prepare(query, name=name)
         return statement
 
     def _give_back(self, link: _Link) -> None:
