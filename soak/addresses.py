@@ -24,6 +24,19 @@ def addresses(settings: SoakSettings) -> dict[str, str]:
     return given
 
 
+def verifier_logins(settings: SoakSettings) -> dict[str, str]:
+    """Return the logins that the verifier has for itself, by kind of server: user:password."""
+    own = {
+        kinds.Protocol.REDIS: settings.verifier.redis_login,
+        kinds.Protocol.POSTGRES: settings.verifier.postgres_login,
+    }
+    return {
+        kind.name: login.get_secret_value()
+        for kind in kinds.UNDER_TEST
+        if (login := own.get(kind.protocol)) is not None
+    }
+
+
 def _with_token(address: str, token: SecretStr | None) -> str:
     parsed = parse_address(address)
     return HttpAddress(parsed.base, token.get_secret_value() if token is not None else parsed.token).with_token()

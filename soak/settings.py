@@ -73,6 +73,16 @@ PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
 HttpServiceAddress = Annotated[SecretStr, AfterValidator(_http_address)]
 
 
+def _login(login: SecretStr) -> SecretStr:
+    user, separator, _ = login.get_secret_value().partition(":")
+    if not user or not separator:
+        raise ValueError("is not a login; write user:password")
+    return login
+
+
+Login = Annotated[SecretStr, AfterValidator(_login)]
+
+
 def _redis_version(text: str | float) -> str:
     return versions.redis_version(str(text)).name
 
@@ -238,7 +248,14 @@ class LedgerSettings(Section):
 
 
 class VerifierSettings(Section):
-    """How closely the memory is watched."""
+    """How closely the memory is watched, and as whom."""
+
+    redis_login: Login | None = Field(
+        default=None, description="user:password that the verifier reads Redis with; none: the load's."
+    )
+    postgres_login: Login | None = Field(
+        default=None, description="user:password that it reads PostgreSQL with; none: the load's."
+    )
 
     settle: Seconds = Field(default=2.0, description="Wait before a suspect is read again.")
     hot_interval: Seconds = Field(default=2.0, gt=0, description="New acknowledgements are looked for this often.")

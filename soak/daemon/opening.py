@@ -12,12 +12,13 @@ import msgspec
 
 import soak
 from soak import join
+from soak.addresses import verifier_logins
 from soak.configuration import Configuration
 from soak.daemon.contracts import SettledContracts, settle_promises
 from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.reproduce import reproduce
 from soak.daemon.run_identity import RunIdentity
-from soak.errors import SoakError, UsageError
+from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.records import FORMAT_VERSION, RunHeader
@@ -68,7 +69,7 @@ def join_info(
     )
     ages = settings.verifier.recall_ages
     header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)
-    info = JoinInfo.of(header, ledger_url, context).announced_by(os.getpid())
+    info = JoinInfo.of(header, ledger_url, context, verifier_logins(settings)).announced_by(os.getpid())
     return msgspec.structs.replace(info, http_address=http_address)
 
 
@@ -145,11 +146,27 @@ async def open_run(
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
             await store.close()
+            if info.verifier_logins:
+                await _check_reading(spec.name, info)
         setup = setup_of(configuration, beginning, await describe_servers(beginning, info.servers))
     except BaseException:
         await journal.close()
         raise
     return OpenedRun(info=info, journal=journal, setup=setup)
+
+
+async def _check_reading(name: str, info: JoinInfo) -> None:
+    """Read with the verifier's own login, so that one that may not is refused before the load begins."""
+    logins = "; check verifier.redis_login and verifier.postgres_login, and what they may read"
+    try:
+        store = await registry.open_store(name, info.verifier_context())
+        try:
+            await store.history("nobody")
+        finally:
+            await store.close()
+    except Exception as error:
+        why = " ".join(str(error).split()).partition(";")[0]
+        raise ServerUnreachableError(f"the verifier cannot read {name} with its own login ({why}){logins}") from error
 
 
 async def _open_ledger(info: JoinInfo, *, is_resumed: bool) -> RunJournal:

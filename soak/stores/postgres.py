@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message, Stored, decode_history
-from soak.errors import ServerUnreachableError, SoakError
+from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_pool import PostgresPool, address_of, unreachable
@@ -40,14 +40,17 @@ class PostgresStore:
     async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
         schema = Schema(context.namespace + cls.schema_suffix)
         pool = await open_pool(context, POSTGRES.name)
-        await cls._migrate(pool, schema)
+        await cls._migrate(context, pool, schema)
         return pool, schema
 
     @staticmethod
-    async def _migrate(pool: PostgresPool, schema: Schema) -> None:
+    async def _migrate(context: StoreContext, pool: PostgresPool, schema: Schema) -> None:
         """Bring the schema up to date, or close the connections and say why that cannot be."""
         try:
-            await schema.migrate(pool)
+            if not context.is_read_only:
+                await schema.migrate(pool)
+            elif not await schema.is_current(pool):
+                raise UsageError(f"schema {schema.quoted} is not there yet, and this account may only read")
         except SoakError:
             await pool.close()
             raise

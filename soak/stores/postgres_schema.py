@@ -47,12 +47,13 @@ class Schema:
         loop = asyncio.get_running_loop()
         deadline_seconds = loop.time() + timeout_seconds
         while loop.time() < deadline_seconds:
-            if await self._is_current(replica):
+            if await self.is_current(replica):
                 return True
             await asyncio.sleep(_REPLAY_POLL_SECONDS)
         return False
 
-    async def _is_current(self, pool: PostgresPool) -> bool:
+    async def is_current(self, pool: PostgresPool) -> bool:
+        """Whether the schema is there, with all that this version needs."""
         found = await pool.fetch(queries.HAS_VERSION_TABLE, f"{self.quoted}.soak_migration")
         if not found[0][0]:
             return False

@@ -23,8 +23,7 @@ from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.stores.speaking import Speaker
 from tests.integration.test_servers import are_gone, start_parent
-from tests.integration.test_servers import until as until_soon
-from tests.support.servers.breaking import running, started
+from tests.support.servers.breaking import running, started, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +82,7 @@ class Writing:
 
     async def more(self, count: int = 50) -> None:
         wanted = len(self.acknowledged) + count
-        await until_soon(lambda: len(self.acknowledged) >= wanted)
+        await until(lambda: len(self.acknowledged) >= wanted)
 
     async def end(self) -> None:
         """Stop, and see that everything is where its outcome says."""
@@ -141,7 +140,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_refused_applied(tmp_path
             refused = len(writing.refused)
             await ALL[fault].inject(servers, target)
             # Also a pooler that has no server any more refuses before anything is executed: that is certain.
-            await until_soon(lambda refused=refused: len(writing.refused) > refused)  # type: ignore[misc]
+            await until(lambda refused=refused: len(writing.refused) > refused)  # type: ignore[misc]
             await ALL[fault].heal(servers, target)
         await writing.more()
         await writing.end()
@@ -166,7 +165,7 @@ async def test_it_does_not_survive_the_kill_of_its_parent_and_starts_again(tmp_p
     parent, pids, _ = start_parent(tmp_path, *KINDS)
     parent.kill()
     parent.wait()
-    await until_soon(lambda: are_gone(pids))
+    await until(lambda: are_gone(pids))
     async with started(tmp_path, *KINDS) as servers:
         assert await (await opened({name: one.url for name, one in servers.nodes.items()})).history("none") == []
 
