@@ -106,11 +106,11 @@ _MAY_CHANGE = frozenset(
         *(kind.setting for kind in KINDS.values() if kind.schemes),
     }
 )
-"""How long it goes on is up to whoever resumes it; servers are compared without their passwords, elsewhere."""
+"""A resumed run may have another duration; servers are compared without their passwords, elsewhere."""
 
 
 def saved(settings: SoakSettings) -> dict[str, Any]:
-    """Return the settings of a run for whoever resumes it: what is not the default, and no secret."""
+    """Return the settings of a run for resuming it: what is not the default, and no secret."""
     values: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_OF_THE_RUN))
     for section in ("servers", "ledger", "verifier"):
         for name, secret in getattr(settings, section):

@@ -41,7 +41,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     daemon_boot: str = ""
     http_address: str = ""
     token: str = ""
-    """Whoever can read this file may ask the daemon to break its servers."""
+    """A user who can read this file may ask the daemon to break its servers."""
 
     @classmethod
     def of(
@@ -110,7 +110,7 @@ def publish(data_dir: Path, info: JoinInfo) -> None:
 
 
 def keep_published(data_dir: Path, info: JoinInfo) -> None:
-    """Write the join file anew if it is gone or altered: who joins later must not be refused for it."""
+    """Write the join file again if it is gone or altered, so that later joins are not refused."""
     with contextlib.suppress(OSError):  # as much as a disk that is full lets us
         try:
             if (data_dir / FILE_NAME).read_bytes() == msgspec.json.encode(info):

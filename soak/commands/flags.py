@@ -28,7 +28,7 @@ class Flag(NamedTuple):
     convert: Callable[[Any], object] | None = None
     """Makes the value of the setting from the words that were given."""
     constant: str | None = None
-    """What the flag says by itself; it takes no value then."""
+    """What the flag means without a value; it takes none then."""
     version_key: str | None = None
     """The setting it stands for where a version is given in place of an address."""
     topology_key: str | None = None

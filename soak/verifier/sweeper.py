@@ -25,8 +25,8 @@ from soak.checker.session import FAILURES_MIN
 from soak.clock import now_us
 from soak.duration import format_seconds
 from soak.settings import VerifierSettings
-from soak.tasks import raise_if_cancelled
 from soak.stores.protocol import MemoryStore
+from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.tracked_session import TrackedSession
