@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from soak.checker.contract import Contract, Reads
 from soak.checker.message import Message, Stored, decode_history
-from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.errors import ServerUnreachableError, SoakError
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import postgres_queries as queries
 from soak.stores.postgres_pool import PostgresPool, address_of, unreachable
@@ -47,10 +47,10 @@ class PostgresStore:
     async def _migrate(context: StoreContext, pool: PostgresPool, schema: Schema) -> None:
         """Bring the schema up to date, or close the connections and say why that cannot be."""
         try:
-            if not context.is_read_only:
+            if context.is_read_only:
+                await schema.check_current(pool)
+            else:
                 await schema.migrate(pool)
-            elif not await schema.is_current(pool):
-                raise UsageError(f"schema {schema.quoted} is not there yet, and this account may only read")
         except SoakError:
             await pool.close()
             raise

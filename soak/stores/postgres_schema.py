@@ -37,6 +37,11 @@ class Schema:
         if problem is not None:
             raise UsageError(problem)
 
+    async def check_current(self, pool: PostgresPool) -> None:
+        """Raise `UsageError` where something is missing: for accounts that may only read."""
+        if not await self._is_current(pool):
+            raise UsageError(f"schema {self.quoted} is not there yet, and this account may only read")
+
     async def drop(self, pool: PostgresPool) -> None:
         async with pool.transaction() as connection:
             await connection.execute(queries.TAKE_MIGRATION_LOCK, self._lock)
@@ -47,13 +52,12 @@ class Schema:
         loop = asyncio.get_running_loop()
         deadline_seconds = loop.time() + timeout_seconds
         while loop.time() < deadline_seconds:
-            if await self.is_current(replica):
+            if await self._is_current(replica):
                 return True
             await asyncio.sleep(_REPLAY_POLL_SECONDS)
         return False
 
-    async def is_current(self, pool: PostgresPool) -> bool:
-        """Whether the schema is there, with all that this version needs."""
+    async def _is_current(self, pool: PostgresPool) -> bool:
         found = await pool.fetch(queries.HAS_VERSION_TABLE, f"{self.quoted}.soak_migration")
         if not found[0][0]:
             return False
