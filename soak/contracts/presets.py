@@ -76,7 +76,7 @@ PRESETS: dict[str, ContractPreset] = {
         failover_loss_seconds=ASYNC_REPLICATION_LOSS_SECONDS,
     ),
     "sentinel-min-replicas": ContractPreset(
-        description="the same with min-replicas-to-write for all and min-replicas-max-lag 1: a primary without replicas "
+        description="the same with min-replicas-to-write for all and min-replicas-max-lag 1: a primary that is alone "
         "stops acknowledging, about 2 s too late when packets vanish",
         crash_loss_seconds=EVERYSEC_LOSS_SECONDS,
         power_loss_seconds=EVERYSEC_LOSS_SECONDS,
