@@ -96,6 +96,12 @@ SERVERS = (
         version_key="servers.postgres_version",
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
+    Flag(
+        "--pgbouncer",
+        "servers.pgbouncer",
+        "MODE",
+        "start a pgbouncer before the PostgreSQL that is started, in transaction or session mode",
+    ),
     Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
     Flag("--sqlite", "servers.sqlite", "FILE", "a SQLite file for --store sqlite; none: one in the data folder"),
     Flag("--url", "servers.http", "URL", "a memory behind HTTP for --store http (token: SOAK_SERVERS__HTTP_TOKEN)"),
