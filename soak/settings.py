@@ -79,6 +79,16 @@ HttpServiceAddress = Annotated[SecretStr, AfterValidator(_http_address)]
 SqliteFile = Annotated[SecretStr, AfterValidator(_sqlite_file)]
 
 
+def _login(login: SecretStr) -> SecretStr:
+    user, separator, _ = login.get_secret_value().partition(":")
+    if not user or not separator:
+        raise ValueError("is not a login; write user:password")
+    return login
+
+
+Login = Annotated[SecretStr, AfterValidator(_login)]
+
+
 def _redis_version(text: str | float) -> str:
     return versions.redis_version(str(text)).name
 
@@ -159,6 +169,9 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    pgbouncer: kinds.PoolMode | None = Field(
+        default=None, description="A pgbouncer before the PostgreSQL that is started: transaction or session."
+    )
     chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
@@ -247,7 +260,14 @@ class LedgerSettings(Section):
 
 
 class VerifierSettings(Section):
-    """How closely the memory is watched."""
+    """How closely the memory is watched, and as whom."""
+
+    redis_login: Login | None = Field(
+        default=None, description="user:password that the verifier reads Redis with; none: the load's."
+    )
+    postgres_login: Login | None = Field(
+        default=None, description="user:password that it reads PostgreSQL with; none: the load's."
+    )
 
     settle: Seconds = Field(default=2.0, description="Wait before a suspect is read again.")
     hot_interval: Seconds = Field(default=2.0, gt=0, description="New acknowledgements are looked for this often.")

@@ -11,7 +11,7 @@ from soak.faults.catalogue import current_name, fault_named
 from soak.servers import versions
 from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
-from soak.servers.kinds import KINDS, REDIS, BackendKind, RedisTopology
+from soak.servers.kinds import KINDS, REDIS, BackendKind, PoolMode, RedisTopology
 from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
@@ -50,6 +50,7 @@ def make_testbed(
         redis_options=_modules(plan, say),
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         sqlite_synchronous=settings.servers.sqlite_synchronous,
+        pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,

@@ -11,7 +11,7 @@ from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared, check_stores
 from soak.errors import UsageError
 from soak.hosts import hosts_of
-from soak.servers.kinds import HTTP, KINDS, POSTGRES, POSTGRES_REPLICA, REDIS, BackendKind
+from soak.servers.kinds import HTTP, KINDS, PGBOUNCER, POSTGRES, POSTGRES_REPLICA, REDIS, BackendKind
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
@@ -48,7 +48,7 @@ class RunPlan:
 def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     """Find the stores and decide which servers are started; raises `UsageError` before anything is."""
     subject = _subject(settings)
-    specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
+    specs = tuple(_pooled(settings, _resting(registry.find(name), subject)) for name in dict.fromkeys(names))
     check_declared(settings.contract.stores, [spec.name for spec in specs], registry.NAMES)
     named = [store for store, limits in settings.thresholds.items() if isinstance(limits, dict)]
     check_stores("thresholds", named, [*(spec.name for spec in specs), *registry.NAMES])
@@ -96,6 +96,18 @@ def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
         declared=subject.contract,
         declared_clauses=tuple(subject.declared_clauses),
     )
+
+
+def _pooled(settings: SoakSettings, spec: StoreSpec) -> StoreSpec:
+    """Put a pgbouncer among what a store on PostgreSQL needs, where one is wanted: its faults count for the store."""
+    if settings.servers.pgbouncer is None or POSTGRES.name not in spec.needs:
+        return spec
+    if settings.servers.postgres is not None:
+        raise UsageError(
+            "servers.postgres gives the address of a PostgreSQL that runs, and --pgbouncer is for one that is started; "
+            "give the address of your pgbouncer in its place"
+        )
+    return msgspec.structs.replace(spec, needs=(*spec.needs, PGBOUNCER.name))
 
 
 def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...], testbed: str) -> None:

@@ -50,7 +50,7 @@ class Fault(abc.ABC):
     """Whether it can happen to a group of nodes that act as one server."""
     description: ClassVar[str]
     """One plain sentence: what happens to the server, and what may rightly be lost."""
-    targets: ClassVar[tuple[str, ...]] = names_of(*SERVED)
+    targets: ClassVar[tuple[str, ...]] = names_of(*SERVED, roles=tuple(Role))
     """The kinds of servers it can happen to. Never the ledger."""
     needs: ClassVar[str] = "nothing more than the server"
     """What must be there for it, in a few words; whether it is there says `unavailable`."""

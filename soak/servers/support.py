@@ -16,6 +16,7 @@ from soak.servers.kinds import (
     CHROMA,
     HTTP,
     LEDGER,
+    PGBOUNCER,
     POSTGRES,
     POSTGRES_REPLICA,
     REDIS,
@@ -23,6 +24,7 @@ from soak.servers.kinds import (
     RedisTopology,
     ServerKind,
 )
+from soak.servers.pgbouncer import PgbouncerProcess, PgbouncerServer
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
@@ -151,6 +153,18 @@ class PostgresSupport(KindSupport):
         return PostgresReplica(kind, pinned, servers.container(kind, pinned, copy), fresh=fresh, primary=primary)
 
 
+class PgbouncerSupport(KindSupport):
+    """A pooler before the PostgreSQL."""
+
+    server = PgbouncerServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        user = unprivileged()
+        site = servers.site(kind, pinned)._replace(home=servers.home_of(kind, user))
+        backend = PgbouncerProcess(site, mode=servers.pool_mode, addresses=servers.addresses, account=user)
+        return PgbouncerServer(kind, pinned, backend, fresh=fresh)
+
+
 class ChromaSupport(KindSupport):
     """Chroma's server."""
 
@@ -168,7 +182,7 @@ class ServiceSupport(KindSupport):
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         if servers.service is None:
             raise UsageError("no service is known that could be started; name one with --subject")
-        backend = ServiceProcess(servers.site(kind, pinned), servers.service, servers.addresses)
+        backend = ServiceProcess(servers.site(kind, pinned), servers.service, servers.client_addresses)
         return ServiceServer(kind, pinned, backend, fresh=fresh)
 
 
@@ -193,6 +207,7 @@ SUPPORT: dict[str, KindSupport] = {
     REDIS.name: RedisSupport(),
     POSTGRES.name: PostgresSupport(),
     POSTGRES_REPLICA.name: PostgresSupport(),
+    PGBOUNCER.name: PgbouncerSupport(),
     CHROMA.name: ChromaSupport(),
     HTTP.name: ServiceSupport(),
     SQLITE.name: SqliteSupport(),

@@ -61,6 +61,8 @@ class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None = None
     is_verifier: bool = False
     """Opened by the verifier, which should read with another client than the load writes with, where there is one."""
+    is_read_only: bool = False
+    """Opened with accounts that may only read: everything is there already, and nothing is to be made."""
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,7 +68,7 @@ class Surroundings:
     """Where the servers of a subject are, and how it is to be used."""
 
     servers: dict[str, str] = field(default_factory=dict)
-    """Address by kind: `redis`, `postgres`, `chroma`. Whoever logs in is allowed to make tables."""
+    """Address by kind: `redis`, `postgres`, `chroma`. The login may create tables."""
     folder: str = "."
     """For libraries that keep their data in files; all processes of a deployment share it."""
     ttl_seconds: int | None = None
@@ -173,7 +173,7 @@ class _Others:
         self._is_ending = False
         for number in range(1, surroundings.processes):
             its_own = {**asdict(surroundings), "process": number}
-            child = subprocess.Popen(  # noqa: S603  ourselves, once more
+            child = subprocess.Popen(  # noqa: S603  this script again
                 [sys.executable, "-P", *sys.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
