@@ -247,6 +247,8 @@ class FaultHistory:
 
     def is_calm(self, targets: Sequence[str]) -> bool:
         """Whether no fault is active, and what one may have taken has been looked for in every store on that server."""
+        if not self.windows:
+            return True
         return all(not window.is_active and self.is_swept(window) for window in self.of(targets))
 
     def is_swept(self, window: FaultWindow) -> bool:
@@ -259,7 +261,7 @@ class FaultHistory:
 
     def is_failing_over(self, targets: Sequence[str], since: int, until: int) -> bool:
         """Whether a read of that time may be of a primary that was being replaced."""
-        return any(
+        return bool(self._failovers) and any(
             window.started <= until and (window.ended is None or since <= window.ended)
             for window in self._failovers
             if window.target in targets

@@ -142,6 +142,8 @@ def _latest_end(span: Lifespan, rules: Rules) -> int:
 
 def may_have_expired(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     """Whether the contract's time to live allows that the session is gone at this time."""
+    if expected.span is None:
+        return False
     return has_run_out(expected, at, rules) or may_have_begun_unreported(expected, rules)
 
 

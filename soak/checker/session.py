@@ -216,9 +216,10 @@ class SessionChecker:
     def wants(self, now: int) -> WantedRead | None:
         """Return the next read that the judgement waits for; None: nothing is open."""
         expected = self.book
-        self._sift_overlooked()
-        if expected.is_in_doubt:
-            return WantedRead(Want.CONFIRM, now + self.store.settle_us)
+        if expected.incidents is not None:
+            self._sift_overlooked()
+            if expected.is_in_doubt:
+                return WantedRead(Want.CONFIRM, now + self.store.settle_us)
         expiry = expiry_of(expected, self.store.rules)
         if expected.pending:
             if not expected.length or expected.forgets is not None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
+from redis import DriverInfo
 from redis.exceptions import InvalidResponse, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
@@ -66,6 +67,8 @@ _REDIS_COUNTERS = (
 )
 _SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_keys", "keys", "used_memory")
 """Counters of the nodes of a cluster that make sense together."""
+_DRIVER = DriverInfo()
+"""Made once: redis-py looks its version up in its package's files for every connection that is given none."""
 _SILENT = (RedisError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
@@ -142,7 +145,13 @@ async def inspect_server(
 async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
     if is_cluster(url):
         return await _ask_cluster(url, timeout_seconds)
-    client = redis_at(url, timeout_seconds=timeout_seconds, parser_class=BoundedParser, decode_responses=True)
+    client = redis_at(
+        url,
+        timeout_seconds=timeout_seconds,
+        parser_class=BoundedParser,
+        decode_responses=True,
+        driver_info=_DRIVER,
+    )
     try:
         async with client.pipeline(transaction=False) as pipe:
             pipe.info()
