@@ -238,9 +238,10 @@ def _by_tail(known: Knowledge, attempt: Attempt, fault: Fault, loss: int) -> Rul
     if hole.legit is Legit.NO:
         return NO
     # Death came between the announcement and the injection: what is too old for one of the two only is undecided.
-    if first <= fault.injected - loss:
+    if first <= fault.survived_until - loss:
         return perhaps()
-    if last > fault.injected:
+    # What an old primary acknowledges until it is demoted is part of the tail.
+    if last > fault.injected and not fault.leaves_old:
         return perhaps("acknowledged-during-fault")
     return hole
 
@@ -280,7 +281,7 @@ def _swept_at(known: Knowledge, fault: Fault) -> int:
 
 def _is_known_applied(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:
     """Whether it was known to be applied by the moment the fault took effect [R7]."""
-    return known.done_by(attempt) <= fault.injected
+    return known.done_by(attempt) <= fault.survived_until
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _showing(run: Simulation, message: MessageId, *, source: Source | None = Sou
         and slot.reader == VERIFIER
         and not slot.raises
         and (source is None or slot.source is source)
-        and any(op.message == message for op in store.read(slot.session, slot.position, slot.taken))
+        and any(op.message == message for op in run.standing(store, slot))
     ]
 
 
@@ -227,10 +227,10 @@ def hole_in_tail(run: Simulation) -> Store | None:
                 for a in _acknowledged(run)
                 if a.sent > (victim.ended or NEVER)
                 and (a.ended or NEVER) <= fault.injected
-                and _stands(store, a.id, after)
+                and _stands(run, store, a.id, after)
             ]
             forgotten = any(f.session == victim.id.session and f.ended for f in run.forgets)
-            if survivors and not forgotten and _stands(store, victim.id, after) and not _may_be_trimmed(run, victim):
+            if survivors and not forgotten and _stands(run, store, victim.id, after) and not _may_be_trimmed(run, victim):
                 for op in _ops(store, victim.id):
                     op.lost_at = fault.injected
                 return store
@@ -252,7 +252,7 @@ def tail_too_long(run: Simulation) -> Store | None:
                 continue
             looks = _two_looks(run, _showing(run, victim.id), fault.ended)
             op = _op(store, victim.id)
-            if op and _stands(store, victim.id, after) and looks and looks[1].returned < _may_expire_from(run, victim):
+            if op and _stands(run, store, victim.id, after) and looks and looks[1].returned < _may_expire_from(run, victim):
                 for other in store.ops:
                     if op.at <= other.at <= fault.injected:
                         other.lost_at = fault.injected
@@ -275,7 +275,7 @@ def _spared(run: Simulation, fault: Fault) -> Store:
     return store
 
 
-def _stands(store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
+def _stands(run: Simulation, store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
     """Whether at least two full reads of the primary would show it."""
     shows = [
         slot
@@ -284,7 +284,7 @@ def _stands(store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
         and slot.reader == VERIFIER
         and slot.source is Source.PRIMARY
         and not slot.raises
-        and any(op.message == message for op in store.read(slot.session, slot.position, slot.taken))
+        and any(op.message == message for op in run.standing(store, slot))
     ]
     return len(shows) > 1
 
@@ -325,7 +325,7 @@ def hole_in_window(run: Simulation) -> Store | None:
     for slot in run.slots:
         if slot.last is None or slot.source is not Source.PRIMARY:
             continue
-        standing = run.correct_store().read(slot.session, slot.position, slot.taken)[-slot.last :]
+        standing = run.standing(run.correct_store(), slot)[-slot.last :]
         for op in standing[1:]:
             attempt = next(a for a in run.attempts if a.id == op.message)
             is_fresh = slot.invoked > _fresh_from(run.contract, attempt.ended or NEVER)
@@ -571,3 +571,5 @@ FLAWS: dict[str, tuple[Plant, frozenset[str], str | None]] = {
     "hole_in_window": (hole_in_window, frozenset({WINDOW}), None),
 }
 """By name: how it is planted, the kinds of which one is expected, and the contract it needs, if any."""
+
+FAILOVER_FLAWS: dict[str, tuple[Plant, frozenset[str], str | None]] = {}

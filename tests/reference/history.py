@@ -125,6 +125,13 @@ class Fault:
     target: Source = Source.PRIMARY
     caught_up: Micros | None = None
     """When the replica has caught up again; None: not within the history."""
+    leaves_old: bool = False
+    """The primary is replaced by another node, and clients may stay with the old one until it has ended."""
+
+    @property
+    def survived_until(self) -> Micros:
+        """Up to when what was applied, and is still there, has survived it [R7]."""
+        return self.started if self.leaves_old else self.injected
 
 
 class Item(NamedTuple):

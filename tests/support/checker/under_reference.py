@@ -166,10 +166,10 @@ class CheckerJudge:
         if event.phase is FaultPhase.STARTED:
             window = FaultWindow(
                 fault=name,
-                kind=fault.excuse.value,
+                kind="partial_partition" if fault.leaves_old else fault.excuse.value,
                 target=fault.target.value,
                 excuses=Excuse(fault.excuse.value),
-                down=True,
+                down=not fault.leaves_old,
                 keeps_data=fault.target is Source.PRIMARY,
                 started=fault.started,
             )
