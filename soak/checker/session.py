@@ -98,6 +98,8 @@ class StoreJudging:
         staleness = contract.staleness_us
         self.final_us = settle_us if asks_primary else None if staleness is None else settle_us + staleness
         """How long after a read that lacked something a second one is the last word; None: it never is."""
+        self.keeps_one_log = staleness is not None and contract.duplicates is Duplicates.EXACTLY_ONCE
+        """What one read shows stands in one log, each message once."""
         self.search_final_us = None if staleness is None else settle_us + staleness
         self._shadowed = msgspec.structs.replace(rules, contract=_eventual(contract))
         loss = max(contract.loss_seconds_max, 0.0)
@@ -360,6 +362,7 @@ class SessionChecker:
         opened = suspect(expected, judgement.absent, read, known)
         if opened is not None:
             opened.shown, opened.before = save(read, expected.session, self.store.author), expected.order
+            opened.is_before_whole = expected.last_read == expected.last_whole
             opened.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
             opened.seen_in_shadow = self.store.is_shadowed(expected.last_read, expected.last_returned)
         return opened
@@ -439,6 +442,7 @@ class SessionChecker:
             final_us=store.final_us,
             asks_primary=store.asks_primary,
             sampled_since=store.faults.sampled_since(store.targets),
+            keeps_one_log=store.keeps_one_log,
         )
 
     def _resolve(self, suspicion: Suspicion, look: Look, events: list[Event]) -> None:

@@ -29,7 +29,7 @@ def correct(seed: int, contract: str | None = None, *, fails_over: bool = False)
 def flawed(seed: int, flaw: str | None = None, contract: str | None = None, *, fails_over: bool = False) -> History:
     """Return a history with one planted flaw; `took_effect` says whether some read differs because of it."""
     random = Random(seed)
-    name = flaw or random.choice((*FLAWS, *FAILOVER_FLAWS) if fails_over else tuple(FLAWS))
+    name = flaw or random.choice((*FLAWS, *3 * tuple(FAILOVER_FLAWS)) if fails_over else tuple(FLAWS))
     plant, _, needs = (FLAWS | FAILOVER_FLAWS)[name]
     run: Simulation
     for _ in range(TRIES_MAX):

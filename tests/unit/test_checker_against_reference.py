@@ -69,6 +69,10 @@ ONCE_JUDGED_OTHERWISE = {
     1_310_000_767: "verified without its outcome, which says that it stands in a wrong order",
     1_410_000_350: "a second copy of an older message stands in the place of a newer one",
     960_002_976: "seen without an outcome, and shown again between a forget and its outcome",
+    2_000_000_719: "an unknown write was shown, and its outcome came while that of a forget was on its way",
+    2_000_001_362: "its outcome came after a forget was sent, and dates it before the tail of a fault",
+    2_000_012_908: "shown in flight by a read that may be behind a forget, and hidden once",
+    2_000_014_447: "the primary was asked, and a fault had begun since the read of the replica",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
 """Flawed histories of which the checker and the reference once found other kinds."""
