@@ -32,8 +32,11 @@ class Resolution(NamedTuple):
     non_monotonic: Seqs
 
 
-def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
-    """Open a suspicion for what no other one covers yet. The book is as it was before this read was taken into it."""
+def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> list[Suspicion]:
+    """Suspect what is not suspected yet. The book is as it was before this read was taken into it.
+
+    What reads before the last one lacked already, and nobody could decide, was seen longer ago than the rest.
+    """
     new: Seqs = {}
     for number, seqs in absent.items():
         rest = seqs
@@ -42,23 +45,30 @@ def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Sus
         if rest:
             new[number] = rest
     if not new:
-        return None
+        return []
     shown = {number: expected.writers[number].standing.copy() for number in new}
     for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
         if number in shown:
             shown[number].add(seq)
     seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
-    last_seen = min(
-        [expected.last_read, *(at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING))]
-    )
-    return Suspicion(
-        invoked=read.invoked,
-        returned=read.returned,
-        last_seen=last_seen,
-        items=len(read.items),
-        absent={number: seqs.bounds for number, seqs in new.items()},
-        seen={number: seqs.bounds for number, seqs in seen.items() if seqs},
-    )
+    veiled: Seqs = {}
+    for number, seq, _ in expected.veiled or ():
+        veiled.setdefault(number, Intervals()).add(seq)
+    older = {number: seqs.both(veiled.get(number, NOTHING)) for number, seqs in new.items()}
+    newer = {number: seqs.minus(older[number]) for number, seqs in new.items()}
+    older_seen = min((at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING)), default=0)
+    return [
+        Suspicion(
+            invoked=read.invoked,
+            returned=read.returned,
+            last_seen=last_seen,
+            items=len(read.items),
+            absent={number: seqs.bounds for number, seqs in part.items() if seqs},
+            seen={number: bounds for number, seqs in part.items() if (bounds := seen[number].both(seqs).bounds)},
+        )
+        for part, last_seen in ((newer, expected.last_read), (older, older_seen))
+        if any(part.values())
+    ]
 
 
 def resolve(suspicion: Suspicion, absent: Seqs, present: Seqs, *, is_final: bool) -> Resolution:
@@ -314,13 +324,13 @@ def _lost(
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
-    is_hole = _is_hole(place, attempt, before, look.rules)
+    is_hole, epsilon = _is_hole(place, attempt, before, look.rules), look.rules.clock_epsilon_us
     for window in look.faults:
         if is_hole and allowed_loss_seconds(window, look.rules.contract) is not None:
             continue  # only a cache may lose anything
         # It may have taken it if it had begun before it was missed, and was not survived by it.
-        begun = window.started <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
-        survived = window.ended is not None and last_seen > window.ended
+        begun = window.started - epsilon <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
+        survived = window.ended is not None and last_seen > window.ended + epsilon
         dated = applied
         if applied is not None and earliest is not None and window.ended is not None:
             dated = max(earliest, min(applied, window.ended))

@@ -51,6 +51,11 @@ def _required(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
         return NO  # reads may be behind the primary, and the primary is behind nothing
     if known.contract.staleness is None and view.is_full:
         return _required_eventually(known, attempt, view)
+    return _required_again(known, attempt, view)
+
+
+def _required_again(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
+    """Rule on what a read that may be behind need not show, unless an earlier one of the same source had shown it."""
     earlier = [v for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked and v.source is view.source]
     if not earlier:
         return YES

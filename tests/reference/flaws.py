@@ -537,7 +537,7 @@ def expire_early(run: Simulation) -> Store | None:
         if looks and not _has_excuse(run, attempt, looks[1].returned):
             store = _broken(run)
             store.ttl = run.contract.ttl // 20
-            shown = any(op.message == attempt.id for op in store.read(attempt.id.session, *[looks[0].taken] * 2))
+            shown = any(op.message == attempt.id for op in run.standing(store, looks[0]))
             return None if shown else store
     return None
 

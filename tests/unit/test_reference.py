@@ -770,7 +770,7 @@ def replaced(started: int, ended: int) -> Fault:
 
 
 def test_what_the_old_primary_acknowledged_until_it_was_demoted_is_excused() -> None:
-    happened = [replaced(2000, 3000), *swept(3100), read(3400)]
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100), read(3400)]
     assert "lost 1" in demanded(wrote(1, 900), *happened, contract=FAILOVER)
     assert verdict(wrote(1, 1100), *happened, contract=FAILOVER) is Verdict.CLEAN
     assert verdict(wrote(1, 2900), *happened, contract=FAILOVER) is Verdict.CLEAN
@@ -779,22 +779,22 @@ def test_what_the_old_primary_acknowledged_until_it_was_demoted_is_excused() -> 
 
 
 def test_a_survivor_of_a_failover_counts_up_to_its_start() -> None:
-    happened = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
     assert "lost 1" in demanded(wrote(1, 1500), wrote(2, 1600), *happened, contract=FAILOVER)
     assert verdict(wrote(1, 1500), wrote(2, 2100), *happened, contract=FAILOVER) is Verdict.CLEAN
 
 
 def test_what_one_read_showed_together_stood_in_one_log() -> None:
-    written = [wrote(1, 2100), wrote(2, 2200)]
-    happened = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
+    written: list[Happened] = [wrote(1, 2100), wrote(2, 2200)]
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
     assert "rolled_back 1" in demanded(*written, read(2500, 1, 2), *happened, contract=FAILOVER)
     assert not demanded(*written, read(2500, 1, 2), *happened, contract=replace(FAILOVER, at_least_once=True))
-    apart = [read(2150, 1), read(2500, 2)]
+    apart: list[Happened] = [read(2150, 1), read(2500, 2)]
     assert verdict(*written, *apart, *happened, contract=FAILOVER) is Verdict.CLEAN
 
 
 def test_reads_of_a_primary_that_is_replaced_are_tolerated_unless_the_contract_is_strict() -> None:
-    happened = [wrote(1, 0), replaced(2000, 3000), read(100, 1), read(2500), *swept(3100, 1), read(3400, 1)]
+    happened: list[Happened] = [wrote(1, 0), replaced(2000, 3000), read(100, 1), read(2500), *swept(3100, 1), read(3400, 1)]
     assert verdict(*happened, contract=FAILOVER) is Verdict.CLEAN
     assert verdict(*happened, contract=replace(FAILOVER, strict_replica=True)) is Verdict.UNDECIDED
     assert "non_monotonic 1" in demanded(*happened, contract=Contract(strict_replica=True))
