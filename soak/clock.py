@@ -1,8 +1,8 @@
 """The clock of a run: microseconds of CLOCK_MONOTONIC, which never jumps and which processes of one boot share.
 
 Times of two boots, or of two hosts, cannot be compared as they are. Each goes with the name of its timeline: a boot of
-a machine, and the time namespace where a container has one of its own. A verifier that takes up what it saved in another
-boot goes on in that timeline (`continue_timeline`), so that nothing that was saved has to be converted.
+a machine, and the time namespace where a container has one of its own. A verifier that takes up what it saved in
+another boot goes on in that timeline (`continue_timeline`), so that nothing that was saved has to be converted.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Hosts are compared through the ledger, which all of them reach. Whoever writes times there asks its server what time it
 is, every second. The server looked at its clock between question and answer, so each exchange brackets the offset, and
 the quickest one does so best. Brackets are intersected; from one to the next they widen by what two clocks can drift
-apart meanwhile. An exchange that does not fit shows that a clock was set, or that a machine was suspended: what was known
-before is forgotten, and it is measured anew.
+apart meanwhile. An exchange that does not fit shows that a clock was set, or that a machine was suspended: what was
+known before is put aside, and it is measured anew.
 """
 
 from __future__ import annotations

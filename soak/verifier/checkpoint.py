@@ -147,16 +147,17 @@ def _go_on_in(path: Path, state: State, checkpoint: Checkpoint) -> None:
     now = state.clocks.own
     if now is None or checkpoint.ledger_error_us is None:
         raise UsageError(
-            f"{path} was saved in another boot or on another host, and the ledger's clock cannot be asked how its times "
-            "compare with those of now; use another data folder"
+            f"{path} was saved in another boot or on another host, and the ledger does not say what time it is, so its "
+            "times cannot be compared with those of now; use another data folder"
         )
     ahead = now.offset_us - checkpoint.ledger_offset_us
     apart = abs(clock_offset_us() - checkpoint.wall_offset_us - ahead)
     error = checkpoint.ledger_error_us + now.error_us + apart
     if error > state.clocks.error_max_us:
         raise UsageError(
-            f"{path} was saved in another boot or on another host, and the wall clock here and the ledger's disagree by "
-            f"{apart / 1e6:.1f} s on how long ago that was; set the clocks right and start again, or use another data folder"
+            f"{path} was saved in another boot or on another host, and the wall clock here and the ledger's disagree "
+            f"by {apart / 1e6:.1f} s on how long ago that was; set the clocks right and start again, or use another data "
+            "folder"
         )
     state.clocks.go_on_in(checkpoint.timeline, ahead, error)
     for lane in state.lanes.values():

@@ -2,17 +2,19 @@
 
 Every record with a time says how the clock of its host stood to the ledger's, and by how much that may be wrong. The
 verifier measures its own against the same one. The difference turns a time of another host into one of the verifier's;
-what neither is sure of is the epsilon of every comparison across hosts. On one host nothing is converted, and epsilon is 0.
+what neither is sure of is the epsilon of every comparison across hosts. On one host nothing is converted, and epsilon
+is 0.
 
-When the ledger's clock is set, worker and verifier notice it one after the other. The difference between the two does not
-change by that, so what is known of it shows which measurements belong together. A difference that changes all the same
-is a host that was suspended or moved: the sessions it has open then are undecided. So are those of a host whose clock is
-known worse than `clock.error_max`.
+When the ledger's clock is set, worker and verifier notice it one after the other. The difference between the two does
+not change by that, so what is known of it shows which measurements belong together. A difference that changes all the
+same is a host that was suspended or moved: the sessions it has open then are undecided. So are those of a host whose
+clock is known worse than `clock.error_max`.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -48,6 +50,11 @@ class HostClock(msgspec.Struct):
     jumps: int = 0
     heard: int = 0
     """When, by the verifier's clock."""
+
+    @property
+    def error_seconds(self) -> float:
+        """How exactly it is known; infinite if nothing was measured."""
+        return float("inf") if self.error_us >= _ANY_US else self.error_us / 1e6
 
 
 class Stamp(NamedTuple):
@@ -226,7 +233,7 @@ class Clocks:
     def warnings(self) -> list[str]:
         limit = f"clock.error_max = {self.error_max_us / 1e6:g}s"
         return [
-            f"the clock of {one.host} is {_known(one.error_us)} ({limit}): "
+            f"the clock of {one.host} is {_known(one.error_seconds)} ({limit}): "
             "what it writes is not judged; look at its connection to the ledger"
             for one in self.shown
             if one.is_uncertain
@@ -242,8 +249,8 @@ class Clocks:
         return doubts + [f"the clock of {host} jumped: it was suspended, or moved" for host in jumped]
 
 
-def _known(error_us: int) -> str:
-    return "not known" if error_us >= _ANY_US else f"known to within {error_us / 1e3:.0f} ms only"
+def _known(error_seconds: float) -> str:
+    return "not known" if math.isinf(error_seconds) else f"known to within {error_seconds * 1e3:.0f} ms only"
 
 
 def stamp_of(entry: Entry) -> Stamp | None:

@@ -345,7 +345,8 @@ class ClockStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How well the clock of another host is known."""
 
     host: str
-    error_seconds: float
+    error_seconds: float | None
+    """None: nothing was measured."""
     is_uncertain: bool
     """Worse than `clock.error_max`: what it writes is not judged."""
     jumps: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -114,7 +115,7 @@ class Status:
             planned_faults_by_store=self._planned_faults_by_store(),
             settings_seconds=self._settings_seconds,
             clocks={this_host().name: (0.0, 0)}
-            | {one.host: (one.error_us / 1e6, one.jumps) for one in self._state.clocks.shown},
+            | {one.host: (one.error_seconds, one.jumps) for one in self._state.clocks.shown},
         )
 
     def _planned_faults_by_store(self) -> dict[str, int]:
@@ -377,7 +378,12 @@ def clock_doubts(state: State) -> list[str]:
 def clocks_of(state: State) -> list[ClockStatus]:
     """Return how well the clock of each other host is known."""
     return [
-        ClockStatus(host=one.host, error_seconds=one.error_us / 1e6, is_uncertain=one.is_uncertain, jumps=one.jumps)
+        ClockStatus(
+            host=one.host,
+            error_seconds=None if math.isinf(one.error_seconds) else one.error_seconds,
+            is_uncertain=one.is_uncertain,
+            jumps=one.jumps,
+        )
         for one in state.clocks.shown
     ]
 

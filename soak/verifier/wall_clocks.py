@@ -1,9 +1,9 @@
 """Noticing clocks that are set, and machines that are suspended.
 
-Nothing is judged by a wall clock but the life of sessions that expire: servers count that by their own. So each server's
-wall clock is followed against the clock of the run. If it is set, or if this machine was suspended while the server's clock
-ran on, nothing is claimed about open sessions that expire by it. What happens to the wall clock of this machine changes no
-verdict, and is only reported.
+Nothing is judged by a wall clock but the life of sessions that expire: servers count that by their own. So each
+server's wall clock is followed against the clock of the run. If it is set, or if this machine was suspended while the
+server's clock ran on, nothing is claimed about open sessions that expire by it. What happens to the wall clock of this
+machine changes no verdict, and is only reported.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class WallClocks:
             self._tell(THIS_HOST, f"{THIS_HOST} was suspended for {suspended / 1e6:.1f} s", suspended)
         if abs(stepped) >= STEP_US_MIN:
             self._tell(THIS_HOST, f"the wall clock of {THIS_HOST} was set by {stepped / 1e6:+.1f} s", stepped)
-        # Also what is too little to be told: slewing adds up.
+        # What is too little to be told counts no further: a clock that is slewed is not set.
         self._suspended_us, self._wall_us = asleep_us, offset_us - asleep_us
 
     def take(self, sample: ServerSample, asked: int, *, is_planned: bool) -> None:

@@ -1,4 +1,4 @@
-"""Times of other hosts: converted by what was measured, undecided where that is not enough, and untouched on one host."""
+"""Times of other hosts: converted by what was measured, undecided where that is not enough, untouched on one host."""
 
 from __future__ import annotations
 
