@@ -156,8 +156,8 @@ def _go_on_in(path: Path, state: State, checkpoint: Checkpoint) -> None:
     if error > state.clocks.error_max_us:
         raise UsageError(
             f"{path} was saved in another boot or on another host, and the wall clock here and the ledger's disagree "
-            f"by {apart / 1e6:.1f} s on how long ago that was; set the clocks right and start again, or use another data "
-            "folder"
+            f"by {apart / 1e6:.1f} s on how long ago that was; set the clocks right and start again, or use another "
+            "data folder"
         )
     state.clocks.go_on_in(checkpoint.timeline, ahead, error)
     for lane in state.lanes.values():

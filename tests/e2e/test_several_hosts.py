@@ -82,10 +82,9 @@ class Scene:
         return self.center.start(self.output, self.folder, binary, *words)
 
     def start_soak(self) -> subprocess.Popen[bytes]:
-        words = ("--no-load", "--store", RIGHT, "--store", FORGETFUL, "--data-dir", str(self.data_dir), "--port", "0")
-        quick = ("--set=verifier.canary=none", "--set=faults.preset=none", "--set=verifier.hot_interval=1s")
-        words = (*words, "--duration", "10m", "--plain", *quick)
-        command = (sys.executable, "-m", "soak", "run", *words)
+        stores = ("--store", RIGHT, "--store", FORGETFUL, "--data-dir", str(self.data_dir), "--port", "0")
+        quick = ("--set=verifier.canary=none", "--set=faults.preset=none", "--set=verifier.hot_interval=1s", "--plain")
+        command = (sys.executable, "-m", "soak", "run", "--no-load", *stores, "--duration", "10m", *quick)
         process = self.center.start(self.output, self.folder, *command, **self.addresses())
         self.until(lambda: self.result() is not None)
         return process
