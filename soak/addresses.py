@@ -14,7 +14,7 @@ LEDGER = kinds.LEDGER.name
 def addresses(settings: SoakSettings) -> dict[str, str]:
     """Return every address that is given; passwords and tokens are in them."""
     given: dict[str, str] = {}
-    for kind in kinds.KINDS.values():
+    for kind in (kind for kind in kinds.KINDS.values() if kind.schemes):
         section, _, name = kind.setting.partition(".")
         secret: SecretStr | None = getattr(getattr(settings, section), name)
         if secret is not None:
@@ -22,6 +22,19 @@ def addresses(settings: SoakSettings) -> dict[str, str]:
     if kinds.HTTP.name in given:
         given[kinds.HTTP.name] = _with_token(given[kinds.HTTP.name], settings.servers.http_token)
     return given
+
+
+def verifier_logins(settings: SoakSettings) -> dict[str, str]:
+    """Return the logins that the verifier has for itself, by kind of server: user:password."""
+    own = {
+        kinds.Protocol.REDIS: settings.verifier.redis_login,
+        kinds.Protocol.POSTGRES: settings.verifier.postgres_login,
+    }
+    return {
+        kind.name: login.get_secret_value()
+        for kind in kinds.UNDER_TEST
+        if (login := own.get(kind.protocol)) is not None
+    }
 
 
 def _with_token(address: str, token: SecretStr | None) -> str:

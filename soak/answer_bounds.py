@@ -3,7 +3,7 @@
 - Our own Redis connection counts bytes, and looks at what a reply announces, in `redis_wire`.
 - redis-py, which asks the ledger and the servers' telemetry, gets `BoundedParser`.
 - asyncpg has no limit and no place to put one. It makes its protocol in one place, `connect_utils`; there it is given
-  one that counts, and only for connections that are made inside `bounded_answers`: a store of somebody else's that uses
+  one that counts, and only for connections that are made inside `bounded_answers`: a user's store that uses
   asyncpg in this process is left alone.
 """
 

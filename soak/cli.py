@@ -79,7 +79,7 @@ exit codes: 0 pass, 1 violation, 2 usage or configuration, 3 a server cannot be 
 _ABOUT_A_PATH = frozenset({
     errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 })  # fmt: skip
-"""What is wrong with a file or folder that somebody named, or with the disk it is on."""
+"""What is wrong with a named file or folder, or with the disk it is on."""
 NAME_SHOWN_MAX = 100
 
 
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain("interrupted before it began; nothing was verified")
         return int(ExitCode.INCONCLUSIVE)
     except BrokenPipeError:
-        # Whoever read our output has left (`soak stores | head`); that is no failure of ours.
+        # The reader of our output has left (`soak stores | head`); that is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.PASS)
     except Exception as error:  # noqa: BLE001  the last resort: a person gets a line, not a traceback
@@ -139,13 +139,13 @@ def _complain(text: str) -> None:
 
 
 def _internal_error(error: Exception, *, is_shown: bool) -> str:
-    told = mask("".join(traceback.format_exception(error)))
+    details = mask("".join(traceback.format_exception(error)))
     what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
     if is_shown:
-        sys.stderr.write(told)
+        sys.stderr.write(details)
         return f"internal error ({what})"
     with tempfile.NamedTemporaryFile("w", prefix="soak-error-", suffix=".log", delete=False, encoding="utf-8") as file:
-        file.write(told)
+        file.write(details)
     return f"internal error ({what}); details in {file.name}, please report it with that file"
 
 

@@ -96,14 +96,23 @@ class Configuration(NamedTuple):
 NOT_OF_THE_RUN = frozenset({"data_dir", "http", "log", "report"})
 """Sections about where a daemon listens and writes, which the next one may do elsewhere."""
 _RULES = "faults.rules"
-_MAY_CHANGE = frozenset({"duration", "servers.http_token", "ledger.url", *(kind.setting for kind in KINDS.values())})
-"""How long it goes on is up to whoever resumes it; servers are compared without their passwords, elsewhere."""
+_LOGINS = ("verifier.redis_login", "verifier.postgres_login")
+_MAY_CHANGE = frozenset(
+    {
+        "duration",
+        "servers.http_token",
+        "ledger.url",
+        *_LOGINS,
+        *(kind.setting for kind in KINDS.values() if kind.schemes),
+    }
+)
+"""A resumed run may have another duration; servers are compared without their passwords, elsewhere."""
 
 
 def saved(settings: SoakSettings) -> dict[str, Any]:
-    """Return the settings of a run for whoever resumes it: what is not the default, and no secret."""
+    """Return the settings of a run for resuming it: what is not the default, and no secret."""
     values: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_OF_THE_RUN))
-    for section in ("servers", "ledger"):
+    for section in ("servers", "ledger", "verifier"):
         for name, secret in getattr(settings, section):
             if isinstance(secret, SecretStr):
                 values[section].pop(name)
@@ -170,9 +179,18 @@ def read(
         raise ConfigurationError(list(_lines(error, layers))) from None
 
 
+_ELSEWHERE: dict[str, Any] = {
+    "servers": True,
+    "contract": True,
+    "ledger": {"url"},
+    "verifier": {login.partition(".")[2] for login in _LOGINS},
+}
+"""Settings that reach child processes by the join file."""
+
+
 def as_environment(settings: SoakSettings) -> dict[str, str]:
     """Return the variables that give a child process the same settings; addresses reach it by the join file."""
-    text = settings.model_dump_json(exclude={"servers": True, "contract": True, "ledger": {"url"}})
+    text = settings.model_dump_json(exclude=_ELSEWHERE)
     return {CONFIG_VARIABLE: str(NO_FILE), SETTINGS_VARIABLE: text}
 
 
@@ -385,7 +403,7 @@ def _complaint(details: ErrorDetails, path: KeyPath) -> str:
 
 def _shown(path: KeyPath, given: object) -> str:
     text = given.get_secret_value() if isinstance(given, SecretStr) else str(given)
-    if path[0] == "servers" or path == ("ledger", "url"):
+    if path[0] == "servers" or path == ("ledger", "url") or ".".join(path) in _LOGINS:
         return _without_secret(text)
     return text
 

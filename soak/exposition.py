@@ -1,4 +1,4 @@
-"""The two ways in which metrics are told: text, and OpenMetrics, which Prometheus prefers and which has exemplars."""
+"""The two formats of metrics: text, and OpenMetrics, which Prometheus prefers and which has exemplars."""
 
 from __future__ import annotations
 

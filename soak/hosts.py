@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urlunsplit
 
 SENTINEL = "+sentinel"
 """Ends the scheme of an address that names sentinels and not the Redis they watch."""
@@ -24,6 +24,14 @@ class HostPort(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port is None else f"{host}:{self.port}"
+
+
+def with_login(url: str, login: str) -> str:
+    """Return an address with another login in it, given as user:password."""
+    parts = urlsplit(url)
+    user, _, password = login.partition(":")
+    places = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{quote(user, safe='')}:{quote(password, safe='')}@{places}"))
 
 
 def hosts_of(url: str) -> tuple[HostPort, ...]:

@@ -10,6 +10,7 @@ import msgspec
 
 from soak.clock import boot_identity
 from soak.errors import UsageError
+from soak.hosts import with_login
 from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.proc.files import write_whole
@@ -31,6 +32,8 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float
     connections_max: int
     ttl_seconds: float | None
+    verifier_logins: dict[str, str] = {}
+    """By kind, user:password of an account of the verifier's own, which need not be allowed to write."""
     daemon_pid: int = 0
     """0: the daemon is on another machine, or there is none."""
     daemon_created_seconds: float = 0.0
@@ -38,11 +41,17 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     daemon_boot: str = ""
     http_address: str = ""
     token: str = ""
-    """Whoever can read this file may ask the daemon to break its servers."""
+    """A user who can read this file may ask the daemon to break its servers."""
 
     @classmethod
-    def of(cls, header: RunHeader, ledger_url: str, context: StoreContext) -> JoinInfo:
-        """Describe a run whose stores are opened with this context."""
+    def of(
+        cls,
+        header: RunHeader,
+        ledger_url: str,
+        context: StoreContext,
+        verifier_logins: Mapping[str, str] | None = None,
+    ) -> JoinInfo:
+        """Describe a run whose stores are opened with this context, and by the verifier with logins of its own."""
         return cls(
             header=header,
             ledger_url=ledger_url,
@@ -50,6 +59,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=context.timeout_seconds,
             connections_max=context.connections_max,
             ttl_seconds=context.ttl_seconds,
+            verifier_logins=dict(verifier_logins or {}),
         )
 
     def announced_by(self, pid: int) -> JoinInfo:
@@ -71,6 +81,17 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             ttl_seconds=self.ttl_seconds,
         )
 
+    def verifier_context(self, *, writes: bool = False) -> StoreContext:
+        """Return what the verifier opens stores with: its own logins where it has any, and the load's to write."""
+        context = msgspec.structs.replace(self.store_context(), is_verifier=True)
+        if writes or not self.verifier_logins:
+            return context
+        own = {
+            kind: with_login(url, self.verifier_logins[kind]) if kind in self.verifier_logins else url
+            for kind, url in self.servers.items()
+        }
+        return msgspec.structs.replace(context, servers=own, is_read_only=True)
+
 
 def store_context(settings: StoreSettings, servers: Mapping[str, str], namespace: str) -> StoreContext:
     """Return what stores are opened with: their servers, and the limits that the settings give them."""
@@ -89,7 +110,7 @@ def publish(data_dir: Path, info: JoinInfo) -> None:
 
 
 def keep_published(data_dir: Path, info: JoinInfo) -> None:
-    """Write the join file anew if it is gone or altered: who joins later must not be refused for it."""
+    """Write the join file again if it is gone or altered, so that later joins are not refused."""
     with contextlib.suppress(OSError):  # as much as a disk that is full lets us
         try:
             if (data_dir / FILE_NAME).read_bytes() == msgspec.json.encode(info):

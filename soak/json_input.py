@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, or a disk has kept: whatever is wrong with it is one kind of error."""
+"""JSON from outside or from disk: whatever is wrong with it is one kind of error."""
 
 from __future__ import annotations
 

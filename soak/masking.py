@@ -1,7 +1,7 @@
 """Keeping passwords out of everything that is shown: the host stays, the password becomes three stars.
 
 Every line that is logged goes through it, also one that quotes what a stranger has sent. So its time must be in
-proportion to the text: a pattern that looks for the end of an address from each letter anew would take seconds for a
+proportion to the text: a pattern that looks for the end of an address from each letter again would take seconds for a
 long word, and all that time nobody else is answered.
 """
 

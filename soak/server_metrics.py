@@ -1,4 +1,4 @@
-"""What the servers under test say of themselves, told to Prometheus.
+"""What the servers under test report of themselves, as Prometheus metrics.
 
 A server that does not answer says nothing: `soak_server_answers` is 0, and all else of it vanishes until it answers
 again, for a number that nobody can vouch for is worse than none. What a server counts itself begins at zero when it
@@ -37,7 +37,7 @@ def server_metrics(servers: Mapping[str, ServerSample | None]) -> Iterator[Metri
 
 
 def _number(*names: str) -> Value:
-    """Return the first of these that the server tells, as a number."""
+    """Return the first of these that the server reports, as a number."""
 
     def value(sample: ServerSample) -> float | None:
         return next((number for name in names if (number := _parsed(sample.telemetry.get(name))) is not None), None)

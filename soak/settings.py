@@ -12,6 +12,7 @@ from soak import cron, quiet_hours
 from soak.duration import parse_seconds
 from soak.hosts import hosts_of, is_cluster, is_sentinel, parse_cluster, parse_sentinel
 from soak.servers import kinds, versions
+from soak.sqlite_address import parse_sqlite
 from soak.thresholds import Limits, check_limits
 
 Seconds = Annotated[float, BeforeValidator(parse_seconds)]
@@ -44,6 +45,10 @@ def _http_address(address: SecretStr) -> SecretStr:
     return _address(address, kinds.HTTP.schemes)
 
 
+def _sqlite_file(address: SecretStr) -> SecretStr:
+    return SecretStr(parse_sqlite(address.get_secret_value()).url)
+
+
 def _address(address: SecretStr, schemes: tuple[str, ...]) -> SecretStr:
     try:
         parts = urlsplit(address.get_secret_value())
@@ -71,6 +76,17 @@ QuietHoursText = Annotated[str, AfterValidator(_readable_quiet_hours)]
 RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
 PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
 HttpServiceAddress = Annotated[SecretStr, AfterValidator(_http_address)]
+SqliteFile = Annotated[SecretStr, AfterValidator(_sqlite_file)]
+
+
+def _login(login: SecretStr) -> SecretStr:
+    user, separator, _ = login.get_secret_value().partition(":")
+    if not user or not separator:
+        raise ValueError("is not a login; write user:password")
+    return login
+
+
+Login = Annotated[SecretStr, AfterValidator(_login)]
 
 
 def _redis_version(text: str | float) -> str:
@@ -153,9 +169,18 @@ class ServerSettings(Section):
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
     postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    pgbouncer: kinds.PoolMode | None = Field(
+        default=None, description="A pgbouncer before the PostgreSQL that is started: transaction or session."
+    )
     chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
     http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
+    sqlite: SqliteFile | None = Field(
+        default=None, description="A SQLite file: its path, or sqlite:///folder/file.db?synchronous=normal."
+    )
+    sqlite_synchronous: Literal["off", "normal", "full", "extra"] = Field(
+        default="full", description="How writers sync the SQLite file that is made here."
+    )
     redis_version: RedisVersion = Field(
         default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"
     )
@@ -243,7 +268,14 @@ class ClockSettings(Section):
 
 
 class VerifierSettings(Section):
-    """How closely the memory is watched."""
+    """How closely the memory is watched, and as whom."""
+
+    redis_login: Login | None = Field(
+        default=None, description="user:password that the verifier reads Redis with; none: the load's."
+    )
+    postgres_login: Login | None = Field(
+        default=None, description="user:password that it reads PostgreSQL with; none: the load's."
+    )
 
     settle: Seconds = Field(default=2.0, description="Wait before a suspect is read again.")
     hot_interval: Seconds = Field(default=2.0, gt=0, description="New acknowledgements are looked for this often.")
@@ -291,7 +323,7 @@ class FaultRule(Section):
     faults: dict[str, Annotated[float, Field(gt=0)]] | None = Field(
         default=None, min_length=1, description="Several faults and their weights, in place of one."
     )
-    target: str = Field(description="The server: redis, postgres, postgres-replica, chroma or http.")
+    target: str = Field(description="The server: redis, postgres, postgres-replica, chroma, http or sqlite.")
     every: PositiveSeconds | None = Field(default=None, description="How often.")
     cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
     jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")

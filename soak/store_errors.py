@@ -60,6 +60,7 @@ _DRIVERS = frozenset(
         "redis",
         "requests",
         "sqlalchemy",
+        "sqlite3",
         "urllib3",
     }
 )
@@ -94,8 +95,8 @@ class StoreError(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def line(self) -> str:
-        told = f"{self.type}: {self.text}" if self.text else self.type
-        return f"{self.store}: {self.operation} raised {told}" + (f" ({self.place})" if self.place else "")
+        error = f"{self.type}: {self.text}" if self.text else self.type
+        return f"{self.store}: {self.operation} raised {error}" + (f" ({self.place})" if self.place else "")
 
     @property
     def key(self) -> str:

@@ -101,6 +101,11 @@ def postgres_replica_url(testbed: TestbedThread, postgres_url: str) -> str:
 
 
 @pytest.fixture(scope="session")
+def sqlite_url(testbed: TestbedThread) -> str:
+    return testbed.url("sqlite")
+
+
+@pytest.fixture(scope="session")
 def chroma_url(testbed: TestbedThread) -> str:
     """Return the address of a Chroma server; where it cannot be installed there is none."""
     return testbed.url("chroma")

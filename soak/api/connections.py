@@ -1,4 +1,4 @@
-"""Limits on whoever connects to our HTTP server: how many, how long without a request, how long one may take to send.
+"""Limits on connections to our HTTP server: how many, how long without a request, how long one may take to send.
 
 aiohttp bounds the size of a request and the pause between two, but not the time that the first one takes to arrive, nor
 the number of connections: sockets that say nothing, or one byte a minute, would stay for ever.

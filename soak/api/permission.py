@@ -1,4 +1,4 @@
-"""Who may change something over HTTP: whoever can read the run's file on this machine, and whoever that one lets in.
+"""Who may change something over HTTP: users who can read the run's file on this machine, and those they let in.
 
 A page in a browser on this machine can send requests to 127.0.0.1, too. It cannot read the token, may not set our
 header without being asked about it first, and says where it comes from; each of the three is enough to refuse it. A
@@ -58,7 +58,7 @@ class Permission:
 
 
 def stranger(request: web.Request) -> web.Response | None:
-    """Refuse whoever is not on this machine, or speaks for another site."""
+    """Refuse requests from other machines and other sites."""
     if request.remote is None or not is_loopback(request.remote):
         return error(403, "refused: only allowed from the machine that soak runs on")
     if not is_literal(request.host):

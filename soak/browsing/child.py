@@ -2,7 +2,7 @@
 
 Locust patches threads and processes, and Playwright starts one and waits for it: so they live apart, and the load
 speaks with its browsers as with any memory behind HTTP. What the load has to tell, addresses with passwords among it,
-comes as one line on standard input, which then stays open: when it ends, whoever started us is gone, and we go, too.
+comes as one line on standard input, which then stays open: when it ends, the parent is gone, and we end, too.
 
     python -m soak.browsing.child
 """
@@ -39,7 +39,7 @@ HOST = "127.0.0.1"
 
 
 class BrowserJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What the load tells."""
+    """What the load sends."""
 
     stores: list[str]
     context: StoreContext
@@ -50,7 +50,7 @@ class BrowserJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """What it is told in return: at this port, each store's memory stands under its number."""
+    """The reply: at this port, each store's memory stands under its number."""
 
     port: int
 
@@ -79,7 +79,7 @@ def _own_name(session: str) -> str:
 
 
 async def serve(job: BrowserJob) -> None:
-    """Serve until whoever started us is gone."""
+    """Serve until the parent is gone."""
     is_over = asyncio.Event()
     parent_exit.on_parent_exit(is_over.set)
     async with contextlib.AsyncExitStack() as stack:

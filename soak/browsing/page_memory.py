@@ -65,7 +65,7 @@ class PageMemory:
         _judge(fate)
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        """Open the page anew and read what it shows."""
+        """Open the page again and read what it shows."""
         async with self._tab(session) as tab:
             await tab.go(self._address, session)
             page = tab.page
@@ -96,7 +96,7 @@ class PageMemory:
         _judge(fate)
 
     async def close(self) -> None:
-        """Leave the tabs to whoever opened them."""
+        """Leave the tabs open; their owner closes them."""
 
     def _tab(self, session: str, writer: int = 0) -> AbstractAsyncContextManager[Tab]:
         return self._tabs.tab(f"{self._address} {session} {writer}")

@@ -47,7 +47,7 @@ class Tab:
         self._context = context
 
     async def go(self, address: str, conversation: str) -> None:
-        """Open a conversation anew: what the page shows afterwards is what the memory shows now."""
+        """Open a conversation again: what the page shows afterwards is what the memory shows now."""
         self.place = None
         await self.page.goto(f"{address}/c/{quote(conversation, safe='')}")
         await self.page.locator("#log:not([data-state=loading])").wait_for(state="attached")
@@ -72,7 +72,7 @@ class Tabs:
         self._starting = asyncio.Lock()
         self._starts: deque[float] = deque(maxlen=starts_max)
         self._tabs: OrderedDict[str, Tab] = OrderedDict()
-        """By whom they are for; whoever was served last comes last."""
+        """By user; the one served last comes last."""
 
     @classmethod
     @contextlib.asynccontextmanager

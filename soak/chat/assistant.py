@@ -1,4 +1,4 @@
-"""What the assistant says: a pure function of what the memory shows it. It keeps nothing by itself.
+"""What the assistant says: a pure function of what the memory shows it. It keeps nothing of its own.
 
 It is scripted, so that everybody can tell what it has to say: whatever it does not know was not in its memory.
 """
@@ -43,7 +43,7 @@ _SMALL_CHARACTERS = 2
 
 
 class Turn(NamedTuple):
-    """What somebody said, as the memory has it."""
+    """What a person said, as the memory has it."""
 
     role: str
     content: str

@@ -22,7 +22,7 @@ from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 
 NAMESPACE = "soak_chat"
-"""Where the memory is kept unless told otherwise: the same at every start, or nobody would be known again."""
+"""Where the memory is kept by default: the same at every start, or nobody would be remembered."""
 
 
 @contextlib.asynccontextmanager
@@ -31,7 +31,7 @@ async def chatting(
 ) -> AsyncIterator[str]:
     """Serve a chat over this store as long as the block lasts; gives the address of its page.
 
-    What takes long before that is told with `say`.
+    `say` reports what takes long before that.
     """
     async with _servers(settings, store, say) as servers:
         context = join.store_context(settings.stores, servers, settings.stores.namespace or NAMESPACE)
@@ -66,7 +66,7 @@ async def _servers(settings: SoakSettings, store: str, say: Callable[[str], None
         _refuse_folder_of_a_run(settings.data_dir)
         bed = make_testbed(
             settings,
-            # A service that is started has to be told of the given servers that it rests on.
+            # A started service needs the addresses of the given servers that it rests on.
             dataclasses.replace(plan, given=given if plan.subject is not None else {}, embedded=wanted),
             settings.data_dir,
             on_event=lambda _event: None,

@@ -12,7 +12,7 @@
 
 A message is `{"id", "role", "content"}`; its state is `remembered`, `not remembered` (for certain) or `unknown`.
 
-Ids are made by whoever speaks, before sending. So a person who was told that nobody knows may say it `again`: what is
+The speaker makes the ids, before sending. So after an unknown outcome a person may say it `again`: what is
 there under that id already is not appended a second time. Nothing is ever sent again without being asked.
 
 An answer is a message like any other. It is shown as it comes and remembered when it is whole, also if nobody listens

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             NAMESPACE._replace(help=f"prefix of everything written (default: {DEFAULT_NAMESPACE})"),
             Flag("--timeout", "stores.timeout", "TIME", "limit for every single operation on the store (default: 5s)"),
             DATA_DIR._replace(help=f"where started servers keep their data (default: {FOLDER_DEFAULT})"),
-            host._replace(help="address to serve on (default: 127.0.0.1); whoever reaches it can read everything"),
+            host._replace(help="address to serve on (default: 127.0.0.1); all who reach it can read everything"),
             port._replace(help=f"port to serve on (default: {PORT_DEFAULT}); 0: any free one"),
         ),
     )
@@ -103,7 +103,7 @@ async def _chat(configuration: Configuration, store: str, pace_seconds: float) -
     async with chatting(settings, store, pace_seconds=pace_seconds, say=_say) as address:
         sys.stdout.write(f"chat over {store} at {address}/\n")
         if not is_loopback(settings.http.host):
-            sys.stdout.write("whoever reaches this address can read and forget every conversation\n")
+            sys.stdout.write("everybody who reaches this address can read and forget every conversation\n")
         sys.stdout.flush()
         await is_over.wait()
 

@@ -49,12 +49,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if arguments.json:
         print_json(msgspec.json.encode(findings))
     else:
-        told = (
+        summary = (
             f"{wrong} of {len(findings)} checks found something wrong"
             if wrong
             else "all checks passed; it can be soaked"
         )
-        sys.stdout.write(f"\n{told}\n")
+        sys.stdout.write(f"\n{summary}\n")
     return ExitCode.VIOLATION if wrong else ExitCode.PASS
 
 

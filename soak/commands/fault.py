@@ -1,4 +1,4 @@
-"""`soak fault`: announce a fault that somebody else causes, and its end, to the soak that runs."""
+"""`soak fault`: announce the beginning and end of a fault that soak does not cause."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Flag(NamedTuple):
     convert: Callable[[Any], object] | None = None
     """Makes the value of the setting from the words that were given."""
     constant: str | None = None
-    """What the flag says by itself; it takes no value then."""
+    """What the flag means without a value; it takes none then."""
     version_key: str | None = None
     """The setting it stands for where a version is given in place of an address."""
     topology_key: str | None = None
@@ -96,7 +96,14 @@ SERVERS = (
         version_key="servers.postgres_version",
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
+    Flag(
+        "--pgbouncer",
+        "servers.pgbouncer",
+        "MODE",
+        "start a pgbouncer before the PostgreSQL that is started, in transaction or session mode",
+    ),
     Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
+    Flag("--sqlite", "servers.sqlite", "FILE", "a SQLite file for --store sqlite; none: one in the data folder"),
     Flag("--url", "servers.http", "URL", "a memory behind HTTP for --store http (token: SOAK_SERVERS__HTTP_TOKEN)"),
     Flag("--ledger", "ledger.url", "URL", "the ledger's own Redis-compatible server"),
 )

@@ -73,7 +73,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def commented_settings() -> str:
-    """Return the file: all of it comments, so that it changes nothing until somebody edits it."""
+    """Return the file: all of it comments, so that it changes nothing until it is edited."""
     return "\n".join([_HEAD, *_section(SoakSettings, ())])
 
 

@@ -74,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     except ValueError as error:
         raise UsageError(f"--hold: {error}") from None
     target, parameters = _words(arguments)
-    fault_named(arguments.fault, parameters)  # what is wrong with it needs no soak to be told
+    fault_named(arguments.fault, parameters)  # an error in it needs no running soak to be reported
     info = join.running(data_dir)
     order = FaultOrder(fault=arguments.fault, target=target, hold_seconds=hold_seconds, parameters=parameters)
     injected, measured = asyncio.run(_inject(info, order))

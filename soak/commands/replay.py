@@ -92,7 +92,7 @@ def _replay(path: Path) -> Answer:
         return Answer(str(path), "unreadable", f"{path} cannot be replayed: {error}", [])
     except UnreadableEvidenceError as error:
         return Answer(str(path), "unreadable", str(error), [])
-    except Exception as error:  # noqa: BLE001  a file that somebody altered may say anything
+    except Exception as error:  # noqa: BLE001  an altered file may say anything
         what = f"{type(error).__name__}: {error}"
         return Answer(str(path), "unreadable", f"{path} is damaged: its case cannot be judged ({what})", [])
     derived = [{"kind": one.kind.value, "message": one.message, "detail": one.detail} for one in again.derived]

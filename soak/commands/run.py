@@ -92,7 +92,7 @@ def soak(
             print_summary(outcome, summary_console())
         sys.stdout.flush()
     except BrokenPipeError:
-        # Nobody reads any more; the exit code still tells the verdict.
+        # The reader of the pipe is gone; the exit code still has the verdict.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _reported(outcome, targets)
 
@@ -114,7 +114,7 @@ def _reported(outcome: RunOutcome, targets: Mapping[Path, str]) -> RunOutcome:
         write_reports(gather(Path(outcome.data_dir), outcome), targets)
     except SoakError as error:
         sys.stderr.write(f"soak: {error}\n")
-        # Whoever waits for the report must not take its absence for a pass.
+        # A missing report must not be taken for a pass.
         if outcome.exit_code == ExitCode.PASS:
             return msgspec.structs.replace(outcome, exit_code=int(ExitCode.INTERNAL))
     return outcome

@@ -82,12 +82,16 @@ def _print_presets(*, as_json: bool, is_wide: bool) -> None:
         print_json(msgspec.json.encode(PRESETS))
         return
     rows = [(name, *_promised(preset), preset.description) for name, preset in PRESETS.items()]
-    print_table(("preset", "after a crash", "after a power cut", "eviction", "meant for"), rows, is_wide=is_wide)
+    print_table(
+        ("preset", "after a crash", "after a power cut", "after a failover", "eviction", "meant for"),
+        rows,
+        is_wide=is_wide,
+    )
 
 
-def _promised(preset: ContractPreset) -> tuple[str, str, str]:
-    losses = (Loss(seconds=preset.crash_loss_seconds), Loss(seconds=preset.power_loss_seconds))
-    return losses[0].words, losses[1].words, "allowed" if preset.eviction_allowed else "none"
+def _promised(preset: ContractPreset) -> tuple[str, ...]:
+    losses = (preset.crash_loss_seconds, preset.power_loss_seconds, preset.failover_seconds)
+    return *(Loss(seconds=seconds).words for seconds in losses), "allowed" if preset.eviction_allowed else "none"
 
 
 def _described(spec: StoreSpec, settled: Settled) -> dict[str, object]:

@@ -12,6 +12,7 @@ import psutil
 import uvloop
 
 from soak import join, log
+from soak.addresses import verifier_logins
 from soak.commands.flags import ALLOW_WEAKER, DATA_DIR, HTTP, SERVERS, Flag, add_flags, read_configuration
 from soak.daemon.contracts import check_promises
 from soak.daemon.folder import DataFolder
@@ -106,7 +107,8 @@ async def _find_run(data_dir: Path, settings: SoakSettings, expected: str | None
                     f"run {header.run} tests {store}; give the address of its server as {setting_of(kind)}"
                 )
     await check_ledger_is_apart(url, servers)
-    return JoinInfo.of(header, url, join.store_context(settings.stores, servers, header.namespace))
+    context = join.store_context(settings.stores, servers, header.namespace)
+    return JoinInfo.of(header, url, context, verifier_logins(settings))
 
 
 @contextlib.contextmanager

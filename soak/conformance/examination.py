@@ -115,7 +115,7 @@ CHECKS: tuple[ConformanceCheck, ...] = (
     ),
     ConformanceCheck(
         "strangers are refused",
-        "answer 401: whoever can reach the service can read every memory",
+        "answer 401: everybody who can reach the service can read every memory",
         http=http_checks.asks_for_the_token,
     ),
     ConformanceCheck(

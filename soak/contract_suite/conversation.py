@@ -26,7 +26,7 @@ from soak.clock import now_us
 from soak.stores.protocol import MemoryStore
 
 SETTLE_SECONDS = 0.5
-"""What is missing is looked for once more after this time."""
+"""What is missing is read again after this time."""
 RETRY_SECONDS = 0.01
 """Before the first retry; it doubles with each further one."""
 ERRORS_MAX = 5

@@ -114,7 +114,7 @@ async def lookalike_sessions(memory: Participants, kinds: Iterable[str] = tuple(
 
 
 async def forgetting(memory: Participants) -> Held:
-    """Forget a conversation through one process and read it through another; then begin it anew."""
+    """Forget a conversation through one process and read it through another; then begin it again."""
     forgotten, neighbour = memory.conversation("forgotten"), memory.conversation("remembered")
     for turn in range(FORGOTTEN_TURNS):
         await forgotten.say(memory.store(turn))

@@ -22,7 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from soak.checker.telemetry import ServerSample
-from soak.servers.kinds import KINDS, POSTGRES, REDIS, UNDER_TEST, Protocol
+from soak.servers.kinds import KINDS, POSTGRES, REDIS, SQLITE, UNDER_TEST, Protocol
+from soak.sqlite_address import WAL
 
 EVERYSEC_LOSS_SECONDS = 2.0
 ASYNC_REPLICATION_LOSS_SECONDS = 2.0
@@ -265,4 +266,35 @@ def _seconds(text: str | None) -> float:
     return WAL_WRITER_DELAY_SECONDS if found is None else float(found[1]) * _UNIT_SECONDS[found[2]]
 
 
-_DERIVE = {Protocol.REDIS: redis_guarantees, Protocol.POSTGRES: postgres_guarantees}
+# SQLite ----------------------------------------------------------------------------------------------------
+
+
+def sqlite_guarantees(configuration: Mapping[str, str], *, server: str = SQLITE.name) -> Guarantees:
+    """Derive the promise of a SQLite file.
+
+    What a process has committed is in the kernel's hands, so a crash takes nothing; without a journal it may leave
+    anything.
+    """
+    journal, syncs = configuration.get("journal_mode"), configuration.get("synchronous")
+    if journal is None or syncs is None:
+        return Guarantees(server=server, crash=Loss(is_known=False), power=Loss(is_known=False))
+    because = f"journal_mode {journal}, synchronous {syncs}"
+    nothing, anything = Loss(seconds=0.0, because=because), Loss(seconds=None, because=because)
+    if journal in {"memory", "off"}:
+        return Guarantees(server=server, crash=anything, power=anything)
+    if journal == WAL:
+        # With `normal` the log is synced before a checkpoint only, and no setting says when the next one is.
+        power = nothing if syncs in {"full", "extra"} else anything
+    elif syncs in {"normal", "full"}:
+        # A journal that was deleted, and is there again because the folder was not synced, undoes the last commit.
+        power = Loss(is_known=False)
+    else:
+        power = nothing if syncs == "extra" else anything
+    return Guarantees(server=server, crash=nothing, power=power)
+
+
+_DERIVE = {
+    Protocol.REDIS: redis_guarantees,
+    Protocol.POSTGRES: postgres_guarantees,
+    Protocol.SQLITE: sqlite_guarantees,
+}

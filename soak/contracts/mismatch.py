@@ -96,6 +96,8 @@ def stronger_setting(server: str, promised_seconds: float, loss: Loss) -> str:
     """Say how the server could be made to keep the promise."""
     if KINDS[server].protocol is Protocol.POSTGRES:
         return f"set {loss.because.removesuffix(' off')} on"
+    if KINDS[server].protocol is Protocol.SQLITE:
+        return "use journal_mode wal with synchronous full"
     if "rewrite" in loss.because:
         return "set no-appendfsync-on-rewrite no"
     return f"set appendonly yes and appendfsync {'everysec' if promised_seconds >= 2.0 else 'always'}"

@@ -11,11 +11,12 @@ from soak.faults.catalogue import current_name, fault_named
 from soak.servers import versions
 from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
-from soak.servers.kinds import KINDS, BackendKind, RedisTopology
+from soak.servers.kinds import KINDS, REDIS, BackendKind, PoolMode, RedisTopology
 from soak.servers.local import LocalServers
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
 from soak.settings import SoakSettings
+from soak.subjects.environment import default_folder, interpreter_for, redis_options_of
 from soak.subjects.process import program_of
 
 _ALWAYS_HERE = tuple(kind.name for kind in KINDS.values() if BackendKind.DOCKER not in kind.backends)
@@ -46,7 +47,10 @@ def make_testbed(
         redis_binary=wanted.redis_binary,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
+        redis_options=_modules(plan, say),
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
+        sqlite_synchronous=settings.servers.sqlite_synchronous,
+        pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,
@@ -92,6 +96,13 @@ def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
         for kind in plan.given
         if (proxy := bed.nodes[kind].proxy) is not None
     ]
+
+
+def _modules(plan: RunPlan, say: Callable[[str], None]) -> dict[str, str]:
+    """Return the settings of a Redis that loads what the service needs; its packages are installed for that."""
+    if plan.subject is None or not plan.subject.server_modules or REDIS.name not in plan.embedded:
+        return {}
+    return redis_options_of(plan.subject, interpreter_for(plan.subject, default_folder(), say))
 
 
 def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:

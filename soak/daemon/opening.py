@@ -12,12 +12,13 @@ import msgspec
 
 import soak
 from soak import join
+from soak.addresses import verifier_logins
 from soak.configuration import Configuration
 from soak.daemon.contracts import SettledContracts, settle_promises
 from soak.daemon.plan import LEDGER, without_secrets
 from soak.daemon.reproduce import reproduce
 from soak.daemon.run_identity import RunIdentity
-from soak.errors import SoakError, UsageError
+from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.records import FORMAT_VERSION, RunHeader
@@ -25,7 +26,8 @@ from soak.ledger.run import RunJournal, create_run, read_header
 from soak.masking import mask
 from soak.report.outcome import RunSetup, Setting
 from soak.servers.inspect import inspect
-from soak.servers.kinds import HTTP
+from soak.servers.kinds import HTTP, KINDS, Role
+from soak.servers.pgbouncer import through_pooler
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -35,10 +37,11 @@ RECALL_SHARE = 0.75
 
 
 def _resting(beginning: RunIdentity, promises: SettledContracts) -> list[str]:
-    """Name the service, where another server keeps its data and says how durable that is."""
+    """Name what keeps nothing itself: a pooler, and a service whose server says how durable its data is."""
     derived = {one.store for one in promises.settled if one.is_derived}
     behind = [spec for spec in beginning.plan.specs if HTTP.name in spec.needs and spec.name in derived]
-    return [HTTP.name] if beginning.plan.subject is not None and behind else []
+    services = [HTTP.name] if beginning.plan.subject is not None and behind else []
+    return [*services, *(kind for kind in beginning.plan.embedded if KINDS[kind].role is Role.POOLER)]
 
 
 def join_info(
@@ -66,7 +69,7 @@ def join_info(
     )
     ages = settings.verifier.recall_ages
     header = msgspec.structs.replace(header, recall_seconds=RECALL_SHARE * min(ages) if ages else 0.0)
-    info = JoinInfo.of(header, ledger_url, context).announced_by(os.getpid())
+    info = JoinInfo.of(header, ledger_url, context, verifier_logins(settings)).announced_by(os.getpid())
     return msgspec.structs.replace(info, http_address=http_address)
 
 
@@ -128,7 +131,7 @@ async def open_run(
 ) -> OpenedRun:
     """Open the ledger and every store, so that what does not fit is reported before the load begins."""
     settings = configuration.settings
-    under_test = {kind: url for kind, url in servers.items() if kind != LEDGER}
+    under_test = {kind: url for kind, url in through_pooler(servers).items() if kind != LEDGER}
     context = join.store_context(settings.stores, under_test, beginning.namespace)
     begun = beginning.resumed
     promises = await settle_promises(settings, beginning.plan.specs, context, begun)
@@ -143,11 +146,27 @@ async def open_run(
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
             await store.close()
+            if info.verifier_logins:
+                await _check_reading(spec.name, info)
         setup = setup_of(configuration, beginning, await describe_servers(beginning, info.servers))
     except BaseException:
         await journal.close()
         raise
     return OpenedRun(info=info, journal=journal, setup=setup)
+
+
+async def _check_reading(name: str, info: JoinInfo) -> None:
+    """Read with the verifier's own login, so that one that may not is refused before the load begins."""
+    logins = "; check verifier.redis_login and verifier.postgres_login, and what they may read"
+    try:
+        store = await registry.open_store(name, info.verifier_context())
+        try:
+            await store.history("nobody")
+        finally:
+            await store.close()
+    except Exception as error:
+        why = " ".join(str(error).split()).partition(";")[0]
+        raise ServerUnreachableError(f"the verifier cannot read {name} with its own login ({why}){logins}") from error
 
 
 async def _open_ledger(info: JoinInfo, *, is_resumed: bool) -> RunJournal:

@@ -11,7 +11,7 @@ from soak.addresses import LEDGER, addresses
 from soak.daemon.contracts import check_declared, check_stores
 from soak.errors import UsageError
 from soak.hosts import hosts_of
-from soak.servers.kinds import HTTP, KINDS, POSTGRES, POSTGRES_REPLICA, REDIS
+from soak.servers.kinds import HTTP, KINDS, PGBOUNCER, POSTGRES, POSTGRES_REPLICA, REDIS, BackendKind
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
@@ -48,7 +48,7 @@ class RunPlan:
 def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     """Find the stores and decide which servers are started; raises `UsageError` before anything is."""
     subject = _subject(settings)
-    specs = tuple(_resting(registry.find(name), subject) for name in dict.fromkeys(names))
+    specs = tuple(_pooled(settings, _resting(registry.find(name), subject)) for name in dict.fromkeys(names))
     check_declared(settings.contract.stores, [spec.name for spec in specs], registry.NAMES)
     named = [store for store, limits in settings.thresholds.items() if isinstance(limits, dict)]
     check_stores("thresholds", named, [*(spec.name for spec in specs), *registry.NAMES])
@@ -56,7 +56,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}
     embedded = tuple(kind for kind in (LEDGER, *needs) if kind not in given)
-    _check_service(subject, needs, embedded)
+    _check_service(subject, needs, embedded, settings.testbed.kind)
     _check_replica(given, needs)
     _check_ledger_is_apart(given)
     return RunPlan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind, subject=subject)
@@ -98,16 +98,28 @@ def _resting(spec: StoreSpec, subject: Subject | None) -> StoreSpec:
     )
 
 
-def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...]) -> None:
+def _pooled(settings: SoakSettings, spec: StoreSpec) -> StoreSpec:
+    """Put a pgbouncer among what a store on PostgreSQL needs, where one is wanted: its faults count for the store."""
+    if settings.servers.pgbouncer is None or POSTGRES.name not in spec.needs:
+        return spec
+    if settings.servers.postgres is not None:
+        raise UsageError(
+            "servers.postgres gives the address of a PostgreSQL that runs, and --pgbouncer is for one that is started; "
+            "give the address of your pgbouncer in its place"
+        )
+    return msgspec.structs.replace(spec, needs=(*spec.needs, PGBOUNCER.name))
+
+
+def _check_service(subject: Subject | None, needs: dict[str, None], embedded: tuple[str, ...], testbed: str) -> None:
     if HTTP.name in embedded and subject is None:
         raise UsageError(
             "store http needs a service: give the address of one that runs with --url, or name one to start with "
             "--subject"
         )
-    if subject is not None and subject.server_module and REDIS.name in embedded:
+    if subject is not None and subject.server_modules and REDIS.name in embedded and testbed == BackendKind.DOCKER:
         raise UsageError(
-            f"{subject.name} needs a Redis that loads {subject.server_module}, and none of that kind is started for a "
-            "soak; give one that runs with --redis, or try it with 'soak analyse'"
+            f"{subject.name} needs a Redis that loads {subject.server_modules[0]}, which is a file of this machine; "
+            "leave out --testbed docker"
         )
     if subject is not None and HTTP.name not in needs:
         raise UsageError(f"testbed.subject = {subject.name} is a service that no store speaks with; add --store http")

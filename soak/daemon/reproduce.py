@@ -49,8 +49,8 @@ def _rules(rules: list[FaultRule]) -> list[str]:
     texts = [_rule(rule.model_dump(exclude_defaults=True)) for rule in rules]
     if all(text is not None for text in texts):
         return _repeated("--fault", [text for text in texts if text is not None])
-    told = [rule.model_dump(exclude_defaults=True) for rule in rules]
-    return ["--set", f"{_RULES}={msgspec.json.encode(told).decode()}"]
+    values = [rule.model_dump(exclude_defaults=True) for rule in rules]
+    return ["--set", f"{_RULES}={msgspec.json.encode(values).decode()}"]
 
 
 def _rule(rule: Mapping[str, object]) -> str | None:

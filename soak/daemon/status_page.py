@@ -32,7 +32,7 @@ CODES_PATH = "/codes"
 STOP_PATH = "/stop"
 SERIES_PATH = "/series"
 FRESH_SECONDS = 10.0
-"""Points told with each state: one that missed a few of them has them all the same."""
+"""Points sent with each state, so that a page that missed a few has them all the same."""
 SAVE_SECONDS = 5.0
 """How far the saved status may be behind; a violation is saved at once."""
 
@@ -98,7 +98,7 @@ class StatusPage:
             if self._audience.size:
                 await self._records.take_in()
                 self._audience.publish(frame_of("state", self._state(snapshot)))
-        except Exception:  # noqa: BLE001  a page that cannot be told says so itself, and the soak goes on
+        except Exception:  # noqa: BLE001  a page without new state says so itself, and the soak goes on
             _log.exception("page_update_failed")
 
     def end(self, outcome: RunOutcome) -> None:

@@ -39,9 +39,11 @@ from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
+from soak.faults.sqlite_lock import SqliteLock
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
+from soak.faults.writer_crash import WriterCrash
 from soak.suggestion import did_you_mean
 
 
@@ -96,6 +98,8 @@ ALL: dict[str, Fault] = {
         Upgrade(),
         Downgrade(),
         WipedVolume(),
+        SqliteLock(),
+        WriterCrash(),
     )
 }
 ALIASES = {alias: fault.name for fault in ALL.values() for alias in fault.aliases}

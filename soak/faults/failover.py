@@ -5,7 +5,7 @@ What one must know before touching it:
 - The address stays and the data moves: the folders of the two change places in one step, the server at the primary's
   address starts on what the replica had, as a replica, and is promoted there. Clients connect again where they always
   did, and after a kill at any moment both folders are ones that a server can be started on.
-- Which of the two folders is the fenced one is told by the file that makes a server a replica, not by a note.
+- Which of the two folders is the fenced one is decided by the file that makes a server a replica, not by a note.
 - Afterwards the replica is a fresh copy of the new primary: its old data, once a primary's, has a history of its own.
 """
 
@@ -97,9 +97,9 @@ class EarlyFailover(Failover):
 
 async def _stop_sending(primary: PostgresServer) -> None:
     """Freeze what sends the log to the replica: it dies with the primary, so nothing is left to heal."""
-    told = await primary.ask("select min(pid)::text as sender from pg_stat_replication")
+    row = await primary.ask("select min(pid)::text as sender from pg_stat_replication")
     with contextlib.suppress(KeyError, ProcessLookupError):
-        os.kill(int(told["sender"]), signal.SIGSTOP)
+        os.kill(int(row["sender"]), signal.SIGSTOP)
 
 
 async def _promote(server: PostgresServer) -> None:

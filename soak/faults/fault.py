@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
-from soak.servers.kinds import Protocol, Role, names_of
+from soak.servers.kinds import SERVED, Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
@@ -21,6 +21,7 @@ from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
+from soak.servers.sqlite import SqliteServer
 
 AGREE_SECONDS_MAX = 60.0
 IS_PRIMARY = "not pg_is_in_recovery()"
@@ -49,7 +50,7 @@ class Fault(abc.ABC):
     """Whether it can happen to a group of nodes that act as one server."""
     description: ClassVar[str]
     """One plain sentence: what happens to the server, and what may rightly be lost."""
-    targets: ClassVar[tuple[str, ...]] = names_of(*Protocol)
+    targets: ClassVar[tuple[str, ...]] = names_of(*SERVED, roles=tuple(Role))
     """The kinds of servers it can happen to. Never the ledger."""
     needs: ClassVar[str] = "nothing more than the server"
     """What must be there for it, in a few words; whether it is there says `unavailable`."""
@@ -204,6 +205,21 @@ async def until_caught_up(primary: PostgresServer, replica: PostgresServer) -> N
     now = (await primary.ask("select pg_current_wal_lsn()::text as position"))["position"]
     reached = f"pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '{now}') >= 0"
     await until_holds(replica, f"not pg_is_in_recovery() or {reached}", "catch up")
+
+
+# SQLite ----------------------------------------------------------------------------------------------------
+
+
+class SqliteFault(Fault):
+    """A fault of a file that several processes write to."""
+
+    targets = names_of(Protocol.SQLITE)
+
+    def file(self, servers: Servers, target: str) -> SqliteServer:
+        server = servers.nodes[target]
+        if not isinstance(server, SqliteServer):
+            raise TypeError(server)
+        return server
 
 
 # The network -------------------------------------------------------------------------------------------------

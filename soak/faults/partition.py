@@ -9,9 +9,9 @@ from soak.servers.proxy import Proxy, directions
 
 
 class Partition(NetworkFault):
-    """A cable pulled, a firewall that drops: nobody is refused, nobody is told anything, and timeouts decide.
+    """A cable pulled, a firewall that drops: nothing is refused or reset, and timeouts decide.
 
-    Unlike in a pause the server works on; unlike where connections are refused no client is told that it failed.
+    Unlike in a pause the server works on; unlike refused connections no client sees an error at once.
     """
 
     name = "partition"

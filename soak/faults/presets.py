@@ -55,14 +55,14 @@ class _Recipe(msgspec.Struct, frozen=True, kw_only=True):
 RECIPES = {
     Preset.GENTLE: _Recipe(
         description="clean restarts and short pauses, now and then",
-        faults={"restart": 1.0, "pause": 2.0},
+        faults={"restart": 1.0, "pause": 2.0, "sqlite_lock": 2.0},
         every_seconds=900.0,
         jitter_share=0.6,
         hold_seconds=3.0,
     ),
     Preset.RECOVERY: _Recipe(
         description="restarts from the append-only file, from a snapshot, and after a crash, in turn",
-        faults={"restart_from_aof": 1.0, "restart_from_rdb": 1.0, "crash": 1.0, "restart": 1.0},
+        faults={"restart_from_aof": 1.0, "restart_from_rdb": 1.0, "crash": 1.0, "restart": 1.0, "writer_crash": 1.0},
         every_seconds=120.0,
         jitter_share=0.2,
         hold_seconds=2.0,

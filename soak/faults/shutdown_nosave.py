@@ -1,4 +1,4 @@
-"""The server is told to end without saving."""
+"""The server ends without saving (SHUTDOWN NOSAVE)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from soak.checker.faults import Excuse
 from soak.faults.fault import Fault
 from soak.servers.group import group_of
-from soak.servers.kinds import Protocol, Role, names_of
+from soak.servers.kinds import SERVED, Role, names_of
 from soak.servers.servers import Servers
 
 
@@ -16,7 +16,7 @@ class WipedVolume(Fault):
     excuses = Excuse.CLEAN
     down = True
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
-    targets = names_of(*Protocol, roles=(Role.PRIMARY,))
+    targets = names_of(*SERVED, roles=(Role.PRIMARY,))
 
     needs = "a server without a replica"
 

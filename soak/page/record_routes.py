@@ -119,6 +119,6 @@ def answer_json(value: object) -> web.Response:
 
 
 def _listed(record: ViolationRecord) -> dict[str, object]:
-    told = record.as_dict()
-    del told["evidence"]  # a path on this machine; the page has an address for it
-    return told
+    fields = record.as_dict()
+    del fields["evidence"]  # a path on this machine; the page has an address for it
+    return fields

@@ -92,10 +92,10 @@ def headline_of(findings: Sequence[FindingResult], violations: int) -> str:
         return f"{violations:,} violation{'' if violations == 1 else 's'} of the contract"
     first, others = findings[0], len(findings) - 1
     lead = _LEADS[Kind(first.kind)]
-    told = sentence_of(first.kind, first.count, first.acknowledged, short_name(first.store), first.cause)
+    sentence = sentence_of(first.kind, first.count, first.acknowledged, short_name(first.store), first.cause)
     healed = " (healed)" if first.healed and not first.open else ""
     more = f"; {others} more finding{'' if others == 1 else 's'}" if others else ""
-    return f"{lead}: {told}{healed}{more}"
+    return f"{lead}: {sentence}{healed}{more}"
 
 
 def short_name(store: str) -> str:

@@ -1,4 +1,4 @@
-"""What the page is told: one value, while a run goes on and when it is over."""
+"""What the page shows: one value, during a run and after it."""
 
 from __future__ import annotations
 

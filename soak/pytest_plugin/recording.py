@@ -54,7 +54,7 @@ def load(path: Path) -> StoreRecording:
     try:
         recording = decode_json(path.read_bytes(), type=StoreRecording)
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"the recording {path} cannot be read ({error}); record it anew with --soak-record") from error
+        raise UsageError(f"the recording {path} cannot be read ({error}); make a new one with --soak-record") from error
     if recording.format != FORMAT:
         raise UsageError(f"the recording {path} is of format {recording.format}, and this soak reads format {FORMAT}")
     return recording

@@ -53,7 +53,7 @@ class SoakServer:
         self.version = version.name
         self._background = background
         self._server = server
-        """None: it already runs and belongs to somebody else."""
+        """None: soak did not start it."""
         self._url = url
         self._is_disturbed = False
         self._refuses_writes = False

@@ -95,7 +95,7 @@ def run_check(memory: Memory, work: Awaitable[None]) -> None:
     except NotTriedError as error:
         pytest.skip(str(error))
     except ContractBrokenError as error:
-        # By itself: the errors of client libraries that led here would push the sentence out of sight.
+        # Without its causes: errors of client libraries would push the sentence out of sight.
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 

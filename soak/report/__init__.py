@@ -1,1 +1,1 @@
-"""One result, told to people and to machines."""
+"""One result, for people and for machines."""

@@ -188,14 +188,14 @@ def _marks(marks: Sequence[Mark], along: Callable[[float], float]) -> Markup:
 
 
 def _words(frame: Frame, lines: Sequence[ChartLine], bands: Sequence[Band]) -> str:
-    told = [frame.title]
+    parts = [frame.title]
     for line in lines:
         values = [value for stretch in line.stretches for _, value in stretch]
         if values:
             middle = sorted(values)[len(values) // 2]
-            told.append(f"{line.name}: mostly {frame.write(middle)}, at most {frame.write(max(values))}")
-    told.append(f"{len(bands)} faults" if bands else "no faults")
-    return "; ".join(told)
+            parts.append(f"{line.name}: mostly {frame.write(middle)}, at most {frame.write(max(values))}")
+    parts.append(f"{len(bands)} faults" if bands else "no faults")
+    return "; ".join(parts)
 
 
 def _short(value: float) -> str:

@@ -13,7 +13,7 @@ from soak.json_input import decoder_of
 from soak.report.text import clock_ms
 from soak.report.violation_records import ViolationRecord
 
-decoder_of(Diagnosis)  # stories are told in several threads
+decoder_of(Diagnosis)  # stories are made in several threads
 _ABSENT = frozenset({"lost", "rolled_back"})
 
 
@@ -43,7 +43,7 @@ def sentences_of(story: dict[str, Any]) -> Sentences:
 
 
 def in_common(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
-    """Say what all violations of the same finding have in common, and where else the message is told of."""
+    """Say what all violations of the same finding have in common, and where else the message is reported."""
     mine = record.violation
     finding = [
         other.violation

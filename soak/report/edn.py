@@ -3,7 +3,7 @@
 Every operation is an `:invoke` and what became of it: `:ok`, `:fail`, or `:info` when nobody knows. A process has one
 operation in flight at a time, and one whose operation ended as `:info` is never heard of again. A key is a session, an
 element is `writer/seq`. Appends of one writer are one process; each read, and each append whose times are not its own,
-is a process by itself, which says nothing about the order of two.
+is a process of its own, which says nothing about the order of two.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _add_sequence(
         invoked = max(sent * NANOSECONDS, free_from + 1)
         events.append(EdnEvent(invoked, process, ":invoke", value))
         if append.ended is None:
-            # It may still be applied at any time; whoever sent it goes on as somebody else.
+            # It may still be applied at any time; its sender goes on as another process.
             events.append(EdnEvent(END * NANOSECONDS, process, ":info", value))
             process, free_from = None, -1
             continue

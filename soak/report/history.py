@@ -7,7 +7,7 @@ its verdict rests on: the book, with the times of all appends that were still yo
 What the contract allows is no anomaly: a loss that it tolerates is an append of unknown outcome, a read that may be
 behind begins earlier by as much. Promises too weak for a list that only grows leave a session out
 (`NotExpressibleError`). An element that nobody of the session has appended, because it is another's or no message at
-all, is appended by somebody who failed: reading it is then a dirty read (G1a), where Elle would else give up.
+all, is written as an append that failed: reading it is then a dirty read (G1a). Without that, Elle would give up.
 
 Where a time is not known any more the operation is made longer, never shorter: it is then concurrent with more, and a
 checker can claim less. So a history is weaker than what happened, and never accuses where nothing was wrong.
@@ -208,7 +208,7 @@ def of_recording(recording: Recording) -> SessionHistory:
             f"{session} has rightly lost what had been read, which a list that only grows cannot tell"
         )
     for writer, upto in sorted(recording.leased.items()):
-        # Seen, intended, and of no known outcome: its worker died, or has not told it yet.
+        # Seen, intended, and of no known outcome: its worker died, or has not recorded it yet.
         unsaid = [(writer, seq) for seq in range(1, upto + 1) if (writer, seq) not in recording.attempts]
         appends += [_unknown(place, None) for place in unsaid if f"{place[0]}/{place[1]}" in shown]
     appends += _foreign(appends, reads)

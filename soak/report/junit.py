@@ -59,9 +59,9 @@ def _run_suite(report: Report) -> ET.Element:
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
         error.text = visible("\n".join(reasons))
     if result is not None:
-        told = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
-        told += [*store_error_lines(result), *result.notes]
-        ET.SubElement(suite, "system-out").text = visible("\n".join(told))
+        lines = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
+        lines += [*store_error_lines(result), *result.notes]
+        ET.SubElement(suite, "system-out").text = visible("\n".join(lines))
         for one in result.thresholds:
             _threshold(suite, one)
     return _counted(suite)

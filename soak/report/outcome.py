@@ -44,7 +44,7 @@ class RunSetup(msgspec.Struct, frozen=True, kw_only=True):
     """By kind: where it is, and which version it says it is."""
     settings: list[Setting] = []
     reproduce: str = ""
-    """A command that begins the same run anew; passwords have to be put in."""
+    """A command that starts the same run again; passwords have to be added."""
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""All that a report tells, gathered from the data folder of a run that runs, has ended or was killed."""
+"""All that a report shows, from the data folder of a run that runs, has ended or was killed."""
 
 from __future__ import annotations
 
@@ -116,18 +116,18 @@ def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
 
 
 def read_outcome(folder: Path) -> RunOutcome | None:
-    """Return how the run in this folder ended, or how it stood when somebody last said so."""
-    told, result = outcomes.read(folder), read_so_far(folder / VERIFIER_NAME)
-    if told is None or (result is not None and result.run != told.run):
-        return _of_verifier_alone(folder, result) if result is not None else told
-    if result is None or not _is_newer(result, told.result):
-        return told
+    """Return how the run in this folder ended, or its last known state."""
+    outcome, result = outcomes.read(folder), read_so_far(folder / VERIFIER_NAME)
+    if outcome is None or (result is not None and result.run != outcome.run):
+        return _of_verifier_alone(folder, result) if result is not None else outcome
+    if result is None or not _is_newer(result, outcome.result):
+        return outcome
     # The daemon was killed before it could say what its verifier had said.
-    before = told.result.reasons if told.result is not None else []
-    problems = [reason for reason in told.reasons if reason not in before]
+    before = outcome.result.reasons if outcome.result is not None else []
+    problems = [reason for reason in outcome.reasons if reason not in before]
     verdict, code, reasons = (conclude if result.finished else so_far)(result, problems)
     return msgspec.structs.replace(
-        told, verdict=verdict, exit_code=int(code), reasons=reasons, finished=result.finished, result=result
+        outcome, verdict=verdict, exit_code=int(code), reasons=reasons, finished=result.finished, result=result
     )
 
 
@@ -186,7 +186,7 @@ def _told(record: ViolationRecord, others: Sequence[ViolationRecord]) -> str:
         print_story(record, file, Console(file=page, highlight=False, width=STORY_WIDTH), others)
     except UnreadableEvidenceError as error:
         return f"{record.violation.detail}\n{error}"
-    except Exception:  # a file that somebody altered may say anything
+    except Exception:  # an altered file may say anything
         if file is None or file.is_sealed:
             raise
         return f"{record.violation.detail}\n{file.path} was altered after it was written, and makes no sense"

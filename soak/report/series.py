@@ -209,7 +209,7 @@ class SeriesFile:
         self._bytes_max = FILE_BYTES_MAX
 
     def open(self) -> dict[str, Series]:
-        """Return what was recorded of this run, and write it anew: the last line may have been cut off."""
+        """Return what was recorded of this run, and write it again: the last line may have been cut off."""
         series = read_series(self._path, self._head.run, self._head.stores)
         self.rewrite({store: one.points for store, one in series.items()})
         return series
@@ -228,7 +228,7 @@ class SeriesFile:
             file.write(msgspec.json.encode(self._head) + b"\n")
             for store, ones in points.items():
                 file.writelines(self._line(store, one) for one in ones)
-            # With many stores even what is merged may fill the file: it must not be written anew every second.
+            # With many stores even what is merged may fill the file: it must not be rewritten every second.
             self._bytes_max = max(FILE_BYTES_MAX, 2 * file.tell())
 
     def _line(self, store: str, point: Point) -> bytes:

@@ -70,7 +70,7 @@ def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], width_max: 
     """Line up the columns of a table; where a width is given, the widest columns are cut to fit it."""
     every = [list(heads), *(list(row) for row in rows)]
     widths = [max(len(row[column]) for row in every) for column in range(len(heads))]
-    if width_max is not None and len(heads) > 1:  # a line by itself is no table
+    if width_max is not None and len(heads) > 1:  # one column is no table
         room = width_max - len(_GAP) * (len(heads) - 1)
         widest = max(widths, default=0)
         while widest > CELL_WIDTH_MIN and sum(min(width, widest) for width in widths) > room:
@@ -90,7 +90,7 @@ def plain(text: str) -> str:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, is_wide: bool = False) -> None:
-    """Print a table, cut to the terminal's width unless asked for whole; whoever reads a pipe gets all of it."""
+    """Print a table, cut to the terminal's width unless asked for whole; a pipe gets all of it."""
     width = None if is_wide or not sys.stdout.isatty() else max(TABLE_WIDTH_MIN, shutil.get_terminal_size().columns)
     sys.stdout.write("\n".join(table_lines(heads, rows, width)) + "\n")
 

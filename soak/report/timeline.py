@@ -1,4 +1,4 @@
-"""The life of a message, moment by moment, as the evidence of a violation tells it."""
+"""The life of a message, moment by moment, as the evidence of a violation shows it."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def _reads(case: Case, place: MessageId | None) -> list[Moment]:
         moments.append(Moment(suspicion.invoked, lacked, "bad"))
         for who, read in (("read again", basis.read), ("the primary was asked", basis.primary)):
             if read is not None:
-                told = _shows(who, read, case.session, place)
-                moments.append(Moment(read.invoked, told, _tone(read, case.session, place)))
+                shown = _shows(who, read, case.session, place)
+                moments.append(Moment(read.invoked, shown, _tone(read, case.session, place)))
         return moments
     if isinstance(basis, SecondSearch):
         for who, read in (
@@ -82,8 +82,8 @@ def _reads(case: Case, place: MessageId | None) -> list[Moment]:
             ("searched for again", basis.search),
             ("read whole", basis.read),
         ):
-            told = _shows(who, read, case.session, place)
-            moments.append(Moment(read.invoked, told, _tone(read, case.session, place)))
+            shown = _shows(who, read, case.session, place)
+            moments.append(Moment(read.invoked, shown, _tone(read, case.session, place)))
         return moments
     who = "a participant read" if isinstance(basis, Participation) else "the verifier read"
     if isinstance(basis, SearchRead):
@@ -103,12 +103,12 @@ def _before(book: ExpectedSession, suspicion: Suspicion, place: MessageId | None
 
 
 def _shows(what: str, read: SavedRead, session: str, place: MessageId | None) -> str:
-    told = f"{what}: {read.count} {'item' if read.count == 1 else 'items'}"
+    shown = f"{what}: {read.count} {'item' if read.count == 1 else 'items'}"
     if place is None:
-        return told
+        return shown
     count = names_in(read, session).count(f"{place[0]}/{place[1]}")
     there = {0: "not there", 1: "there"}.get(count, f"there {count} times")
-    return f"{told}, it is {there}"
+    return f"{shown}, it is {there}"
 
 
 def _tone(read: SavedRead, session: str, place: MessageId | None) -> str:

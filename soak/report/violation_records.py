@@ -33,7 +33,7 @@ class ViolationRecord(msgspec.Struct, kw_only=True):
 
     @property
     def evidence(self) -> Path | None:
-        """The evidence file that tells of it, if there is one."""
+        """The evidence file, if there is one."""
         named = self.violation.evidence
         path = self.folder / FILES_NAME / f"{self.violation.kind}.{named}.json"
         return path if named and path.exists() else None
@@ -150,7 +150,7 @@ def _result_in(folder: Path, run: str) -> Result | None:
     try:
         result = read_so_far(folder)
     except NewerResultError:
-        return None  # whoever asks for the result itself is told
+        return None  # asking for the result itself says what is wrong
     return result if result is not None and result.run == run else None
 
 

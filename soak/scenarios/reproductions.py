@@ -213,5 +213,25 @@ ALL: dict[str, ReproductionScenario] = {
                 *("--set", "contract.redis-list.power_loss_seconds=0s"),
             ),
         ),
+        _reproduction(
+            "sqlite-normal-power-cut",
+            Published(
+                claim="A SQLite file with a write-ahead log and synchronous=NORMAL loses commits in a power cut",
+                source="SQLite documentation, PRAGMA synchronous",
+                loses=True,
+            ),
+            ("--subject", "sqlite3-normal", "--fault", f"power_cut:http:{EVERY}"),
+            "http",
+        ),
+        _reproduction(
+            "sqlite-full-power-cut",
+            Published(
+                claim="The same file with synchronous=FULL loses nothing",
+                source="SQLite documentation, PRAGMA synchronous",
+                loses=False,
+            ),
+            ("--subject", "sqlite3-full", "--fault", f"power_cut:http:{EVERY}"),
+            "http",
+        ),
     )
 }

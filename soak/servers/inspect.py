@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +20,10 @@ from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 from soak.hosts import is_cluster, is_sentinel
 from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
+from soak.sqlite_address import SYNCHRONOUS, SqliteAddress, parse_sqlite
 from soak.stores.redis_cluster import cluster_addresses
 from soak.stores.redis_sentinel import redis_at, replica_addresses
+from soak.stores.sqlite_file import connect
 
 Told = tuple[dict[str, str], dict[str, str]]
 """Configuration and telemetry."""
@@ -63,7 +66,7 @@ _REDIS_COUNTERS = (
 )
 _SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_keys", "keys", "used_memory")
 """Counters of the nodes of a cluster that make sense together."""
-_SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_SILENT = (RedisError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
 _POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"
@@ -265,4 +268,25 @@ async def _ask_web(url: str, timeout_seconds: float, with_size: bool) -> Told:  
     return {}, {}  # it reports nothing
 
 
-_ASK = {Protocol.REDIS: _ask_redis, Protocol.POSTGRES: _ask_postgres, Protocol.HTTP: _ask_web}
+async def _ask_sqlite(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
+    return await asyncio.to_thread(_look_into, parse_sqlite(url), timeout_seconds)
+
+
+def _look_into(address: SqliteAddress, timeout_seconds: float) -> Told:
+    """Open the file as its writers do, and ask what that means."""
+    with contextlib.closing(connect(address, timeout_seconds=timeout_seconds, reads_only=True)) as connection:
+
+        def ask(name: str) -> str:
+            return str(connection.execute(f"pragma {name}").fetchone()[0])
+
+        configuration = {"journal_mode": ask("journal_mode"), "synchronous": SYNCHRONOUS[int(ask("synchronous"))]}
+        size = int(ask("page_count")) * int(ask("page_size"))
+    return configuration, {"version": sqlite3.sqlite_version, "database_bytes": str(size)}
+
+
+_ASK = {
+    Protocol.REDIS: _ask_redis,
+    Protocol.POSTGRES: _ask_postgres,
+    Protocol.HTTP: _ask_web,
+    Protocol.SQLITE: _ask_sqlite,
+}

@@ -27,6 +27,12 @@ class Protocol(enum.Enum):
     REDIS = "redis"
     POSTGRES = "postgres"
     HTTP = "http"
+    SQLITE = "sqlite"
+    """No connection, but a file that all open."""
+
+
+SERVED = (Protocol.REDIS, Protocol.POSTGRES, Protocol.HTTP)
+"""Protocols of servers that are processes and listen somewhere."""
 
 
 class Role(enum.StrEnum):
@@ -34,6 +40,11 @@ class Role(enum.StrEnum):
 
     PRIMARY = "primary"
     REPLICA = "replica"
+    POOLER = "pooler"
+    """Stands before the others and keeps nothing."""
+
+
+DATA_ROLES = (Role.PRIMARY, Role.REPLICA)
 
 
 class RedisTopology(enum.StrEnum):
@@ -44,6 +55,13 @@ class RedisTopology(enum.StrEnum):
     """One primary, two replicas, three sentinels."""
     CLUSTER = "cluster"
     """Three primaries, each with a replica."""
+
+
+class PoolMode(enum.StrEnum):
+    """How long a client of a pooler keeps its backend."""
+
+    TRANSACTION = "transaction"
+    SESSION = "session"
 
 
 class BackendKind(enum.StrEnum):
@@ -67,7 +85,7 @@ class ServerKind:
     """In sentences."""
     protocol: Protocol
     schemes: tuple[str, ...]
-    """Of its address; the first is the usual one."""
+    """Of its address; the first is the usual one. None: it is never given, only started."""
     port: int
     """The port of an address that has none."""
     group: str
@@ -101,6 +119,16 @@ class ServerKind:
     """The name in its telemetry of what changes with each start."""
     always_says_start: bool = True
     """Whether a given one always reports that; without it a restart cannot be seen."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a process serves it; a file has none."""
+        return self.protocol in SERVED
+
+    @property
+    def has_data_folder(self) -> bool:
+        """Whether a process of it keeps data that a power cut can take."""
+        return self.is_served and self.role is not Role.POOLER
 
     @property
     def support(self) -> KindSupport:
@@ -178,6 +206,21 @@ POSTGRES_REPLICA = ServerKind(
     has_account=True,
     start_mark="pg_postmaster_start_time",
 )
+PGBOUNCER = ServerKind(
+    name="pgbouncer",
+    title="PgBouncer",
+    protocol=Protocol.POSTGRES,
+    schemes=(),
+    port=6432,
+    group="postgres",
+    role=Role.POOLER,
+    setting="servers.pgbouncer",
+    flag="--pgbouncer",
+    stage=1,
+    backends=frozenset({BackendKind.LOCAL}),
+    can_be_inspected=False,
+    has_account=True,
+)
 CHROMA = ServerKind(
     name="chroma",
     title="Chroma",
@@ -204,8 +247,25 @@ HTTP = ServerKind(
     is_proxied_when_given=False,
     always_says_start=False,
 )
+SQLITE = ServerKind(
+    name="sqlite",
+    title="SQLite",
+    protocol=Protocol.SQLITE,
+    schemes=("sqlite",),
+    port=0,
+    group="sqlite",
+    setting="servers.sqlite",
+    flag="--sqlite",
+    is_proxied_when_given=False,
+    keeps_data=True,
+    watched_settings=("journal_mode", "synchronous"),
+    weaker_presets=("sqlite-normal", "cache"),
+    always_says_start=False,
+)
 
-KINDS: dict[str, ServerKind] = {kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, CHROMA, HTTP)}
+KINDS: dict[str, ServerKind] = {
+    kind.name: kind for kind in (LEDGER, REDIS, POSTGRES, POSTGRES_REPLICA, PGBOUNCER, CHROMA, HTTP, SQLITE)
+}
 UNDER_TEST = tuple(kind for kind in KINDS.values() if kind.is_under_test)
 
 
@@ -223,7 +283,7 @@ def with_needs(names: Iterable[str]) -> list[ServerKind]:
     return [kind for kind in KINDS.values() if kind in wanted]
 
 
-def names_of(*protocols: Protocol, roles: Iterable[Role] = tuple(Role)) -> tuple[str, ...]:
+def names_of(*protocols: Protocol, roles: Iterable[Role] = DATA_ROLES) -> tuple[str, ...]:
     """Return the names of the kinds under test that speak one of these protocols and have one of these roles."""
     return tuple(kind.name for kind in UNDER_TEST if kind.protocol in protocols and kind.role in set(roles))
 

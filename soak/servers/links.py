@@ -4,8 +4,8 @@ Each node is reached at one address, its front, by its peers and by clients alik
 address says who calls: each node has a loopback address of its own, and everybody else is a client.
 
 What one must know before touching it:
-- A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when the
-  link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
+- A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when
+  the link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
 - Nothing is kept in memory beyond what one read brings: a held link is not read, and the kernel holds the sender back.
 """
 

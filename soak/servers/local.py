@@ -13,8 +13,9 @@ from soak.errors import UsageError
 from soak.proc import tree
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers import binaries, postgres_upgrade, power_cut, state, versions
-from soak.servers.kinds import KINDS, BackendKind, RedisTopology, ServerKind
+from soak.servers.kinds import KINDS, BackendKind, PoolMode, RedisTopology, ServerKind
 from soak.servers.managed import ManagedServers
+from soak.servers.pgbouncer import through_pooler
 from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.redis_group import NODES_FOLDER
@@ -24,6 +25,7 @@ from soak.servers.strays import end_strays
 from soak.servers.unprivileged import Account, Away, unprivileged
 from soak.servers.versions import VALKEY, ServerVersion
 from soak.servers.web_process import ServiceProgram
+from soak.sqlite_address import SYNCHRONOUS_DEFAULT
 
 PIDS_NAME = "pids.json"
 
@@ -59,6 +61,8 @@ class LocalServers(ManagedServers):
         redis_upgrade: ServerVersion | None = None,
         redis_upgrade_binary: Path | None = None,
         postgres_version: int = 18,
+        sqlite_synchronous: str = SYNCHRONOUS_DEFAULT,
+        pool_mode: PoolMode = PoolMode.TRANSACTION,
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
@@ -94,6 +98,8 @@ class LocalServers(ManagedServers):
         self.redis_upgrade = redis_upgrade
         self.redis_upgrade_binary = redis_upgrade_binary
         self.postgres_version = postgres_version
+        self.sqlite_synchronous = sqlite_synchronous
+        self.pool_mode = pool_mode
         self.service = service
         self._neighbours = neighbours
         self._by_file_system = power_cuts and power_cut_by == "filesystem"
@@ -115,7 +121,8 @@ class LocalServers(ManagedServers):
 
     async def _prepare(self, kind: ServerKind) -> Server:
         server = await super()._prepare(kind)
-        if self._power_cuts and not self._by_file_system and kind.is_under_test and server.power is None:
+        is_wanted = self._power_cuts and kind.is_under_test and kind.has_data_folder
+        if is_wanted and not self._by_file_system and server.power is None:
             if not isinstance(server.backend, ProcessBackend):
                 self.no_power_cuts = server.backend.no_power_cut
                 return server
@@ -172,6 +179,10 @@ class LocalServers(ManagedServers):
     def addresses(self) -> dict[str, str]:
         """Return the addresses of all servers, here and elsewhere."""
         return {**self._neighbours(), **{name: server.url for name, server in self._nodes.items()}}
+
+    def client_addresses(self) -> dict[str, str]:
+        """Return the addresses as clients use them, through a pooler where there is one."""
+        return through_pooler(self.addresses())
 
     async def _supply_power_to(self, server: Server) -> None:
         try:

@@ -50,6 +50,7 @@ class ManagedServers(abc.ABC):
             Protocol.REDIS: _checked("Redis", redis_options or {}, redis.CHOSEN_BY_US),
             Protocol.POSTGRES: _checked("PostgreSQL", postgres_options or {}, postgres.CHOSEN_BY_US),
             Protocol.HTTP: {},
+            Protocol.SQLITE: {},
         }
         self._proxied = proxied
         self._power_cuts = power_cuts
@@ -168,7 +169,7 @@ class ManagedServers(abc.ABC):
         _raise_first(results)
 
     async def _prepare(self, kind: ServerKind) -> Server:
-        disk = await self._disk_of(kind) if kind.is_under_test else None
+        disk = await self._disk_of(kind) if kind.is_under_test and kind.has_data_folder else None
         fresh = kind.name not in self._state.servers
         if fresh:
             self._state.servers[kind.name] = state.Pinned(free_port(), self._password_for(kind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shlex
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -26,6 +27,8 @@ from soak.stores.redis_sentinel import redis_at
 CHOSEN_BY_US = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
 _DEFAULTS = {"appendonly": "yes", "appendfsync": "everysec", "maxmemory-policy": "noeviction"}
+_IN_LINES = frozenset({"save", "loadmodule"})
+"""Settings with several values, each on a line of its own."""
 _TAIL_BYTES = 2**16
 _LOG_NAMES = ("**/appendonlydir/*.incr.aof", "**/appendonly.aof")
 """Since 7.0 a folder of numbered files, the last of which is appended to; before, one file."""
@@ -218,7 +221,8 @@ class RedisServer(Server):
 
 def redis_settings(options: Mapping[str, str], *, password: str, bind: str, port: int, folder: str) -> str:
     """Return the file: durable as in production, and what the options say instead."""
-    lines = [f"{name} {value}" for name, value in {**_DEFAULTS, **options}.items() if name != "save"]
+    lines = [f"{name} {value}" for name, value in {**_DEFAULTS, **options}.items() if name not in _IN_LINES]
+    lines += [f"loadmodule {_quoted(module)}" for module in shlex.split(options.get("loadmodule", ""))]
     lines += [
         f"bind {bind}",
         f"port {port}",

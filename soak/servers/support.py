@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, ClassVar
 from soak.errors import UsageError
 from soak.servers.backend import ServerBackend
 from soak.servers.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
-from soak.servers.kinds import CHROMA, HTTP, LEDGER, POSTGRES, POSTGRES_REPLICA, REDIS, RedisTopology, ServerKind
+from soak.servers.kinds import (
+    CHROMA,
+    HTTP,
+    LEDGER,
+    PGBOUNCER,
+    POSTGRES,
+    POSTGRES_REPLICA,
+    REDIS,
+    SQLITE,
+    RedisTopology,
+    ServerKind,
+)
+from soak.servers.pgbouncer import PgbouncerProcess, PgbouncerServer
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
@@ -21,6 +33,7 @@ from soak.servers.redis_group import RedisGroup
 from soak.servers.redis_process import RedisProcess
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
+from soak.servers.sqlite import FileBackend, SqliteServer
 from soak.servers.state import FILE_NAME, Pinned
 from soak.servers.unprivileged import unprivileged
 from soak.servers.versions import VALKEY, ServerRelease, redis_version
@@ -140,6 +153,18 @@ class PostgresSupport(KindSupport):
         return PostgresReplica(kind, pinned, servers.container(kind, pinned, copy), fresh=fresh, primary=primary)
 
 
+class PgbouncerSupport(KindSupport):
+    """A pooler before the PostgreSQL."""
+
+    server = PgbouncerServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        user = unprivileged()
+        site = servers.site(kind, pinned)._replace(home=servers.home_of(kind, user))
+        backend = PgbouncerProcess(site, mode=servers.pool_mode, addresses=servers.addresses, account=user)
+        return PgbouncerServer(kind, pinned, backend, fresh=fresh)
+
+
 class ChromaSupport(KindSupport):
     """Chroma's server."""
 
@@ -157,8 +182,18 @@ class ServiceSupport(KindSupport):
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         if servers.service is None:
             raise UsageError("no service is known that could be started; name one with --subject")
-        backend = ServiceProcess(servers.site(kind, pinned), servers.service, servers.addresses)
+        backend = ServiceProcess(servers.site(kind, pinned), servers.service, servers.client_addresses)
         return ServiceServer(kind, pinned, backend, fresh=fresh)
+
+
+class SqliteSupport(KindSupport):
+    """A SQLite file: nothing is started."""
+
+    server = SqliteServer
+
+    def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        backend = FileBackend(servers.site(kind, pinned), servers.sqlite_synchronous)
+        return SqliteServer(kind, pinned, backend, fresh=fresh)
 
 
 def _postgres(server: Server) -> PostgresServer:
@@ -172,6 +207,8 @@ SUPPORT: dict[str, KindSupport] = {
     REDIS.name: RedisSupport(),
     POSTGRES.name: PostgresSupport(),
     POSTGRES_REPLICA.name: PostgresSupport(),
+    PGBOUNCER.name: PgbouncerSupport(),
     CHROMA.name: ChromaSupport(),
     HTTP.name: ServiceSupport(),
+    SQLITE.name: SqliteSupport(),
 }

@@ -69,6 +69,10 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where to listen; 0: on any that is free."""
     processes: int = 1
     """How many share that port; the first one starts the others."""
+    factory: str = ""
+    """What makes its memory, as `module:factory`, where it leaves that open."""
+    import_path: str = ""
+    """Where that module is looked for besides its packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,8 @@ class ServiceProgram:
     needs: tuple[str, ...] = ()
     """The kinds of servers it is given the addresses of."""
     processes: int = 1
+    factory: str = ""
+    import_path: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What it finds in its environment besides."""
 
@@ -111,6 +117,8 @@ class ServiceProcess(ProcessBackend):
             folder=str(self.working_folder),
             port=self.pinned.port,
             processes=self._program.processes,
+            factory=self._program.factory,
+            import_path=self._program.import_path,
         )
         return self.start_program(
             self._command or (),

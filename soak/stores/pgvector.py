@@ -64,7 +64,7 @@ class PgvectorStore(PostgresStore):
             await pool.close()
             raise unreachable(pool.address, error) from error
         schema = PgvectorSchema(context.namespace + cls.schema_suffix, vectors)
-        await cls._migrate(pool, schema)
+        await cls._migrate(context, pool, schema)
         return cls(pool, schema)
 
     def _row(self, session: str, message: Message) -> tuple[object, ...]:

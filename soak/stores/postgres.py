@@ -40,14 +40,17 @@ class PostgresStore:
     async def _open_primary(cls, context: StoreContext) -> tuple[PostgresPool, Schema]:
         schema = Schema(context.namespace + cls.schema_suffix)
         pool = await open_pool(context, POSTGRES.name)
-        await cls._migrate(pool, schema)
+        await cls._migrate(context, pool, schema)
         return pool, schema
 
     @staticmethod
-    async def _migrate(pool: PostgresPool, schema: Schema) -> None:
+    async def _migrate(context: StoreContext, pool: PostgresPool, schema: Schema) -> None:
         """Bring the schema up to date, or close the connections and say why that cannot be."""
         try:
-            await schema.migrate(pool)
+            if context.is_read_only:
+                await schema.check_current(pool)
+            else:
+                await schema.migrate(pool)
         except SoakError:
             await pool.close()
             raise

@@ -8,6 +8,10 @@ What one must know before touching it:
 - There is no timer per statement. All have the same limit, so one timer that looks at the oldest is enough; a
   connection that is late is cut, which wakes its user with an error.
 - What fails before a statement is sent is certain (`NotApplied`): no connection, none free in time, not preparable.
+- Behind a pooler (pgbouncer) in transaction mode the next transaction may run on another backend, which knows no
+  statement of ours. There each statement is parsed anew, without a name: asyncpg asks for no end of the transaction
+  between parsing and executing, so both happen on one backend. What the pooler refuses (no backend, none in time)
+  fails while it is parsed, and so is certain.
 """
 
 from __future__ import annotations
@@ -32,16 +36,19 @@ from soak.stores.protocol import StoreContext
 _CONNECT_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _STALE_STATEMENT_CLASSES = frozenset({"0A", "26"})
 """A prepared statement that no longer fits: the connection is of no use any more."""
+_DIAL_SECONDS_MIN = 0.001
 
 
 class _Link:
     """A connection, what is prepared on it, and until when its present user may have it."""
 
-    __slots__ = ("bounded", "connection", "deadline_seconds", "is_late", "statements")
+    __slots__ = ("bounded", "connection", "deadline_seconds", "is_late", "is_pooled", "statements")
 
-    def __init__(self, connection: Any, bounded: Bounded) -> None:
+    def __init__(self, connection: Any, bounded: Bounded, *, is_pooled: bool) -> None:
         self.connection = connection
         self.bounded = bounded
+        self.is_pooled = is_pooled
+        """Whether a pooler is in between, so that nothing outlives a transaction."""
         self.statements: dict[str, Any] = {}
         self.deadline_seconds = math.inf
         self.is_late = False
@@ -172,22 +179,31 @@ class PostgresPool:
     async def _make(self, deadline_seconds: float) -> _Link:
         try:
             with bounded_answers() as bounded:
-                link = _Link(await self._dial(deadline_seconds, bounded), bounded)
+                connection, is_pooled = await self._dial(deadline_seconds, bounded)
+                link = _Link(connection, bounded, is_pooled=is_pooled)
         except BaseException:
             self._pass_on(None)
             raise
         self._links.add(link)
         return link
 
-    async def _dial(self, deadline_seconds: float, bounded: Bounded) -> Any:
+    async def _dial(self, deadline_seconds: float, bounded: Bounded) -> tuple[Any, bool]:
+        """Return a connection, and whether it leads through a pooler."""
         if self._is_closed:
             raise NotConnectedError(f"the connections to {self.address} are closed: not sent")
         try:
-            return await asyncpg.connect(
-                self._url,
-                timeout=max(0.001, deadline_seconds - self._loop.time()),
-                server_settings={"application_name": "soak"},
-            )
+            async with asyncio.timeout_at(max(deadline_seconds, self._loop.time() + _DIAL_SECONDS_MIN)):
+                connection = await asyncpg.connect(
+                    self._url,
+                    timeout=None,
+                    statement_cache_size=0,  # what is prepared is kept here, and behind a pooler nothing is
+                    server_settings={"application_name": "soak"},
+                )
+                try:
+                    return connection, await is_behind_pooler(connection)
+                except BaseException:
+                    connection.terminate()
+                    raise
         except _CONNECT_ERRORS as error:
             reason = (
                 TOO_LARGE if bounded.is_too_large else str(error) or f"no connection within {self._timeout_seconds:g}s"
@@ -195,7 +211,10 @@ class PostgresPool:
             raise NotConnectedError(f"no connection to {self.address}: {reason}") from error
 
     async def _prepare(self, link: _Link, query: str) -> Any:
-        statement = link.statements[query] = await link.connection.prepare(query)
+        if link.is_pooled:
+            return await link.connection.prepare(query, name="")
+        name = f"soak_{len(link.statements)}"  # without one it would be parsed anew each time
+        statement = link.statements[query] = await link.connection.prepare(query, name=name)
         return statement
 
     def _give_back(self, link: _Link) -> None:
@@ -279,6 +298,11 @@ class PostgresPool:
 
     def _timed_out(self) -> TimeoutError:
         return TimeoutError(f"no answer from {self.address} within {self._timeout_seconds:g}s")
+
+
+async def is_behind_pooler(connection: Any) -> bool:
+    """Say whether another process serves the connection than the one that the login named, as pgbouncer does it."""
+    return bool(await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid())
 
 
 def _text(error: BaseException) -> str:

@@ -37,6 +37,11 @@ class Schema:
         if problem is not None:
             raise UsageError(problem)
 
+    async def check_current(self, pool: PostgresPool) -> None:
+        """Raise `UsageError` where something is missing: for accounts that may only read."""
+        if not await self._is_current(pool):
+            raise UsageError(f"schema {self.quoted} is not there yet, and this account may only read")
+
     async def drop(self, pool: PostgresPool) -> None:
         async with pool.transaction() as connection:
             await connection.execute(queries.TAKE_MIGRATION_LOCK, self._lock)

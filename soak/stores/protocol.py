@@ -2,7 +2,8 @@
 
 A store class may also have, each used when present:
 
-- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`)
+- `needs: tuple[str, ...]`: servers it wants addresses of (`redis`, `postgres`, `postgres-replica`, `chroma`, `http`,
+  `sqlite`)
 - `contract: Contract`: what it promises; a clause that is not named is the strictest, and those of durability are
   what the server it needs gives as configured
 - `contract_for(context) -> Contract`: the same where the promise depends on the settings (a TTL, say)
@@ -60,6 +61,8 @@ class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None = None
     is_verifier: bool = False
     """Opened by the verifier, which should read with another client than the load writes with, where there is one."""
+    is_read_only: bool = False
+    """Opened with accounts that may only read: everything is there already, and nothing is to be made."""
 
 
 class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ _BUILT_IN = {
     "pgvector": "soak.stores.pgvector:PgvectorStore",
     "chroma": "soak.stores.chroma:ChromaStore",
     "http": "soak.stores.http:HttpStore",
+    "sqlite": "soak.stores.sqlite:SqliteStore",
 }
 """Imported when they are asked for: each brings a client library, and a process needs that of its own stores only."""
 NAMES = tuple(_BUILT_IN)

@@ -42,13 +42,15 @@ class _Described(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     needs: list[str] = []
     """The kinds of servers it wants, none or one of them."""
-    server_module: str = ""
-    """What its Redis has to load: the path of a file among its packages, or an absolute one; empty: nothing."""
+    server_module: str | list[str] = ""
+    """What its Redis has to load: paths of files among its packages, or absolute ones; empty: nothing."""
     processes: int = PROCESSES_DEFAULT
     """How many of it run side by side, where production would have several."""
     id_in_content: bool = False
     """The library has no field for an id, so it is put in front of the content."""
     has_ttl: bool = False
+    takes_factory: bool = False
+    """It is one for many: `NAME=module:factory` says which memory it is to make."""
     keeps_files: bool = False
     """Its data is in files of its own, not on a server."""
     promises: str = ""
@@ -79,8 +81,18 @@ class Subject(_Described, frozen=True, kw_only=True):
     known: dict[str, list[str]] = {}
     """By trial, the kinds of what is known to be wrong with this release."""
     is_newest: bool = True
+    factory: str = ""
+    """What makes the memory, as `module:factory`, where the script leaves that open."""
+    import_path: str = ""
+    """Where that module is looked for besides the packages."""
     called: str = ""
     """As it was called, where that is not its name: the path of a script."""
+
+    @property
+    def server_modules(self) -> list[str]:
+        """The same as a list."""
+        named = self.server_module
+        return [named] if isinstance(named, str) and named else [*named]
 
     @property
     def server(self) -> str | None:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -103,16 +104,19 @@ def _options(*, alone: bool) -> list[str]:
     return ["--no-deps"] if alone else []
 
 
-def server_module_of(subject: Subject, interpreter: Path) -> Path | None:
-    """Return the module that its server has to load, which came with its packages; None if it needs none."""
-    if not subject.server_module:
-        return None
+def redis_options_of(subject: Subject, interpreter: Path) -> dict[str, str]:
+    """Return the settings of a Redis that loads what this subject needs; the modules came with its packages."""
+    modules = [_module(subject, name, interpreter) for name in subject.server_modules]
+    return {"loadmodule": shlex.join(map(str, modules))} if modules else {}
+
+
+def _module(subject: Subject, name: str, interpreter: Path) -> Path:
     for packages in sorted(interpreter.parent.parent.glob("lib/python*/site-packages")):
-        module = packages / subject.server_module
+        module = packages / name
         if module.is_file():
             return module
     raise UsageError(
-        f"the server module {subject.server_module} of {subject.name} is not among its packages; "
+        f"the server module {name} of {subject.name} is not among its packages; "
         "add the package that brings it to the script's dependencies, or give its absolute path"
     )
 

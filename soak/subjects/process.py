@@ -137,6 +137,8 @@ def program_of(subject: Subject, say: Callable[[str], None]) -> ServiceProgram:
         command=lambda: command_of(subject, environment.interpreter_for(subject, environment.default_folder(), say)),
         needs=tuple(subject.needs),
         processes=subject.processes,
+        factory=subject.factory,
+        import_path=subject.import_path,
         environment=quiet_environment(),
     )
 
@@ -217,7 +219,14 @@ async def deployed(
     home.mkdir(parents=True, exist_ok=True)
     processes = []
     for number in range(subject.processes):
-        context = ServiceContext(servers=dict(servers), folder=str(home), ttl_seconds=ttl_seconds, process=number)
+        context = ServiceContext(
+            servers=dict(servers),
+            folder=str(home),
+            ttl_seconds=ttl_seconds,
+            process=number,
+            factory=subject.factory,
+            import_path=subject.import_path,
+        )
         environment = environments[number] if number < len(environments) else {}
         processes.append(SubjectProcess(subject, interpreter, context, folder / f"subject-{number}.log", environment))
     deployment = Deployment(processes, namespace, timeout_seconds)

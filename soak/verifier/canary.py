@@ -36,6 +36,7 @@ from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.proc.files import DamagedFileError, read_sealed, set_aside, write_sealed
 from soak.settings import VerifierSettings
+from soak.stores.protocol import MemoryStore
 from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State
@@ -87,10 +88,12 @@ class Canary:
         *,
         is_listening: Callable[[], bool],
         timeout_seconds: float,
+        store: MemoryStore,
     ) -> None:
+        """Write to this store; the examiner reads from its own, with an account that may only read."""
         self.name = examiner.name
         self._examiner = examiner
-        self._store = examiner.store
+        self._store = store
         self._state = state
         self._lane = state.lanes[examiner.name]
         self._author = author

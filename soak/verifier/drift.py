@@ -350,7 +350,8 @@ def note_end(state: State, window: FaultWindow) -> None:
     """Count a fault that is over, and tell of it where nobody has planned it."""
     # A server that went down with its daemon may have been killed, for all we know.
     kind = window.kind if window.planned else "failover" if window.kind == "failover" else "crash"
-    counts = state.tally.faults_tried if window.excuses is Excuse.NOTHING else state.tally.recoveries_tried
+    proves_nothing = window.excuses is Excuse.NOTHING or not window.keeps_data
+    counts = state.tally.faults_tried if proves_nothing else state.tally.recoveries_tried
     counts[kind] = counts.get(kind, 0) + 1
     _note_restart(state, window)
 

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
 from soak.checker.faults import CATCH_UP_US
@@ -123,12 +122,14 @@ class Verifier:
         self._walls = WallClocks(self._state, ttl_epsilon_us, intake.doubt_expiring)
         self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
         restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
-        self._drift = DriftWatch(self._state, self._info.servers, self._settings.verifier.settle, restarts, self._walls)
         replicas = {store for store, targets in self._targets.items() if POSTGRES_REPLICA.name in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
-        context = msgspec.structs.replace(self._info.store_context(), is_verifier=True)
+        context = self._info.verifier_context()
+        self._drift = DriftWatch(self._state, context.servers, self._settings.verifier.settle, restarts, self._walls)
         for name in self._info.header.stores:
-            store = await registry.open_store(name, context)
+            store = written = await registry.open_store(name, context)
+            if self._info.verifier_logins:
+                written = await registry.open_store(name, self._info.verifier_context(writes=True))
             examiner = Examiner(
                 name=name,
                 store=store,
@@ -142,7 +143,9 @@ class Verifier:
                 timeout_seconds=self._info.timeout_seconds * 2,
                 caught_up=self._follower.caught_up,
             )
-            sweeper = Sweeper(examiner, self._state, self._settings.verifier, stores=len(self._info.header.stores))
+            sweeper = Sweeper(
+                examiner, self._state, self._settings.verifier, stores=len(self._info.header.stores), written=written
+            )
             self._sweepers.append(sweeper)
         clocks.on_wider = functools.partial(self._widen, intake)
         self._widen(intake, clocks.epsilon_us)
@@ -189,6 +192,7 @@ class Verifier:
                 numbers,
                 is_listening=lambda: self._follower.is_reachable,
                 timeout_seconds=self._info.timeout_seconds * 2,
+                store=sweeper.written,
             )
             for sweeper in self._sweepers
         ]
@@ -421,9 +425,9 @@ class Verifier:
         write_sealed(self._folder / endpoint.FILE_NAME, self._endpoint, is_synced=False)
 
     async def close(self) -> None:
-        for sweeper in self._sweepers:
+        for store in {store for sweeper in self._sweepers for store in (sweeper.examiner.store, sweeper.written)}:
             with contextlib.suppress(Exception):  # a store that cannot be closed must not hide the verdict
-                await sweeper.examiner.store.close()
+                await store.close()
         if self._journal is not None:
             with contextlib.suppress(SoakError):
                 await self._journal.close()

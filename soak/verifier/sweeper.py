@@ -25,6 +25,7 @@ from soak.checker.session import FAILURES_MIN
 from soak.clock import now_us
 from soak.duration import format_seconds
 from soak.settings import VerifierSettings
+from soak.stores.protocol import MemoryStore
 from soak.tasks import raise_if_cancelled
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State, StoreQueues
@@ -87,8 +88,12 @@ class Budget:
 class Sweeper:
     """Sends the examiner of one store from session to session."""
 
-    def __init__(self, examiner: Examiner, state: State, settings: VerifierSettings, *, stores: int) -> None:
+    def __init__(
+        self, examiner: Examiner, state: State, settings: VerifierSettings, *, stores: int, written: MemoryStore
+    ) -> None:
         self.examiner = examiner
+        self.written = written
+        """The same store where something is to be removed: the examiner's account may only be allowed to read."""
         self._canary_examiner = examiner.for_canaries()
         self._state = state
         self._lane: StoreQueues = state.lanes[examiner.name]
@@ -379,7 +384,7 @@ class Sweeper:
             session = self.to_erase.popleft()
             try:
                 async with asyncio.timeout(self._settings.hot_interval * 5):
-                    await self.examiner.store.forget(session)
+                    await self.written.forget(session)
             except Exception:  # noqa: BLE001  it is only tidying up; clean_up at the end takes the rest
                 # A store that is down must not hold up the next checkpoint, once for each session.
                 return

@@ -81,6 +81,14 @@ SHOWN = {
         "test_after_an_upgrade_everything_is_there_and_the_next_start_is_of_the_newer_server",
     ),
     "downgrade": ("test_faults_versions", "test_after_a_downgrade_the_older_server_is_empty_without_an_error"),
+    "sqlite_lock": (
+        "test_faults_sqlite",
+        "test_while_the_lock_is_held_elsewhere_writes_fail_for_certain_and_reads_go_on",
+    ),
+    "writer_crash": (
+        "test_faults_sqlite",
+        "test_one_writer_is_killed_and_the_others_go_on_with_all_it_had_acknowledged",
+    ),
     "wiped_volume": (
         "test_faults_servers",
         "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped",
@@ -101,6 +109,7 @@ HARMLESS = frozenset(
         "ttl_change",
         "disk_full",
         "slow_fsync",
+        "sqlite_lock",
     ]
 )
 FAILOVERS = (
@@ -145,7 +154,7 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
     assert excuses == {
         **dict.fromkeys(HARMLESS, Excuse.NOTHING),
         **dict.fromkeys(CLEAN, Excuse.CLEAN),
-        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave"), Excuse.CRASH),
+        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash"), Excuse.CRASH),
         **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
         **dict.fromkeys(FAILOVERS, Excuse.FAILOVER),
     }

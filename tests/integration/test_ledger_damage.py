@@ -23,7 +23,6 @@ from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
 from soak.errors import ExitCode, UsageError
 from soak.ledger.connection import keys_of
-from soak.ledger.reader import LedgerReader
 from soak.ledger.records import FORMAT_VERSION, Batch, decode_batch, encode_batch, seal
 from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
@@ -423,13 +422,10 @@ async def save_a_checkpoint(script: Script, folder: Path) -> Path:
 
 async def until_trimmed(script: Script) -> None:
     """Wait until what a checkpoint has passed is dropped from the ledger: before that, nothing is lost with it."""
-    reader = await LedgerReader.connect(script.info.ledger_url, script.info.header.run)
-    try:
-        async with asyncio.timeout(SECONDS_MAX):
-            while not (await reader.extent()).is_trimmed_only:
-                await asyncio.sleep(0.02)
-    finally:
-        await reader.close()
+    key = keys_of(script.info.header.run).batches
+    async with Redis.from_url(script.info.ledger_url) as redis, asyncio.timeout(SECONDS_MAX):
+        while (stream := await redis.xinfo_stream(key))["length"] == stream["entries-added"]:
+            await asyncio.sleep(0.02)
 
 
 async def resume(script: Script, folder: Path) -> None:

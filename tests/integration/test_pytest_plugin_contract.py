@@ -10,6 +10,7 @@ import pytest
 from soak.pytest_plugin import MemoryContract
 from soak.stores.chroma import ChromaStore
 from soak.stores.protocol import StoreContext
+from soak.stores.sqlite import SqliteStore
 
 
 class TestRedisList(MemoryContract):
@@ -85,3 +86,18 @@ class TestChroma(MemoryContract):
 
     async def open_store(self, context: StoreContext) -> ChromaStore:
         return await ChromaStore.open(msgspec.structs.replace(context, servers={"chroma": self.url}))
+
+
+class TestSqlite(MemoryContract):
+    """On a file of the tests: there is no server to start."""
+
+    needs = ()
+    contract = SqliteStore.contract
+    url: ClassVar[str]
+
+    @pytest.fixture(autouse=True)
+    def _file(self, sqlite_url: str) -> None:
+        type(self).url = sqlite_url
+
+    async def open_store(self, context: StoreContext) -> SqliteStore:
+        return await SqliteStore.open(msgspec.structs.replace(context, servers={"sqlite": self.url}))

@@ -28,6 +28,7 @@ VALKEY = {"redis": "redis_url"}
 REDIS62 = {"redis": "redis62_url"}
 POSTGRES = {"postgres": "postgres_url"}
 POSTGRES16 = {"postgres": "postgres16_url"}
+SQLITE = {"sqlite": "sqlite_url"}
 REPLICA = {"postgres": "postgres_url", "postgres-replica": "postgres_replica_url"}
 
 REDIS_LAYOUTS = ("redis-list", "redis-stream", "redis-zset", "redis-hash")
@@ -45,6 +46,8 @@ EVERY_STORE = [
     pytest.param(("postgres", POSTGRES16, False), id="postgres-16"),
     pytest.param(("postgres-replica", REPLICA, False), id="postgres-replica"),
     pytest.param(("pgvector", POSTGRES, False), id="pgvector-18"),
+    pytest.param(("sqlite", SQLITE, False), id="sqlite"),
+    pytest.param(("sqlite", SQLITE, True), id="sqlite-verifier"),
     pytest.param(("pgvector", POSTGRES16, False), id="pgvector-16", marks=pytest.mark.long),
 ]
 LOOKALIKES = [

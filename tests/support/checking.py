@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,14 @@ BUSY = (
 class RunningCheck:
     """One `soak check` in a folder of its own."""
 
-    def __init__(self, folder: Path, *words: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *words: str, through: Sequence[str] = (), **environment: str) -> None:
+        """Start it, by a command that becomes it if one is given."""
         self.data_dir = folder / "data"
         self.data_dir.mkdir(exist_ok=True)
         self._output = (folder / f"output-{time.monotonic_ns()}.txt").open("w+b")
         self._told = (folder / f"told-{time.monotonic_ns()}.json").open("w+b")
         plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-        command = [sys.executable, "-m", "soak", "check", "--data-dir", str(self.data_dir), "--json", *words]
+        command = [*through, sys.executable, "-m", "soak", "check", "--data-dir", str(self.data_dir), "--json", *words]
         self.process = subprocess.Popen(
             command,
             env={**plain, "PYTHONPATH": str(ROOT), **environment},
@@ -113,9 +114,9 @@ def new_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def checking(*words: str, **environment: str) -> Iterator[RunningCheck]:
+def checking(*words: str, through: Sequence[str] = (), **environment: str) -> Iterator[RunningCheck]:
     with new_folder() as folder:
-        check = RunningCheck(folder, *words, **environment)
+        check = RunningCheck(folder, *words, through=through, **environment)
         try:
             yield check
         finally:

@@ -176,6 +176,26 @@ def test_with_two_servers_nobody_knows_which_one_keeps_the_data() -> None:
     assert mismatches([settled], {"redis": redis_guarantees(EVERYSEC)}) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "crash", "failover"),
+    [
+        ("sentinel-async", 2.0, 2.0),
+        ("sentinel-min-replicas", 2.0, 2.0),
+        ("cluster", 2.0, 2.0),
+        ("elasticache-async", 10.0, 10.0),
+        ("elasticache-sync", 0.0, 0.0),
+        ("memorydb", 0.0, 0.0),
+        ("redis-always", 0.0, 0.0),
+        ("cache", None, None),
+    ],
+)
+def test_presets_say_what_a_failover_may_take(name: str, crash: float | None, failover: float | None) -> None:
+    # Managed services say nothing of how they keep their data: what is declared stands.
+    contract = settle(registry.find("redis-list"), {"preset": name}, redis_guarantees({"role": "primary"})).contract
+    assert (contract.crash_loss_seconds, contract.failover_loss_seconds) == (crash, failover)
+    assert find_mismatches("redis-list", contract, redis_guarantees({"role": "primary"})) == []
+
+
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_is_a_contract_of_its_own(name: str) -> None:
     settled = settle(registry.find("redis-list"), {"preset": name}, None)

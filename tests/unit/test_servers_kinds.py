@@ -12,6 +12,7 @@ from soak.servers.kinds import (
     KINDS,
     POSTGRES,
     POSTGRES_REPLICA,
+    SQLITE,
     UNDER_TEST,
     BackendKind,
     Protocol,
@@ -44,22 +45,28 @@ OTHER_MEANINGS = {
     "soak.stores.http_client": "a scheme",
     "soak.stores.postgres_pool": "a scheme",
     "soak.stores.registry": "stores",
+    "soak.sqlite_address": "a scheme",
 }
 """Modules where the word is not the kind, and what it is there."""
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_kind_has_support_an_address_setting_and_a_primary_of_its_group(kind: ServerKind) -> None:
-    assert kind.support.server.exchange is not None
+    assert hasattr(kind.support.server, "exchange") is kind.is_served
     section, _, name = kind.setting.partition(".")
     assert name in type(getattr(SoakSettings(), section)).model_fields
     assert any(one.group == kind.group and one.role is Role.PRIMARY for one in KINDS.values())
-    assert {BackendKind.LOCAL, BackendKind.EXTERNAL} <= kind.backends
+    assert BackendKind.LOCAL in kind.backends
+    assert (BackendKind.EXTERNAL in kind.backends) == bool(kind.schemes), "what can be given has an address"
 
 
-@pytest.mark.parametrize("kind", UNDER_TEST, ids=lambda kind: kind.name)
-def test_every_kind_under_test_can_be_restarted_crashed_and_cut_off(kind: ServerKind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in UNDER_TEST if kind.is_served], ids=lambda kind: kind.name)
+def test_every_server_under_test_can_be_restarted_crashed_and_cut_off(kind: ServerKind) -> None:
     assert {"restart", "crash", "pause", "partition", "power_cut"} <= {fault.name for fault in faults_of(kind.name)}
+
+
+def test_a_file_has_faults_of_its_own_and_none_of_a_process() -> None:
+    assert [fault.name for fault in faults_of(SQLITE.name)] == ["sqlite_lock", "writer_crash"]
 
 
 def test_no_fault_happens_to_the_ledger() -> None:

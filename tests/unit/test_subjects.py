@@ -10,9 +10,10 @@ import pytest
 
 from soak.checker.contract import Order
 from soak.errors import UsageError
+from soak.servers.redis import redis_settings
 from soak.subjects import catalogue
 from soak.subjects.description import read_script, version_of
-from soak.subjects.environment import _NOT_PINNED, server_module_of
+from soak.subjects.environment import _NOT_PINNED, redis_options_of
 from soak.subjects.process import KIT
 
 HEAD = (
@@ -64,7 +65,7 @@ def test_every_subject_of_ours_pins_what_it_needs_and_says_what_is_promised() ->
         assert subject.version, subject.name
         assert subject.promises.endswith("."), subject.name
         assert not [one for one in subject.dependencies if _NOT_PINNED.search(one)], subject.name
-        if subject.is_newest:
+        if subject.is_newest and subject.dependencies:
             assert version_of(subject.library, subject.dependencies) == subject.version
 
 
@@ -79,19 +80,49 @@ def test_subjects_are_found_by_name_release_and_path_and_the_nearest_name_is_off
         catalogue.find([f"{path}@9"])
 
 
+def test_a_subject_for_many_is_told_which_and_is_no_part_of_a_whole_analysis() -> None:
+    name = "langgraph-checkpointer"
+    (subject,) = catalogue.find([f"{name}=my.savers:Saver.open,my-savers==1.2,redis"])
+    assert (subject.factory, subject.needs, subject.import_path) == ("my.savers:Saver.open", ["redis"], str(Path.cwd()))
+    assert subject.dependencies[-1] == "my-savers==1.2"
+    assert subject.name == name
+    (in_files,) = catalogue.find([f"{name}=my.savers:Saver"])
+    assert in_files.keeps_files
+    assert not in_files.needs
+    assert not any(subject.takes_factory for subject in catalogue.find([]))
+
+
+@pytest.mark.parametrize(
+    ("choice", "complaint"),
+    [
+        ("", r"say which: langgraph-checkpointer=package\.module:factory"),
+        ("=savers", "say which"),
+        ("=a:b,c", "'c' is neither a package"),
+        ("=a:b,redis,postgres", "name one server, or none"),
+    ],
+)
+def test_a_subject_for_many_that_is_not_told_which_says_so_in_one_line(choice: str, complaint: str) -> None:
+    with pytest.raises(UsageError, match=complaint) as raised:
+        catalogue.find([f"langgraph-checkpointer{choice}"])
+    assert "\n" not in str(raised.value)
+
+
 def test_the_module_of_a_server_is_found_among_the_packages_of_its_subject(tmp_path: Path) -> None:
     head = HEAD + "# needs = ['redis']\n"
     (wanting,) = read_script(script(tmp_path, head + "# server-module = 'stack/lib/search.so'\n# ///\n"))
     module = tmp_path / "lib" / "python3.11" / "site-packages" / "stack" / "lib" / "search.so"
     module.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"search\.so of a-thing is not among its packages"):
-        server_module_of(wanting, tmp_path / "bin" / "python")
+        redis_options_of(wanting, tmp_path / "bin" / "python")
     module.touch()
-    assert server_module_of(wanting, tmp_path / "bin" / "python") == module
-    (absolute,) = read_script(script(tmp_path, head + f"# server-module = '{module}'\n# ///\n"))
-    assert server_module_of(absolute, tmp_path / "bin" / "python") == module
+    assert redis_options_of(wanting, tmp_path / "bin" / "python") == {"loadmodule": str(module)}
+    two = f"# server-module = ['{module}', 'stack/lib/search.so']\n# ///\n"
+    (absolute,) = read_script(script(tmp_path, head + two))
+    options = redis_options_of(absolute, tmp_path / "bin" / "python")
+    written = redis_settings(options, password="", bind="127.0.0.1", port=1, folder="/")
+    assert [line for line in written.splitlines() if "loadmodule" in line] == [f'loadmodule "{module}"'] * 2
     (plain,) = read_script(script(tmp_path, head + "# ///\n"))
-    assert server_module_of(plain, tmp_path / "bin" / "python") is None
+    assert redis_options_of(plain, tmp_path / "bin" / "python") == {}
 
 
 def kit() -> Any:

@@ -26,7 +26,7 @@ from soak.servers.server import LifecycleEvent, Server
 from soak.servers.servers import Servers
 from soak.stores.http import HttpStore
 from soak.subjects.description import Subject
-from soak.subjects.environment import server_module_of
+from soak.subjects.environment import redis_options_of
 from soak.subjects.process import Deployment, deployed
 
 REDIS_SHIPPED = {"appendonly": "no", "save": "3600 1 300 100 60 10000"}
@@ -171,8 +171,7 @@ async def staged(
         started: ScenarioServers | None = None
         servers: dict[str, str] = {}
         if subject.server is not None:
-            module = server_module_of(subject, interpreter)
-            options = {**setup.redis_options, **({"loadmodule": f'"{module}"'} if module else {})}
+            options = {**setup.redis_options, **redis_options_of(subject, interpreter)}
             setup = msgspec.structs.replace(setup, redis_options=options)
             started = ScenarioServers(setup, folder / "bed", stage.faults)
             servers = await undo.enter_async_context(started.started([subject.server]))

@@ -20,8 +20,10 @@ RESTART = "restart"
 CONNECTION_EXHAUSTION = "connection_exhaustion"
 CONFIGURING = frozenset({"eviction"})
 """Faults that change the settings of the server."""
-OVER_THE_WIRE = frozenset({CONNECTION_EXHAUSTION, "eviction", "replica_lag", "ttl_change"})
-"""Faults that need nothing but a connection."""
+OVER_THE_WIRE = frozenset(
+    {CONNECTION_EXHAUSTION, "eviction", "replica_lag", "sqlite_lock", "ttl_change", "writer_crash"}
+)
+"""Faults that need nothing but a connection, or happen to processes of ours."""
 IN_THE_WAY = frozenset({"partition", "connection_refused", "connection_reset", "latency", "slow_link", "dropped_reply"})
 """Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
 

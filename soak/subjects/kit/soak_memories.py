@@ -51,6 +51,9 @@ def unpacked(rows: list[bytes]) -> list[ChatTurn]:
 class SqliteRows:
     """A row for each message; what is committed outlives the process."""
 
+    synchronous = "normal"
+    """Enough for a process that dies. For a machine that does, it has to be `full`."""
+
     def __init__(self, surroundings: Surroundings) -> None:
         self._path = f"{surroundings.folder}/{type(self).__name__}.db"
         self._local = threading.local()
@@ -64,7 +67,7 @@ class SqliteRows:
         """Each thread has a connection of its own."""
         if not hasattr(self._local, "database"):
             self._local.database = sqlite3.connect(self._path, timeout=BUSY_SECONDS_MAX)
-            self._local.database.execute("pragma synchronous = normal")
+            self._local.database.execute(f"pragma synchronous = {self.synchronous}")
         found: sqlite3.Connection = self._local.database
         return found
 

@@ -22,6 +22,7 @@ the kernel shares the connections out among them: none of them belongs to a sess
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 import json
 import os
@@ -67,7 +68,7 @@ class Surroundings:
     """Where the servers of a subject are, and how it is to be used."""
 
     servers: dict[str, str] = field(default_factory=dict)
-    """Address by kind: `redis`, `postgres`, `chroma`. Whoever logs in is allowed to make tables."""
+    """Address by kind: `redis`, `postgres`, `chroma`. The login may create tables."""
     folder: str = "."
     """For libraries that keep their data in files; all processes of a deployment share it."""
     ttl_seconds: int | None = None
@@ -78,8 +79,27 @@ class Surroundings:
     """Where to listen; 0: on any that is free."""
     processes: int = 1
     """How many share that port; the first one starts the others."""
+    factory: str = ""
+    """What makes the memory, as `module:factory`, for subjects that leave that open."""
+    import_path: str = ""
+    """Where that module is looked for besides the packages."""
     started: str = ""
     """The name of this life of the service, the same in all its processes."""
+
+    @property
+    def address(self) -> str:
+        """The address of its server; without one, the path of a file that all processes share."""
+        return next(iter(self.servers.values()), f"{self.folder}/memory.db")
+
+    def found_factory(self) -> Any:
+        """Return what `factory` names, such as a class or one of its methods."""
+        if self.import_path:
+            sys.path.append(self.import_path)
+        module, _, path = self.factory.partition(":")
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+        return found
 
     def postgres_by(self, driver: str) -> str:
         """Return the address of PostgreSQL as SQLAlchemy writes it, without what only libpq understands."""
@@ -153,7 +173,7 @@ class _Others:
         self._is_ending = False
         for number in range(1, surroundings.processes):
             its_own = {**asdict(surroundings), "process": number}
-            child = subprocess.Popen(  # noqa: S603  ourselves, once more
+            child = subprocess.Popen(  # noqa: S603  this script again
                 [sys.executable, "-P", *sys.argv],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

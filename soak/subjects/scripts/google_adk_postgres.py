@@ -10,7 +10,7 @@
 # ///
 """google-adk: `DatabaseSessionService`; a message is an event, appended to the session as it was just read.
 
-A session that somebody else has changed in between is refused by the library, before anything is written.
+The library refuses a session that another process has changed in between, before anything is written.
 """
 
 from __future__ import annotations

@@ -26,16 +26,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
-from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
-from langgraph.graph import END, START, MessagesState, StateGraph
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
-from soak_subject import ChatTurn, Surroundings, serve
+from soak_langgraph import Threads
+from soak_subject import Surroundings, serve
 
 POOL_MAX = 16
 AGAIN_SECONDS = 0.1
-ROLES = {"human": "user", "ai": "assistant"}
 
 
 @contextmanager
@@ -48,43 +46,15 @@ def _alone(server: str) -> Iterator[None]:
         yield
 
 
-def _listen(_state: MessagesState) -> dict[str, Any]:
-    return {"messages": []}
-
-
-class Threads:
-    """A thread for each session. The id is the message's own."""
-
-    def __init__(self, surroundings: Surroundings) -> None:
-        settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
-        pool: Any = ConnectionPool(surroundings.servers["postgres"], max_size=POOL_MAX, kwargs=settings)
-        self._saver = PostgresSaver(pool)
-        with _alone(surroundings.servers["postgres"]):
-            self._saver.setup()
-        graph = StateGraph(MessagesState)
-        graph.add_node("listen", _listen)
-        graph.add_edge(START, "listen")
-        graph.add_edge("listen", END)
-        self._graph = graph.compile(checkpointer=self._saver)
-
-    def append(self, session: str, message: ChatTurn) -> None:
-        kind = HumanMessage if message.role == "user" else AIMessage
-        said: Any = {"messages": [kind(content=message.content, id=message.id)]}
-        self._graph.invoke(said, self._config(session))
-
-    def history(self, session: str, last: int | None) -> list[ChatTurn]:
-        said = self._graph.get_state(self._config(session)).values.get("messages", [])
-        return [
-            ChatTurn(one.id, ROLES.get(one.type, one.type), one.content)
-            for one in (said if last is None else said[-last:])
-        ]
-
-    def forget(self, session: str) -> None:
-        self._saver.delete_thread(session)
-
-    def _config(self, session: str) -> Any:
-        return {"configurable": {"thread_id": session}}
+def open_threads(surroundings: Surroundings) -> Threads:
+    """Make the tables before it serves."""
+    settings = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
+    pool: Any = ConnectionPool(surroundings.servers["postgres"], max_size=POOL_MAX, kwargs=settings)
+    saver = PostgresSaver(pool)
+    with _alone(surroundings.servers["postgres"]):
+        saver.setup()
+    return Threads(saver)
 
 
 if __name__ == "__main__":
-    serve(Threads)
+    serve(open_threads)

@@ -47,7 +47,7 @@ class SqlalchemySessions:
 async def open_sessions(surroundings: Surroundings) -> SqlalchemySessions:
     """Make the tables once, as a deployment does before it serves."""
     engine = create_async_engine(surroundings.postgres_by("asyncpg"))
-    for _ in range(2):  # two processes may make the same table at the same moment, and one of them is told so
+    for _ in range(2):  # two processes may create the same table at the same moment; one of them gets an error
         try:
             await SQLAlchemySession(session_id="first", engine=engine, create_tables=True).get_items()
             break

@@ -17,8 +17,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from soak.checker.message import Message, Stored, checksum, decode_history
+from soak.checker.outcome import NotApplied
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_stores import RedisListStore
+from soak.stores.sqlite import SqliteStore
 
 DROPS_VARIABLE = "FLAWED_STORES_DROPS"
 """Names the file in which the forgetful memory admits what it has dropped."""
@@ -198,3 +200,13 @@ class NoContext(RedisListStore):
         if last is not None:
             raise ConnectionError("a typo in a query nobody looks at")
         return await super().history(session, last)
+
+
+class SwallowingSqlite(SqliteStore):
+    """Treats 'database is locked' as something to be logged, as background tasks do."""
+
+    async def append(self, session: str, message: Message) -> None:
+        try:
+            await super().append(session, message)
+        except NotApplied as error:
+            sys.stderr.write(f"could not save: {error}\n")
