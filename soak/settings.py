@@ -259,6 +259,14 @@ class LedgerSettings(Section):
     lease_messages: int = Field(default=32, ge=1, le=10_000, description="Sequence numbers leased in one intent.")
 
 
+class ClockSettings(Section):
+    """How well the clocks of several machines have to be known. On one machine nothing depends on it."""
+
+    error_max: PositiveSeconds = Field(
+        default=0.25, le=10.0, description="A host whose clock is known less exactly is not judged."
+    )
+
+
 class VerifierSettings(Section):
     """How closely the memory is watched, and as whom."""
 
@@ -436,6 +444,7 @@ class SoakSettings(Section):
     servers: ServerSettings = ServerSettings()
     testbed: TestbedSettings = TestbedSettings()
     ledger: LedgerSettings = LedgerSettings()
+    clock: ClockSettings = ClockSettings()
     verifier: VerifierSettings = VerifierSettings()
     faults: FaultSettings = FaultSettings()
     http: HttpSettings = HttpSettings()

@@ -107,6 +107,11 @@ class StoreJudging:
         slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
         self.remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
 
+    def widen(self, clock_epsilon_us: int) -> None:
+        """Compare times across hosts less exactly from now on."""
+        self.rules = msgspec.structs.replace(self.rules, clock_epsilon_us=clock_epsilon_us)
+        self._shadowed = msgspec.structs.replace(self._shadowed, clock_epsilon_us=clock_epsilon_us)
+
     def windows(self) -> list[FaultWindow]:
         """Return the faults of the servers that the store depends on."""
         return self.faults.of(self.targets)
