@@ -178,6 +178,19 @@ class ContainerSettings(Section):
     )
 
 
+WorkloadName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/(statefulset|deployment)/[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+]
+
+
+class WorkloadSettings(Section):
+    """Workloads in Kubernetes of servers that were given: what may be broken through its API, and nothing else."""
+
+    redis: WorkloadName | None = Field(default=None, description="Of servers.redis: NAMESPACE/statefulset/NAME.")
+    postgres: WorkloadName | None = Field(default=None, description="Of servers.postgres.")
+    postgres_replica: WorkloadName | None = Field(default=None, description="Of servers.postgres_replica.")
+
+
 class TestbedSettings(Section):
     """Where servers that are not given are started, and what may happen to those that are given."""
 
@@ -214,6 +227,10 @@ class TestbedSettings(Section):
     )
     restart_timeout: PositiveSeconds = Field(default=300.0, description="How long that command may take.")
     containers: ContainerSettings = ContainerSettings()
+    workloads: WorkloadSettings = WorkloadSettings()
+    kubeconfig: Path | None = Field(
+        default=None, description="Who breaks them; none: the service account of the pod that soak runs in."
+    )
 
 
 class LedgerSettings(Section):
