@@ -361,6 +361,16 @@ class HttpSettings(Section):
     )
 
 
+class OtlpSettings(Section):
+    """Metrics by OTLP over HTTP, besides /metrics; needs soak[otlp]."""
+
+    endpoint: HttpServiceAddress | None = Field(
+        default=None, description="Where they are sent: http://collector:4318/v1/metrics; none: nowhere."
+    )
+    interval: Annotated[Seconds, Field(ge=1)] = Field(default=15.0, description="How often.")
+    token: SecretStr | None = Field(default=None, description="Bearer token for it.")
+
+
 class SupervisionSettings(Section):
     """How the daemon treats a load or a verifier that dies."""
 
@@ -424,6 +434,7 @@ class SoakSettings(Section):
     verifier: VerifierSettings = VerifierSettings()
     faults: FaultSettings = FaultSettings()
     http: HttpSettings = HttpSettings()
+    otlp: OtlpSettings = OtlpSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
     report: ReportSettings = ReportSettings()
