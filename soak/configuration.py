@@ -172,7 +172,7 @@ def read(
 
 def as_environment(settings: SoakSettings) -> dict[str, str]:
     """Return the variables that give a child process the same settings; addresses reach it by the join file."""
-    text = settings.model_dump_json(exclude={"servers": True, "contract": True, "ledger": {"url"}})
+    text = settings.model_dump_json(exclude={"servers": True, "contract": True, "otlp": True, "ledger": {"url"}})
     return {CONFIG_VARIABLE: str(NO_FILE), SETTINGS_VARIABLE: text}
 
 

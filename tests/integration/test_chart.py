@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,9 @@ import pytest
 import yaml
 
 from soak import cli
+from soak.configuration import read
+from soak.servers.external.backend import IN_ITS_WORKLOAD
+from soak.servers.external.workloads import Workload
 from soak.stores import registry
 from tests.support.charts import (
     CHART,
@@ -40,7 +44,8 @@ every_set = pytest.mark.parametrize("values", VALUE_SETS)
 DAEMON = ("--values", str(CHART / "ci" / "daemon-values.yaml"))
 LOCUST_PARSES = (
     "import sys; from locust import events; from locust.argument_parser import parse_options;"
-    "from soak.load.locust_events import register; register(events); parse_options(sys.argv[1:])"
+    "from soak.load.locust_events import register; register(events);"
+    "import json; [parse_options(words) for words in json.loads(sys.argv[1])]"
 )
 ADDRESSES = {"redis": "redis://r", "ledger": "redis://l", "postgres": "postgresql://p", "http-token": "secret"}
 
@@ -112,52 +117,44 @@ def test_values_that_cannot_work_are_one_clear_line(words: list[str], line: str)
 
 
 def test_the_chart_knows_which_server_each_store_needs() -> None:
-    for name, spec in registry.specs().items():
-        done = template("--set", f"stores={{{name}}}")
-        first = spec.needs[0].replace("postgres-replica", "postgresReplica")
-        assert f"set servers.{first}.url" in done.stderr
-        given = [f"servers.{kind.replace('postgres-replica', 'postgresReplica')}.secretName=s" for kind in spec.needs]
-        assert template("--set", f"stores={{{name}}}", "--set", ",".join(given)).returncode == 0
+    text = (CHART / "templates" / "checks.yaml").read_text()
+    words = re.findall(r'"([^"]+)"', next(line for line in text.splitlines() if "$needs := dict" in line))
+    known = {store: needs.split(",") for store, needs in zip(words[::2], words[1::2], strict=True)}
+    assert known == {
+        name: [kind.replace("postgres-replica", "postgresReplica") for kind in spec.needs]
+        for name, spec in registry.specs().items()
+    }
 
 
-@every_set
-def test_every_command_line_is_one_that_the_program_takes(values: str) -> None:
-    seen = 0
-    for pod in pods(values).values():
-        for container in pod["containers"]:
-            words = [str(word) for word in container["args"]]
-            if container["name"] == "valkey":
-                continue
-            seen += 1
-            if container.get("command") == ["locust"]:
-                here = [word.replace("/opt/soak/", f"{ROOT}/") for word in words]
-                command = [sys.executable, "-c", LOCUST_PARSES, *here]
-                done = subprocess.run(command, capture_output=True, text=True, check=False, env=plain_environment())
-                assert done.returncode == 0, done.stderr
-            else:
-                assert "command" not in container
-                cli.parse(words)
-    assert seen == {"check": 1, "verifier": 1}.get(values, 3)
+def test_every_command_line_is_one_that_the_program_takes() -> None:
+    containers = [one for values in VALUE_SETS for pod in pods(values).values() for one in pod["containers"]]
+    lines = {(one["name"], *(str(word) for word in one["args"])) for one in containers if one["name"] != "valkey"}
+    assert {name for name, *_ in lines} == {"soak", "locust", "check"}
+    assert all((one.get("command") == ["locust"]) == (one["name"] == "locust") for one in containers)
+    for _, *words in (line for line in lines if line[0] != "locust"):
+        cli.parse(words)
+    lines_of_locust = [words for name, *words in sorted(lines) if name == "locust"]
+    assert len(lines_of_locust) == 3  # the worker's is always the same
+    told = json.dumps(lines_of_locust).replace("/opt/soak/", f"{ROOT}/")
+    command = [sys.executable, "-c", LOCUST_PARSES, told]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=plain_environment())
+    assert done.returncode == 0, done.stderr
 
 
 @every_set
 def test_every_variable_is_a_setting_with_a_value_that_is_taken(values: str, tmp_path: Path) -> None:
     config = next((one["data"]["soak.toml"] for one in rendered(values) if "soak.toml" in one.get("data", {})), None)
     (tmp_path / "soak.toml").write_text(config or "")
-    environments = {
-        tuple(sorted((one["name"], _value(one)) for one in container.get("env", ())))
-        for pod in pods(values).values()
-        for container in pod["containers"]
-        if container["name"] != "valkey"
-    }
-    for environment in environments:
-        own = {**dict(environment), "SOAK_CONFIG": str(tmp_path / "soak.toml")}
-        assert ("SOAK_CONFIG" in dict(environment)) == (config is not None)
-        command = [sys.executable, "-m", "soak", "config", "--json"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**plain_environment(), **own}
-        )
-        assert done.returncode == 0, done.stderr
+    for pod in pods(values).values():
+        for container in pod["containers"]:
+            environment = {one["name"]: _value(one) for one in container.get("env", ())}
+            if container["name"] == "valkey":
+                continue
+            assert ("SOAK_CONFIG" in environment) == (config is not None)
+            settings = read(environ={**environment, "SOAK_CONFIG": str(tmp_path / "soak.toml")}).settings
+            assert settings.stores.names
+            assert (settings.ledger.url is not None) == (container["name"] != "check")
+            assert values != "faults" or container["name"] != "soak" or settings.testbed.workloads.redis is not None
 
 
 def _value(variable: Object) -> str:
@@ -221,6 +218,26 @@ def test_rights_are_for_the_named_workloads_and_for_what_their_faults_need() -> 
     fewer = template("--values", str(CHART / "ci" / "faults-values.yaml"), "--set", "faults.allow={scale_to_zero}")
     verbs = [rule["verbs"] for one in objects_of(fewer.stdout) if one["kind"] == "Role" for rule in one["rules"]]
     assert verbs == [["get", "list", "watch"], ["get", "update"]] * 2
+
+
+def test_the_rights_are_those_that_the_program_asks_for() -> None:
+    (role,) = (
+        one for one in rendered("faults") if one["metadata"]["name"] == "try-soak-redis" and one["kind"] == "Role"
+    )
+    workload = Workload.parse("memory/statefulset/redis")
+    asked = {
+        ("/".join(filter(None, (right["resource"], right.get("subresource")))), right["verb"], right["name"])
+        for fault in IN_ITS_WORKLOAD
+        for right in [*workload.rights(fault), {"resource": "statefulsets", "verb": "get", "name": "redis"}]
+    }
+    granted = {
+        (resource, verb, name)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule["resourceNames"]
+    }
+    assert granted == asked
 
 
 def test_the_rules_and_the_dashboards_are_those_of_the_repository() -> None:

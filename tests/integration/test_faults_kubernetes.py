@@ -27,7 +27,7 @@ from tests.support.servers.breaking import client_of, running
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytest.importorskip("kubernetes_validate", reason="the fake API holds what it is sent to these schemas")
+pytestmark = pytest.mark.long  # each has a server of its own
 ALL = ("pod_delete", "pod_evict", "scale_to_zero", "rollout_restart", "policy_partition")
 REPLACING = ("pod_delete", "pod_evict", "rollout_restart")
 WORKLOAD = Workload(NAMESPACE, "statefulset", NAME)
@@ -176,19 +176,19 @@ async def test_a_policy_that_nobody_enforces_is_no_fault(
         await fault.heal(servers, "redis")
 
 
-@pytest.mark.parametrize("name", ALL)
-async def test_without_the_right_to_it_a_fault_is_refused_with_one_line(
-    tmp_path: Path, certificate: Path, name: str
-) -> None:
-    async with cluster(tmp_path, certificate) as one, one.given(*ALL) as servers:
-        reason = faults.ALL[name].unavailable(servers, "redis")
-        assert reason is not None
-        first = WORKLOAD.rights(name)[0]
-        assert f"soak may not {first['verb']} {first['resource']}" in reason
-        assert reason.endswith("grant it by a Role, as faults.workloads of the chart does")
-        with pytest.raises(SoakError):
-            await faults.ALL[name].inject(servers, "redis")
+async def test_without_the_right_to_it_a_fault_is_refused_with_one_line(tmp_path: Path, certificate: Path) -> None:
+    async with cluster(tmp_path, certificate) as one, one.given(*ALL, "crash") as servers:
+        for name in ALL:
+            reason = faults.ALL[name].unavailable(servers, "redis")
+            assert reason is not None
+            first = WORKLOAD.rights(name)[0]
+            assert f"soak may not {first['verb']} {first['resource']}" in reason
+            assert reason.endswith("grant it by a Role, as faults.workloads of the chart does")
+            with pytest.raises(SoakError):
+                await faults.ALL[name].inject(servers, "redis")
         assert "testbed.allow_faults" in str(faults.ALL["latency"].unavailable(servers, "redis"))
+        assert "needs more than its workload" in str(faults.ALL["crash"].unavailable(servers, "redis"))
+        assert await servers.telemetry("redis"), "nothing happened to it"
 
 
 async def test_a_workload_that_is_not_there_or_not_for_us_stops_the_start(tmp_path: Path, certificate: Path) -> None:

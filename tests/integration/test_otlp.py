@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as service
 from pydantic import SecretStr
 
+from soak.daemon.otlp import OtlpExporter, request_of
 from soak.settings import OtlpSettings
 from tests.support.checking import BUSY, checking
 from tests.support.paths import ROOT
@@ -19,12 +21,6 @@ from tests.support.paths import ROOT
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-service = pytest.importorskip(
-    "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2", reason="opentelemetry-proto is not installed"
-)
-
-from soak.daemon.otlp import OtlpExporter, request_of  # noqa: E402
 
 TEXT = """\
 # HELP soak_lost_total Lost.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -67,7 +68,6 @@ def validate(one: Object, version: str) -> None:
     if one["apiVersion"].startswith("monitoring.coreos.com/"):
         jsonschema.validate(one, OPERATOR[one["kind"]])
         return
-    kubernetes_validate = pytest.importorskip("kubernetes_validate")  # a development dependency
     kubernetes_validate.validate(one, version, strict=True)
 
 
