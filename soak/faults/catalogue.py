@@ -25,6 +25,7 @@ from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
+from soak.faults.machine_crash import MachineCrash
 from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
@@ -39,6 +40,7 @@ from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
+from soak.faults.standby_outage import StandbyLag, StandbyOutage
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
@@ -81,6 +83,9 @@ ALL: dict[str, Fault] = {
         PrimaryCrash(),
         PrimaryPartition(),
         PartialPartition(),
+        MachineCrash(),
+        StandbyOutage(),
+        StandbyLag(),
         SentinelFailover(),
         CoordinatedFailover(),
         ClusterFailover(),

@@ -75,6 +75,8 @@ RECIPES = {
             "primary_crash": 1.0,
             "coordinated_failover": 1.0,
             "primary_partition": 1.0,
+            "machine_crash": 1.0,
+            "standby_outage": 1.0,
             "sentinel_failover": 1.0,
             "cluster_failover": 1.0,
             "cluster_takeover": 1.0,

@@ -13,11 +13,11 @@ from soak.errors import UsageError
 from soak.proc import tree
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers import binaries, postgres_upgrade, power_cut, state, versions
-from soak.servers.kinds import KINDS, BackendKind, RedisTopology, ServerKind
+from soak.servers.kinds import KINDS, BackendKind, PostgresTopology, RedisTopology, Replication, ServerKind
 from soak.servers.managed import ManagedServers
+from soak.servers.node_group import NODES_FOLDER
 from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
 from soak.servers.process_backend import ProcessBackend, ProcessSite
-from soak.servers.redis_group import NODES_FOLDER
 from soak.servers.server import EventListener, Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.strays import end_strays
@@ -59,6 +59,8 @@ class LocalServers(ManagedServers):
         redis_upgrade: ServerVersion | None = None,
         redis_upgrade_binary: Path | None = None,
         postgres_version: int = 18,
+        postgres_topology: PostgresTopology = PostgresTopology.SINGLE,
+        postgres_replication: Replication = Replication.AUTO,
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
@@ -94,6 +96,8 @@ class LocalServers(ManagedServers):
         self.redis_upgrade = redis_upgrade
         self.redis_upgrade_binary = redis_upgrade_binary
         self.postgres_version = postgres_version
+        self.postgres_topology = postgres_topology
+        self.postgres_replication = postgres_replication
         self.service = service
         self._neighbours = neighbours
         self._by_file_system = power_cuts and power_cut_by == "filesystem"

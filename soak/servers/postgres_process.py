@@ -223,6 +223,12 @@ def _initdb(folder: Path, password_file: Path) -> list[str | Path]:
     return ["initdb", "-D", folder, "-U", USER, f"--pwfile={password_file}", *_INITDB_OPTIONS]
 
 
+def base_backup(port: int, name: str) -> Callable[[Path], list[str | Path]]:
+    """Return what fills a folder with a copy of the server at this port, which then follows it under this name."""
+    address = f"host={HOST} port={port} user={USER} sslmode=disable application_name={name}"
+    return lambda folder: ["pg_basebackup", "-D", folder, "-R", "-X", "stream", "-c", "fast", "-d", address]
+
+
 async def exchange_folders(one: Path, other: Path) -> None:
     """Give each of two data folders the name of the other; raises `ServerUnreachableError` if that cannot be done."""
     try:
@@ -262,10 +268,6 @@ class ReplicaProcess(PostgresProcess):
         await super().prepare()
 
     async def create(self) -> None:
-        address = (
-            f"host={HOST} port={self._primary.pinned.port} user={USER} sslmode=disable application_name={self._name}"
-        )
         await self.fill(
-            lambda folder: ["pg_basebackup", "-D", folder, "-R", "-X", "stream", "-c", "fast", "-d", address],
-            {"PGPASSWORD": self._primary.pinned.password},
+            base_backup(self._primary.pinned.port, self._name), {"PGPASSWORD": self._primary.pinned.password}
         )
