@@ -7,7 +7,7 @@ The figures are what real servers were measured to lose (acknowledged writes, in
 - AOF always: nothing. AOF without sync: nothing when the process dies, anything in a power cut.
 - RDB alone: everything since the last save began. Only a rule that fires after a single change bounds that in time.
 - PostgreSQL without synchronous commit: up to three rounds of its log writer.
-- Redis Sentinel and Cluster: replication is asynchronous, so a failover takes what the new primary had not received, and
+- Redis Sentinel, Cluster: replication is asynchronous, so a failover takes what the new primary had not received, and
   all that the old one acknowledges until it is demoted. `min-replicas-to-write` narrows that and does not end it: a
   silent partition still took 1.7 s with a maximal lag of one second.
 - PostgreSQL on several hosts: the same, unless commits wait for a standby (`synchronous_standby_names`): then nothing.

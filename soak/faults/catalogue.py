@@ -16,6 +16,7 @@ from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
 from soak.faults.container_oom import ContainerOom
 from soak.faults.crash import Crash
+from soak.faults.dcs_outage import DcsOutage
 from soak.faults.disk_full import DiskFull
 from soak.faults.downgrade import Downgrade
 from soak.faults.dropped_reply import DroppedReply
@@ -28,6 +29,7 @@ from soak.faults.latency import Latency
 from soak.faults.machine_crash import MachineCrash
 from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
+from soak.faults.patroni_switchover import PatroniFailover, PatroniSwitchover
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
 from soak.faults.primary_crash import PrimaryCrash
@@ -84,6 +86,9 @@ ALL: dict[str, Fault] = {
         PrimaryPartition(),
         PartialPartition(),
         MachineCrash(),
+        PatroniSwitchover(),
+        PatroniFailover(),
+        DcsOutage(),
         StandbyOutage(),
         StandbyLag(),
         SentinelFailover(),

@@ -14,6 +14,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
 from soak.servers.kinds import KINDS, Protocol, Role, names_of
 from soak.servers.node_group import NodeGroup
+from soak.servers.patroni import PatroniGroup
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
@@ -144,7 +145,7 @@ class GroupFault(Fault):
 
     on_groups = True
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
-    groups: ClassVar[tuple[type[Group], ...]] = (SentinelGroup, ClusterGroup, SyncStandbyGroup)
+    groups: ClassVar[tuple[type[Group], ...]] = (SentinelGroup, ClusterGroup, PatroniGroup, SyncStandbyGroup)
     needs = "a group of nodes that soak has started"
 
     def hindrance(self, servers: Servers, target: str) -> str | None:

@@ -73,9 +73,12 @@ RECIPES = {
         description="the primary of a group is killed, cut off and replaced, in turn",
         faults={
             "primary_crash": 1.0,
+            "patroni_switchover": 1.0,
             "coordinated_failover": 1.0,
             "primary_partition": 1.0,
             "machine_crash": 1.0,
+            "patroni_failover": 1.0,
+            "dcs_outage": 1.0,
             "standby_outage": 1.0,
             "sentinel_failover": 1.0,
             "cluster_failover": 1.0,

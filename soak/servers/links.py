@@ -1,6 +1,6 @@
 """The network of a group: every link from one node to another, or from clients to a node, can be cut by itself.
 
-Each node is reached at one address, its front, by its peers and by clients alike. Who calls is told by `callers`.
+Each node is reached at its front by its peers and by clients. Who calls is told by `callers`, or by a front of its own.
 
 What one must know before touching it:
 - A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when
@@ -45,8 +45,8 @@ class Links:
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
 
-    async def listen(self, node: str, front: int, host: str, port: int) -> None:
-        """Let the node at this host and port be reached at the front."""
+    async def listen(self, node: str, front: int, host: str, port: int, *, caller: str | None = None) -> None:
+        """Let the node at this host and port be reached at the front: by this caller alone, or by anybody."""
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -57,10 +57,10 @@ class Links:
             try:
                 # Its callback in asyncio's streams trips over a task that was cancelled.
                 with contextlib.suppress(asyncio.CancelledError):
-                    if (caller := await self._caller(writer)) is None:
+                    if (who := caller or await self._caller(writer)) is None:
                         writer.transport.abort()
                     else:
-                        await self._serve(Link(caller, node), reader, writer, (host, port))
+                        await self._serve(Link(who, node), reader, writer, (host, port))
             finally:
                 self._tasks.discard(task)
 

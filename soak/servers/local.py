@@ -158,7 +158,8 @@ class LocalServers(ManagedServers):
         ]
         names = ("data", postgres_upgrade.NEXT_NAME)
         folders = [root / kind / name for root in self._roots() for kind in KINDS for name in names]
-        folders += [found for root in self._roots() for found in root.glob(f"*/{NODES_FOLDER}/*/data")]
+        nodes = [found for root in self._roots() for found in root.glob(f"*/{NODES_FOLDER}/*")]
+        folders += [folder for node in nodes for folder in (node, node / "data")]
         points = [mounted.point for loop in power_cut.abandoned() for mounted in power_cut.mounts_of(loop.number)]
         await end_strays(known, [*folders, *(point / name for point in points for name in names)])
         # Those of other folders, too: nobody may ever come back to them.

@@ -34,6 +34,7 @@ _PORT_MAX = 22_767
 _LOW_TRIES = 50
 _FRONT = "front of "
 _BUS = "bus of "
+_CLIENT_FRONT = "client front of "
 _POLL_SECONDS = 0.05
 _WATCH_SECONDS = 0.5
 
@@ -47,6 +48,8 @@ class Seat(NamedTuple):
     front: int
     bus: int
     """The front of its second port."""
+    client_front: int
+    """The front for clients, where they have one of their own."""
 
     @property
     def bus_port(self) -> int:
@@ -142,6 +145,7 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
     node_errors: ClassVar[tuple[type[Exception], ...]] = (ServerUnreachableError,)
     """What asking a node may raise that is down, or about to be something else."""
     is_group = True
+    agree_seconds_max: ClassVar[float] = AGREE_SECONDS_MAX
 
     def _join(self, site: ProcessSite, *, fresh: bool) -> None:
         """Make the nodes, once the group itself is made."""
@@ -190,14 +194,18 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
     def _take_seats(self) -> None:
         ports = self.pinned.nodes
         for name in self.name_of_nodes:
-            for key in (name, _FRONT + name, _BUS + name):
+            for key in (name, _FRONT + name, _BUS + name, _CLIENT_FRONT + name):
                 if key not in ports:
                     ports[key] = _low_port()
         # A loopback network of its own: two groups on one machine do not meet.
         first = ports[self.name_of_nodes[0]]
         network = f"127.{64 + first % 128}.{first // 128 % 256}"
         self.seats = {
-            name: Seat(name, f"{network}.{number}", ports[name], ports[_FRONT + name], ports[_BUS + name])
+            name: Seat(
+                name,
+                f"{network}.{number}",
+                *(ports[key] for key in (name, _FRONT + name, _BUS + name, _CLIENT_FRONT + name)),
+            )
             for number, name in enumerate(self.name_of_nodes, start=1)
         }
         self.nodes = self._make_nodes()
@@ -298,8 +306,12 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
             await self.links.listen(seat.name, seat.front, seat.host, seat.port)
             if self.has_bus:
                 await self.links.listen(seat.name, seat.bus, seat.host, seat.bus_port)
+            if self.has_client_fronts:
+                await self.links.listen(seat.name, seat.client_front, seat.host, seat.port, caller=CLIENTS)
 
     has_bus: ClassVar[bool] = False
+    has_client_fronts: ClassVar[bool] = False
+    """Whether clients have fronts of their own: where it takes time to find out who calls."""
 
     def _callers(self) -> Callers:
         return CallersByAddress({seat.host: seat.name for seat in self.seats.values()})
@@ -324,7 +336,7 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         await self._until(replaced, f"replace {primary.name}")
 
     async def _until(self, holds: Callable[[], Any], what: str) -> None:
-        deadline = time.monotonic() + AGREE_SECONDS_MAX
+        deadline = time.monotonic() + self.agree_seconds_max
         while True:
             try:
                 if await holds():
@@ -333,7 +345,7 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
                 pass  # one of them is still starting
             if time.monotonic() >= deadline:
                 raise ServerUnreachableError(
-                    f"{self.title} did not {what} within {AGREE_SECONDS_MAX:.0f} s; see the logs in {self.folder}"
+                    f"{self.title} did not {what} within {self.agree_seconds_max:.0f} s; see the logs in {self.folder}"
                 )
             await asyncio.sleep(_POLL_SECONDS)
 

@@ -191,6 +191,11 @@ class PostgresReplica(PostgresServer):
 # Its configuration file --------------------------------------------------------------------------------------
 
 
+def settings_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the same settings by name, without where the server lives."""
+    return {name: value.strip("'") for name, value in {**_SETTINGS, **options}.items()}
+
+
 def postgres_settings(options: Mapping[str, str], location: Mapping[str, str]) -> str:
     """Return the file: durable as in production, what the options say instead, and where the server lives."""
     quoted = {name: _quoted(value) for name, value in {**options, **location}.items()}

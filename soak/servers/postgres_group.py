@@ -112,6 +112,7 @@ class PostgresNode(GroupNode, PostgresServer):
 class PostgresGroup(NodeGroup[GroupNode], PostgresServer, abc.ABC):
     """The group as its clients see it: one PostgreSQL, whose address names all nodes."""
 
+    has_client_fronts = True
     servers: list[PostgresNode]
     """The nodes that are a PostgreSQL."""
 
@@ -143,7 +144,7 @@ class PostgresGroup(NodeGroup[GroupNode], PostgresServer, abc.ABC):
 
     def address_for(self, attributes: str) -> str:
         """Return the address of all nodes for sessions with these `target_session_attrs`."""
-        fronts = [f"{HOST}:{node.seat.front}" for node in self.servers]
+        fronts = [f"{HOST}:{node.seat.client_front}" for node in self.servers]
         return address_of_nodes(self.pinned.password, fronts, attributes)
 
     @property

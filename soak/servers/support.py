@@ -23,6 +23,7 @@ from soak.servers.kinds import (
     RedisTopology,
     ServerKind,
 )
+from soak.servers.patroni import PatroniGroup
 from soak.servers.postgres import PostgresReplica, PostgresServer
 from soak.servers.postgres_group import PostgresGroup, PostgresPrograms, StandbyReaders
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
@@ -51,7 +52,10 @@ _GROUPS: dict[RedisTopology, type[RedisGroup]] = {
     RedisTopology.SENTINEL: SentinelGroup,
     RedisTopology.CLUSTER: ClusterGroup,
 }
-_POSTGRES_GROUPS: dict[PostgresTopology, type[PostgresGroup]] = {PostgresTopology.SYNC_STANDBY: SyncStandbyGroup}
+_POSTGRES_GROUPS: dict[PostgresTopology, type[PostgresGroup]] = {
+    PostgresTopology.SYNC_STANDBY: SyncStandbyGroup,
+    PostgresTopology.PATRONI: PatroniGroup,
+}
 
 
 class KindSupport(abc.ABC):

@@ -167,7 +167,7 @@ class SyncStandbyGroup(PostgresGroup):
 
     async def _serves_clients(self) -> bool:
         """Whether the primary takes writes where clients connect: its network is what matters to them."""
-        url = address_of_nodes(self.pinned.password, [f"{HOST}:{self.primary.seat.front}"], "read-write")
+        url = address_of_nodes(self.pinned.password, [f"{HOST}:{self.primary.seat.client_front}"], "read-write")
         try:
             async with asyncio.timeout(DOWN_AFTER_SECONDS):
                 connection = await asyncpg.connect(url, statement_cache_size=0)
