@@ -30,6 +30,7 @@ _NAMES = {
     "patroni_switchover": ("Patroni switchover", "Patroni switchovers"),
     "patroni_failover": ("Patroni failover", "Patroni failovers"),
     "dcs_outage": ("outage of etcd", "outages of etcd"),
+    "cancelled_commits": ("cancellation of commits", "cancellations of commits"),
     "standby_outage": ("outage of the standby", "outages of the standby"),
     "standby_lag": ("lag of the standby", "lags of the standby"),
     "upgrade": ("upgrade", "upgrades"),

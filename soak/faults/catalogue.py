@@ -9,6 +9,7 @@ import msgspec
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.aof_truncation import AofTruncation
+from soak.faults.cancelled_commits import CancelledCommits
 from soak.faults.clock_step import ClockStep
 from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
 from soak.faults.connection_exhaustion import ConnectionExhaustion
@@ -89,6 +90,7 @@ ALL: dict[str, Fault] = {
         PatroniSwitchover(),
         PatroniFailover(),
         DcsOutage(),
+        CancelledCommits(),
         StandbyOutage(),
         StandbyLag(),
         SentinelFailover(),

@@ -17,8 +17,8 @@ class DcsOutage(GroupFault):
     excuses = Excuse.FAILOVER
     groups = (PatroniGroup,)
     description = (
-        "Patroni cannot reach etcd: the leader steps down, and nobody takes writes until it is healed. If another one is "
-        "elected then, what it had not received is lost."
+        "Patroni cannot reach etcd: the leader steps down, and nobody takes writes until it is healed. If another one "
+        "is elected then, what it had not received is lost."
     )
     cut = OneOf("silent", "reset", help="whether packets vanish, or connections are reset and refused")
 

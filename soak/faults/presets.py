@@ -21,6 +21,7 @@ LEFT_TO_RULES = {
     "ttl_change": _NO_CONTRACT,
     "downgrade": _NO_CONTRACT,
     "early_failover": "it loses what the replica had not received",
+    "cancelled_commits": "it acknowledges what no standby has",
     "eviction": "only a contract that allows eviction excuses what it takes",
     "failover": _ONCE,
     "upgrade": _ONCE,

@@ -27,7 +27,7 @@ from soak.servers.kinds import Replication, ServerKind
 from soak.servers.node_group import GroupNode, Seat
 from soak.servers.ports import HOST
 from soak.servers.postgres import USER, settings_of
-from soak.servers.postgres_group import PostgresGroup, PostgresNode, PostgresPrograms
+from soak.servers.postgres_group import CHEAP_LOGIN, PostgresGroup, PostgresNode, PostgresPrograms
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.state import Pinned
 from soak.servers.strays import end_strays, kill_strays_below
@@ -38,7 +38,10 @@ SCOPE = "memory"
 TTL_SECONDS = 20
 """The least that Patroni allows: so long after its last sign a leader is replaced."""
 LOOP_WAIT_SECONDS = 2
-RETRY_SECONDS = 5
+RETRY_SECONDS = 9
+"""The most that Patroni allows with these: on a busy machine etcd may take a second to answer."""
+RECONNECT = {"wal_retrieve_retry_interval": "1s"}
+"""Every try to stream is a connection whose caller has to be looked up."""
 MAXIMUM_LAG_BYTES = 2**20
 HEARTBEAT_MS, ELECTION_MS = 250, 2_500
 """More than etcd's own: on a busy machine a healthy node may be silent for a second."""
@@ -78,7 +81,10 @@ class PatroniProcess(ProcessBackend):
             "name": seat.name,
             "restapi": {"listen": f"{seat.host}:{seat.bus_port}", "connect_address": f"{HOST}:{seat.bus}"},
             "etcd3": {"hosts": self._etcds},
-            "bootstrap": {"dcs": self._dynamic, "initdb": [{"encoding": "UTF8"}, {"locale": "C"}]},
+            "bootstrap": {
+                "dcs": self._dynamic,
+                "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, {"set": CHEAP_LOGIN}],
+            },
             "postgresql": {
                 "listen": f"{seat.host}:{seat.port}",
                 "connect_address": f"{HOST}:{seat.front}",
@@ -230,7 +236,7 @@ class PatroniGroup(PostgresGroup):
             "retry_timeout": RETRY_SECONDS,
             "maximum_lag_on_failover": MAXIMUM_LAG_BYTES,
             "synchronous_mode": self.is_synchronous,
-            "postgresql": {"use_pg_rewind": True, "parameters": settings_of({**commits, **self.options})},
+            "postgresql": {"use_pg_rewind": True, "parameters": settings_of({**RECONNECT, **commits, **self.options})},
         }
 
     def in_order_of_end(self) -> Sequence[Sequence[GroupNode]]:

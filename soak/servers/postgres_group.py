@@ -20,6 +20,9 @@ from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.state import Pinned
 from soak.servers.unprivileged import Account
 
+CHEAP_LOGIN = "scram_iterations=1"
+"""Clients that look for the primary log in to one node after the other, many times a second while there is none. The
+password is random and for this machine alone, so nothing is gained by making that slow."""
 _STANDING_QUERY = """
 select case when pg_is_in_recovery() then 'standby' else 'primary' end as role,
        case when pg_is_in_recovery() then coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())
@@ -71,9 +74,9 @@ class PostgresNodeProcess(PostgresProcess):
             await self.wipe()
         await super().prepare()
 
-    async def create(self) -> None:
+    async def create(self, *options: str) -> None:
         if (primary := self._followed()) is None:
-            await super().create()
+            await super().create("--set", CHEAP_LOGIN, *options)
         else:
             await self.fill(base_backup(primary.front, self.seat.name), {"PGPASSWORD": self.pinned.password})
 

@@ -69,10 +69,10 @@ class PostgresProcess(ProcessBackend):
     def spawn(self) -> Process:
         return self._run(["postgres", "-D", self.working_folder], self.environment)
 
-    async def create(self) -> None:
+    async def create(self, *options: str) -> None:
         """Make a new database cluster."""
         with self._password_file() as secret:
-            await self.fill(lambda folder: _initdb(folder, secret))
+            await self.fill(lambda folder: [*_initdb(folder, secret), *options])
 
     @contextlib.contextmanager
     def _password_file(self) -> Iterator[Path]:
@@ -267,7 +267,8 @@ class ReplicaProcess(PostgresProcess):
             self.become(newer)
         await super().prepare()
 
-    async def create(self) -> None:
+    async def create(self, *options: str) -> None:
+        del options  # a copy has those of its primary
         await self.fill(
             base_backup(self._primary.pinned.port, self._name), {"PGPASSWORD": self._primary.pinned.password}
         )
