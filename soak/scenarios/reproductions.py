@@ -211,8 +211,8 @@ ALL: dict[str, ReproductionScenario] = {
         _reproduction(
             "patroni-async-partition",
             Published(
-                claim="Patroni as it is by default: a leader that is cut off goes on acknowledging until it steps down; "
-                "that is lost",
+                claim="Patroni as it is by default: a leader that is cut off goes on acknowledging until it steps "
+                "down; that is lost",
                 source="Patroni documentation, replication modes",
                 loses=True,
             ),
