@@ -191,6 +191,15 @@ class ServerSettings(Section):
     postgres_version: PostgresVersion = Field(
         default=versions.POSTGRES.name, description="PostgreSQL to start: 16, 18 …"
     )
+    postgres_topology: kinds.PostgresTopology = Field(
+        default=kinds.PostgresTopology.SINGLE,
+        description="What is started as PostgreSQL: single, sync-standby (1 + 1) or patroni (3, and three etcd).",
+    )
+    postgres_replication: kinds.Replication = Field(
+        default=kinds.Replication.AUTO,
+        description="What commits of such a group wait for: async (nobody), sync (a standby has them) or remote_apply "
+        "(a standby shows them). auto: sync for sync-standby, async for patroni.",
+    )
 
 
 class ContainerSettings(Section):

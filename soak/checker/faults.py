@@ -23,7 +23,8 @@ WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
 PROMOTIONS = frozenset({
     "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
-    "coordinated_failover", "cluster_failover", "cluster_takeover",
+    "coordinated_failover", "cluster_failover", "cluster_takeover", "machine_crash", "patroni_switchover",
+    "patroni_failover", "dcs_outage", "cancelled_commits",
 })  # fmt: skip
 """Kinds of faults in which a replica becomes the primary."""
 _ONE_ADDRESS = frozenset({"failover", "early_failover"})

@@ -54,6 +54,8 @@ def make_testbed(
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         sqlite_synchronous=settings.servers.sqlite_synchronous,
         pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
+        postgres_topology=settings.servers.postgres_topology,
+        postgres_replication=settings.servers.postgres_replication,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,
@@ -62,11 +64,8 @@ def make_testbed(
         neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.nodes.items()},
         on_event=on_event,
     )
-    if wanted.kind == "docker" and settings.servers.redis_topology is not RedisTopology.SINGLE:
-        raise UsageError(
-            f"servers.redis_topology = {settings.servers.redis_topology}: its nodes are processes of this machine; "
-            "leave out --testbed docker"
-        )
+    if wanted.kind == "docker":
+        _check_single(settings)
     docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local
@@ -89,6 +88,14 @@ def make_testbed(
             **{kind: local for kind in plan.embedded if kind in _ALWAYS_HERE},
         }
     )
+
+
+def _check_single(settings: SoakSettings) -> None:
+    for name in ("redis_topology", "postgres_topology"):
+        if (topology := getattr(settings.servers, name)) != RedisTopology.SINGLE:
+            raise UsageError(
+                f"servers.{name} = {topology}: its nodes are processes of this machine; leave out --testbed docker"
+            )
 
 
 def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:

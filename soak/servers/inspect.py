@@ -19,7 +19,7 @@ from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.hosts import is_cluster, is_sentinel
+from soak.hosts import each_host, hosts_of, is_cluster, is_sentinel
 from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
 from soak.sqlite_address import SYNCHRONOUS, SqliteAddress, parse_sqlite
 from soak.stores.redis_cluster import cluster_addresses
@@ -37,7 +37,12 @@ REDIS_SETTINGS = (
     "maxmemory-policy",
     "min-replicas-to-write",
 )
-POSTGRES_SETTINGS = ("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay")
+POSTGRES_SETTINGS = (
+    *("synchronous_commit", "synchronous_standby_names", "fsync", "full_page_writes", "wal_writer_delay"),
+)
+OF_THE_GROUP = ("role", "topology", "synchronous_standby_names")
+"""What only the primary of a group can say for all: a standby has followers of its own only when it is promoted."""
+SEVERAL_HOSTS = "several hosts"
 
 _REDIS_COUNTERS = (
     "aof_buffer_length",
@@ -198,19 +203,21 @@ async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
     return configuration, telemetry
 
 
-async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
+async def other_nodes(kind: ServerKind, url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
     """Return the configuration of every replica of a group: each can become a primary.
 
     One that does not answer is left out. Raises `ServerUnreachableError` if nobody names them.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            if is_cluster(url):
+            if kind.protocol is Protocol.POSTGRES:
+                addresses = each_host(url, target_session_attrs="any")
+            elif is_cluster(url):
                 addresses = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=True)
             else:
                 addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
             answers = await asyncio.gather(
-                *(_ask_redis(address, timeout_seconds, with_size=False) for address in addresses),
+                *(_ASK[kind.protocol](address, timeout_seconds, False) for address in addresses),  # noqa: FBT003
                 return_exceptions=True,
             )
     except (*_SILENT, OSError, TimeoutError) as error:
@@ -270,6 +277,8 @@ async def _ask_postgres(url: str, timeout_seconds: float, with_size: bool) -> To
     telemetry = {name: str(value) for name, value in (counters or {}).items() if value is not None}
     if "pg_is_in_recovery" in telemetry:
         configuration["role"] = "replica" if telemetry["pg_is_in_recovery"] == "true" else "primary"
+    if len(hosts_of(url)) > 1:
+        configuration["topology"] = SEVERAL_HOSTS
     return configuration, telemetry
 
 

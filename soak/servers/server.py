@@ -77,6 +77,8 @@ class Server(abc.ABC):
 
     exchange: ClassVar[type[RedisExchange | PostgresExchange | HttpExchange]]
     """What a proxy must know of its protocol."""
+    is_group: ClassVar[bool] = False
+    """Whether several nodes act as this server, and so most faults of one server are none of it."""
 
     def __init__(self, kind: ServerKind, pinned: Pinned, backend: ServerBackend, *, fresh: bool) -> None:
         self.kind = kind

@@ -62,6 +62,14 @@ SHOWN = {
         ),
         ("test_redis_groups", "test_a_failover_takes_what_it_is_known_to_take"),
     ),
+    **dict.fromkeys(
+        ("machine_crash", "standby_outage", "standby_lag", "cancelled_commits"),
+        ("test_postgres_groups", "test_a_failover_to_a_synchronous_standby_takes_nothing_but_what_was_cancelled"),
+    ),
+    **dict.fromkeys(
+        ("patroni_switchover", "patroni_failover", "dcs_outage"),
+        ("test_postgres_groups", "test_patroni_replaces_its_leader"),
+    ),
     "eviction": ("test_faults_servers", "test_eviction_throws_acknowledged_keys_away_while_writes_go_on"),
     "ttl_change": ("test_faults_data", "test_keys_of_the_run_expire_and_those_of_others_stay"),
     "clock_step": ("test_faults_data", "test_a_redis_whose_clock_leaps_ahead_expires_keys_early"),
@@ -110,6 +118,8 @@ HARMLESS = frozenset(
         "dropped_reply",
         "connection_exhaustion",
         "replica_lag",
+        "standby_outage",
+        "standby_lag",
         "eviction",
         "ttl_change",
         "disk_full",
@@ -120,7 +130,8 @@ HARMLESS = frozenset(
 )
 FAILOVERS = (
     *("early_failover", "primary_crash", "primary_partition", "partial_partition"),
-    *("sentinel_failover", "cluster_takeover"),
+    *("sentinel_failover", "cluster_takeover", "machine_crash", "patroni_failover", "dcs_outage"),
+    "cancelled_commits",
 )
 CLEAN = frozenset(
     [
@@ -130,6 +141,7 @@ CLEAN = frozenset(
         "failover",
         "coordinated_failover",
         "cluster_failover",
+        "patroni_switchover",
         "upgrade",
         "downgrade",
         "clock_step",
