@@ -23,7 +23,8 @@ WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
 PROMOTIONS = frozenset({
     "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
-    "coordinated_failover", "cluster_failover", "cluster_takeover",
+    "coordinated_failover", "cluster_failover", "cluster_takeover", "cluster_failover_force", "failover_command",
+    "machine_death", "rolling_restart", "rolling_upgrade",
 })  # fmt: skip
 """Kinds of faults in which a replica becomes the primary."""
 _ONE_ADDRESS = frozenset({"failover", "early_failover"})

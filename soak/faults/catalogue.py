@@ -10,7 +10,7 @@ from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.clock_step import ClockStep
-from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
+from soak.faults.cluster_failover import ClusterFailover, ClusterFailoverForce, ClusterTakeover
 from soak.faults.connection_exhaustion import ConnectionExhaustion
 from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
@@ -25,20 +25,26 @@ from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
+from soak.faults.machine_death import MachineDeath
 from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
 from soak.faults.power_cut import PowerCut
 from soak.faults.primary_crash import PrimaryCrash
 from soak.faults.primary_partition import PartialPartition, PrimaryPartition
+from soak.faults.primary_restart import PrimaryRestart
 from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
-from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
+from soak.faults.rolling_restart import RollingRestart, RollingUpgrade
+from soak.faults.sentinel_away import SentinelAway
+from soak.faults.sentinel_failover import CoordinatedFailover, FailoverCommand, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
+from soak.faults.slot_migration import SlotMigration
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
+from soak.faults.slow_replication import SlowReplication
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
@@ -79,12 +85,21 @@ ALL: dict[str, Fault] = {
         Failover(),
         EarlyFailover(),
         PrimaryCrash(),
+        PrimaryRestart(),
+        MachineDeath(),
         PrimaryPartition(),
         PartialPartition(),
         SentinelFailover(),
         CoordinatedFailover(),
+        FailoverCommand(),
         ClusterFailover(),
+        ClusterFailoverForce(),
         ClusterTakeover(),
+        SlotMigration(),
+        RollingRestart(),
+        RollingUpgrade(),
+        SlowReplication(),
+        SentinelAway(),
         Eviction(),
         TtlChange(),
         ClockStep(),

@@ -13,11 +13,12 @@ from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
 from soak.servers.kinds import Protocol, Role, names_of
+from soak.servers.links import Links
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup
-from soak.servers.redis_group import RedisGroup
+from soak.servers.redis_group import Node, RedisGroup
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
@@ -27,6 +28,8 @@ IS_PRIMARY = "not pg_is_in_recovery()"
 STREAMS = "pg_is_in_recovery() and exists (select from pg_stat_wal_receiver where status = 'streaming')"
 NOT_A_PROCESS = "only where the server is a process on this machine"
 _POLL_SECONDS = 0.02
+_BEHIND_LATENCIES = 4
+"""A packet that waits behind another takes twice the latency; its answer as long again."""
 
 
 class FaultUnavailableError(UsageError):
@@ -138,6 +141,18 @@ class GroupFault(RedisFault):
             raise self.refusal(servers, target)
         return server
 
+    def links(self, group: RedisGroup) -> Links:
+        """Return the network of the group."""
+        if group.links is None:
+            raise FaultUnavailableError(f"{self.name} cannot be injected: {group.title} is not running")
+        return group.links
+
+    async def fall_behind(self, group: RedisGroup, primary: Node, latency_seconds: float) -> None:
+        """Slow the links of a primary down, and return once its replicas are that far behind."""
+        if latency_seconds:
+            self.links(group).slow_down(group.around(primary, clients=False), latency_seconds)
+            await asyncio.sleep(_BEHIND_LATENCIES * latency_seconds)
+
     def expect_replacement(self, group: RedisGroup) -> None:
         """Let the primary be replaced: once where nothing may be lost, else as often as it happens."""
         group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
@@ -151,7 +166,8 @@ class GroupFault(RedisFault):
         for node in group.nodes:
             await node.start_again()
         await group.until_agreed()
-        await group.replaced_as_expected()
+        if group.replacements_expected:
+            await group.replaced_as_expected()
 
 
 def writes_a_log(server: RedisServer) -> bool:

@@ -24,6 +24,7 @@ LEFT_TO_RULES = {
     "eviction": "only a contract that allows eviction excuses what it takes",
     "failover": _ONCE,
     "upgrade": _ONCE,
+    "rolling_upgrade": _ONCE,
 }
 """What ends a run by itself, or can be done only once, and so happens only where a rule names it."""
 
@@ -79,6 +80,9 @@ RECIPES = {
             "cluster_failover": 1.0,
             "cluster_takeover": 1.0,
             "partial_partition": 1.0,
+            "machine_death": 1.0,
+            "primary_restart": 1.0,
+            "rolling_restart": 1.0,
         },
         every_seconds=60.0,
         jitter_share=0.2,

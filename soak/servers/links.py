@@ -4,8 +4,9 @@ Each node is reached at one address, its front, by its peers and by clients alik
 address says who calls: each node has a loopback address of its own, and everybody else is a client.
 
 What one must know before touching it:
-- A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when the
-  link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
+- A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when
+  the link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
+- A dead machine is silent, too, and what it had sent never arrives.
 - Nothing is kept in memory beyond what one read brings: a held link is not read, and the kernel holds the sender back.
 """
 
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -23,6 +26,8 @@ from soak.tasks import end_tasks
 
 CLIENTS = "clients"
 CONNECTIONS_MAX = 4_096
+CLIENTS_MAX = 256
+"""Of each node: so many clients are remembered."""
 _CONNECT_SECONDS_MAX = 5.0
 _READ_BYTES = 65_536
 
@@ -34,6 +39,26 @@ class Link(NamedTuple):
     node: str
 
 
+class _Cut(enum.Enum):
+    """What becomes of a link that is cut."""
+
+    SILENT = "silent"
+    """Packets vanish. What is under way arrives when the link heals."""
+    RESET = "reset"
+    """Connections are reset, and nobody gets a new one."""
+    DEAD = "dead"
+    """Packets vanish for good. The connections are reset when the link heals."""
+
+
+class Writer(NamedTuple):
+    """A client that has sent something to a node."""
+
+    client: str
+    """Its address."""
+    last_sent_seconds: float
+    """When it last sent something, by the monotonic clock."""
+
+
 class Links:
     """The fronts of all nodes of a group."""
 
@@ -41,8 +66,11 @@ class Links:
         """Take the names of nodes by their source address."""
         self._callers = callers
         self._cut: set[Link] = set()
-        self._is_silent = False
+        self._how = _Cut.SILENT
         self._healed = asyncio.Event()
+        self._delays: dict[Link, float] = {}
+        self._sent: dict[str, dict[str, float]] = defaultdict(dict)
+        """By node and client: when it last sent something."""
         self._open: dict[Link, set[asyncio.StreamWriter]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
@@ -69,17 +97,39 @@ class Links:
             raise PortTakenError(f"the front of {node}", front) from error
 
     def cut(self, links: Iterable[Link], *, silent: bool) -> None:
-        """Cut these links until `heal`: packets vanish, or connections are reset."""
-        self._cut, self._is_silent = set(links), silent
-        self._healed.clear()
+        """Cut these links, and no others, until `heal`: packets vanish, or connections are reset."""
+        self._cut_off(links, _Cut.SILENT if silent else _Cut.RESET)
         if not silent:
-            for writer in [writer for link in self._cut for writer in self._open[link]]:
-                writer.transport.abort()
+            self._abort(self._cut)
+
+    def lose(self, links: Iterable[Link]) -> None:
+        """Cut these links, and no others, as if one end had died: what is under way never arrives."""
+        self._cut_off(links, _Cut.DEAD)
+
+    def _cut_off(self, links: Iterable[Link], how: _Cut) -> None:
+        self._cut, self._how = set(links), how
+        self._healed.clear()
+
+    def slow_down(self, links: Iterable[Link], seconds: float) -> None:
+        """Let everything on these links take so much longer until `heal`, at most twice that."""
+        self._delays = dict.fromkeys(links, seconds) if seconds else {}
 
     def heal(self) -> None:
         """Restore every link."""
+        if self._how is _Cut.DEAD:
+            self._abort(self._cut)
         self._cut = set()
+        self._delays = {}
         self._healed.set()
+
+    def _abort(self, links: Iterable[Link]) -> None:
+        for writer in [writer for link in links for writer in self._open[link]]:
+            writer.transport.abort()
+
+    def writers_since(self, node: str, since_seconds: float) -> list[Writer]:
+        """Return the clients that have sent something to a node since then, the last one first."""
+        found = [Writer(*one) for one in self._sent[node].items() if one[1] >= since_seconds]
+        return sorted(found, key=lambda one: -one.last_sent_seconds)
 
     async def close(self) -> None:
         """Close all fronts and connections."""
@@ -103,7 +153,7 @@ class Links:
                 back, onward = await asyncio.open_connection(*target)
             self._open[link] |= {writer, onward}
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(link, reader, onward))
+                both.create_task(self._pump(link, reader, onward, client=_client(link, writer)))
                 both.create_task(self._pump(link, back, writer))
         except* (OSError, TimeoutError, _LinkCutError):
             writer.transport.abort()
@@ -114,20 +164,41 @@ class Links:
                     with contextlib.suppress(OSError):
                         one.close()
 
-    async def _pump(self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, client: str | None = None
+    ) -> None:
         while data := await source.read(_READ_BYTES):
+            if delay := self._delays.get(link):
+                await asyncio.sleep(delay)  # what comes meanwhile waits with it, in the kernel
             await self._pass(link)
+            if client is not None:
+                self._note_sent(link.node, client)
             sink.write(data)
             await sink.drain()
         # A half-closed connection is of no use to any protocol here.
         sink.close()
 
+    def _note_sent(self, node: str, client: str) -> None:
+        clients = self._sent[node]
+        clients.pop(client, None)
+        clients[client] = time.monotonic()
+        if len(clients) > CLIENTS_MAX:
+            del clients[next(iter(clients))]  # the one that has been silent longest
+
     async def _pass(self, link: Link) -> None:
-        """Return when the link is whole; a link that is reset raises."""
+        """Return when the link is whole; raises where nothing may pass any more."""
         while link in self._cut:
-            if not self._is_silent:
+            how = self._how
+            if how is not _Cut.RESET:
+                await self._healed.wait()
+            if how is not _Cut.SILENT:
                 raise _LinkCutError
-            await self._healed.wait()
+
+
+def _client(link: Link, writer: asyncio.StreamWriter) -> str | None:
+    """Return the address of a client; None if a node calls."""
+    address = writer.get_extra_info("peername")
+    return f"{address[0]}:{address[1]}" if address and link.caller == CLIENTS else None
 
 
 class _LinkCutError(Exception):

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
+from soak.proc.files import write_whole
 from soak.servers.backend import PortTakenError, ServerBackend
 from soak.servers.kinds import ServerKind
 from soak.servers.links import CLIENTS, Link, Links
@@ -29,7 +30,7 @@ from soak.servers.redis import RedisServer
 from soak.servers.redis_process import RedisProcess
 from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent
 from soak.servers.state import Pinned
-from soak.servers.versions import ServerVersion
+from soak.servers.versions import ServerRelease, ServerVersion, redis_version
 
 NODES_FOLDER = "nodes"
 AGREE_SECONDS_MAX = 60.0
@@ -43,6 +44,9 @@ _FRONT = "front of "
 _BUS = "bus of "
 _POLL_SECONDS = 0.05
 _WATCH_SECONDS = 0.5
+STAYED_SECONDS_MIN = 0.2
+"""A client that sends to the old primary so long after the group has named another one has stayed with it."""
+STAYED_SHOWN_MAX = 8
 _SOURCE_ADDRESS_SINCE = 7
 
 
@@ -54,6 +58,16 @@ class Seat(NamedTuple):
     port: int
     front: int
     bus: int
+
+
+class Replacement(NamedTuple):
+    """A primary whose place another server has taken. Times are of the monotonic clock."""
+
+    primary: str
+    asked_seconds: float
+    """When it was to be replaced."""
+    replaced_seconds: float
+    """When the group called another one the primary."""
 
 
 class NodeProcess(RedisProcess):
@@ -72,6 +86,12 @@ class NodeProcess(RedisProcess):
         """Return what makes it call from its own address: the fronts tell callers apart by that."""
         # Older versions call from the address they listen on, and refuse to start with this line.
         return [f"bind-source-addr {self.seat.host}"] if self.version.major >= _SOURCE_ADDRESS_SINCE else []
+
+    def renew_settings(self) -> None:
+        """Add to a file that an older version has written what this version needs besides."""
+        text = self._settings_path.read_text()
+        if missing := [line for line in self.source_lines() if line not in text.splitlines()]:
+            write_whole(self._settings_path, "\n".join([text.rstrip("\n"), *missing, ""]).encode())
 
     def replication_lines(self) -> list[str]:
         return [
@@ -105,6 +125,21 @@ class Node(RedisServer):
 
     async def is_primary(self) -> bool:
         return (await self.information("replication"))["role"] == "master"
+
+    async def position(self) -> str:
+        """Say what it is and how far it has got: role, offset in the replication stream, epoch."""
+        try:
+            info = await self.information("replication")
+            epoch = await self.epoch()
+        except (ServerUnreachableError, RedisError):
+            return "no answer"
+        is_primary = info.get("role") == "master"
+        offset = info.get("master_repl_offset" if is_primary else "slave_repl_offset", "?")
+        return f"{'primary' if is_primary else 'replica'}, offset {offset}{epoch and f', epoch {epoch}'}"
+
+    async def epoch(self) -> str:
+        """Return the number of the last failover that it knows of; nothing where only sentinels count them."""
+        return ""
 
 
 _N = TypeVar("_N", bound=Node)
@@ -188,18 +223,32 @@ class RedisGroup(RedisServer, abc.ABC):
         options: Mapping[str, str],
         version: ServerVersion,
         binary: Path | None = None,
+        upgrade: ServerVersion | None = None,
+        upgrade_binary: Path | None = None,
     ) -> None:
+        if pinned.version is not None:  # it has been upgraded
+            version, binary = redis_version(pinned.version), None if pinned.program is None else Path(pinned.program)
         backend = GroupBackend(f"{version.title} with {self.topology} for {kind.name}", site.folder, options)
         super().__init__(kind, pinned, backend, fresh=fresh)
         self.version = version
         self._site = site
-        self._choices = {"options": options, "version": version, "binary": binary}
+        self._choices = {
+            "options": options,
+            "version": version,
+            "binary": binary,
+            "upgrade": upgrade,
+            "upgrade_binary": upgrade_binary,
+        }
         self._is_formed = not fresh
         """Whether the nodes know each other from an earlier start."""
         self.links: Links | None = None
         self.replacements_expected: float = 0
         """How often a primary may be replaced without a report: a fault is under way that does that."""
+        self.last_replacement: Replacement | None = None
+        """The last one that a fault brought about."""
         self.nodes: list[Node] = []
+        self.servers: Sequence[Node] = []
+        """Those that hold data."""
         self._take_seats()
         backend.group = self
 
@@ -224,6 +273,15 @@ class RedisGroup(RedisServer, abc.ABC):
     @abc.abstractmethod
     async def _agree(self) -> bool:
         """Whether all nodes see the same primaries, and every other server follows one of them."""
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether a primary can be replaced without losing anything."""
+        return True
+
+    @abc.abstractmethod
+    async def hand_over(self, primary: Node) -> None:
+        """Let a replica take the place of a primary, in the best order that this version knows."""
 
     @abc.abstractmethod
     def beside(self, node: Node) -> set[str]:
@@ -291,7 +349,24 @@ class RedisGroup(RedisServer, abc.ABC):
         await self.until_agreed()
 
     async def telemetry(self) -> dict[str, str]:
-        return {**await super().telemetry(), "primary": ", ".join(node.name for node in await self.primaries())}
+        positions = await asyncio.gather(*(node.position() for node in self.nodes))
+        names = ", ".join(node.name for node in await self.primaries())
+        each = {node.name: position for node, position in zip(self.nodes, positions, strict=True)}
+        return {**await super().telemetry(), "primary": names, **each, **self._told_of_replacement()}
+
+    def _told_of_replacement(self) -> dict[str, str]:
+        """Say how the last primary was replaced, and which clients went on writing to it."""
+        last = self.last_replacement
+        if last is None or self.links is None:
+            return {}
+        stayed = self.links.writers_since(last.primary, last.replaced_seconds + STAYED_SECONDS_MIN)
+        shown = [f"{one.client} {one.last_sent_seconds - last.replaced_seconds:.1f}s" for one in stayed]
+        return {
+            "replaced": last.primary,
+            "replaced_after_seconds": f"{last.replaced_seconds - last.asked_seconds:.2f}",
+            "stayed_clients": str(len(stayed)),
+            "stayed": ", ".join(shown[:STAYED_SHOWN_MAX]),
+        }
 
     async def _keep_alive(self, on_event: EventListener) -> None:
         """Report a failover that nobody asked for; each node is watched, and started again, by itself."""
@@ -348,28 +423,51 @@ class RedisGroup(RedisServer, abc.ABC):
             await self.links.close()
             self.links = None
 
+    # -- versions --
+
+    def next_release(self) -> ServerRelease:
+        """Return what it would be upgraded to; raises `UsageError` if there is nothing newer."""
+        return self._processes[0].next_release()
+
+    def pin(self, release: ServerRelease) -> None:
+        """Be another version from the next start of soak on, whichever nodes have become it by then."""
+        self.pinned.version, self.pinned.program = release.version.name, release.program
+        self._site.on_spawn()  # which writes down what is pinned
+
+    @property
+    def _processes(self) -> list[NodeProcess]:
+        return [node.backend for node in self.nodes if isinstance(node.backend, NodeProcess)]
+
     # -- who is what --
 
     async def until_agreed(self) -> None:
         """Wait until all nodes see the same primaries, and every other server follows one of them."""
-        await self._until(self._agree, "agree on its primaries")
+        await self.until(self._agree, "agree on its primaries")
 
     async def until_replaced(self, primary: Node) -> None:
         """Wait until a server is no longer called a primary."""
+        asked = time.monotonic()
+        self.last_replacement = None
 
         async def replaced() -> bool:
             return primary not in await self.primaries()
 
-        await self._until(replaced, f"replace {primary.name}")
+        await self.until(replaced, f"replace {primary.name}")
+        self.last_replacement = Replacement(primary.name, asked, time.monotonic())
 
-    async def _until(self, holds: Callable[[], Any], what: str) -> None:
+    async def until_takes_writes(self, node: Node) -> None:
+        """Wait until a server calls itself a primary."""
+        await self.until(node.is_primary, f"let {node.name} take over")
+
+    async def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait until something holds; one that does not answer meanwhile is still starting."""
         deadline = time.monotonic() + AGREE_SECONDS_MAX
         while True:
             try:
                 if await holds():
                     return
             except (ServerUnreachableError, RedisError):
-                pass  # one of them is still starting
+                pass
             if time.monotonic() >= deadline:
                 raise ServerUnreachableError(
                     f"{self.title} did not {what} within {AGREE_SECONDS_MAX:.0f} s; see the logs in {self.folder}"
@@ -377,6 +475,10 @@ class RedisGroup(RedisServer, abc.ABC):
             await asyncio.sleep(_POLL_SECONDS)
 
     # -- links --
+
+    def to_others(self, node: Node) -> list[Link]:
+        """Return the links of clients to all nodes but a server and what is beside it."""
+        return [Link(CLIENTS, other) for other in self.name_of_nodes if other not in self.beside(node)]
 
     def around(self, node: Node, *, clients: bool) -> list[Link]:
         """Return the links between a server with what is beside it and the rest; `clients`: theirs to it, too."""

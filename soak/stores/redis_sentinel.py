@@ -2,7 +2,7 @@
 
 What one must know before touching it:
 - redis-py asks the sentinels when it connects, and not again: a connection that works is kept, also if another
-  server is the primary by then. A sentinel closes the connections of a primary that it demotes, so clients ask again then.
+  server is the primary by then. A sentinel closes the connections of a primary that it demotes, so clients ask again.
 - A demoted primary answers writes with READONLY. redis-py makes a lost connection of that; here it stays what it is, a
   refusal: the write was certainly not applied.
 """

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from redis.crc import key_slot
 
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
+from soak.faults.catalogue import fault_named
 from soak.servers.kinds import RedisTopology
+from soak.servers.redis_cluster import ClusterGroup, ClusterNode
 from soak.servers.sentinel import SentinelGroup
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
@@ -47,10 +51,10 @@ def group_of(servers: LocalServers) -> SentinelGroup:
 class Talk:
     """One participant that writes to one session until it is told to stop."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, session: str = "talk") -> None:
         self._store = store
         self._speaker = Speaker("run")
-        self.session = self._speaker.session("talk")
+        self.session = self._speaker.session(session)
         self.acknowledged: list[int] = []
         self.unknown: list[int] = []
         self._is_over = False
@@ -82,6 +86,16 @@ class Talk:
         found = {one.seq for one in await self._store.history(self.session) if isinstance(one, Message)}
         assert found <= {*self.acknowledged, *self.unknown}, "a refused write was applied"
         return [seq for seq in self.acknowledged if seq not in found]
+
+
+async def session_on_first_primary(group: RedisGroup) -> str:
+    """Return the name of a session that the primary has which faults happen to."""
+    if not isinstance(group, ClusterGroup):
+        return "talk"
+    first = (await group.primaries())[0]
+    slots = {*await cast("ClusterNode", first).slots()}
+    names = (f"talk-{number}" for number in itertools.count())
+    return next(name for name in names if key_slot(f"t:list:{Speaker('run').session(name)}".encode()) in slots)
 
 
 @pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
@@ -119,27 +133,33 @@ async def use(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "name", "loses"),
+    ("topology", "name", "parameters", "loses"),
     [
-        (SENTINEL, "primary_crash", None),
-        (SENTINEL, "coordinated_failover", False),
-        (SENTINEL, "sentinel_failover", True),
-        (SENTINEL, "partial_partition", True),
-        (CLUSTER, "primary_crash", None),
-        (CLUSTER, "cluster_failover", False),
-        (CLUSTER, "cluster_takeover", None),
-        (CLUSTER, "primary_partition", None),
+        (SENTINEL, "primary_crash", {}, None),
+        (SENTINEL, "coordinated_failover", {}, False),
+        (SENTINEL, "sentinel_failover", {}, True),
+        (SENTINEL, "partial_partition", {}, True),
+        (SENTINEL, "primary_partition", {"cut": "reset", "clients": "minority"}, True),
+        (SENTINEL, "machine_death", {"latency": "200ms"}, True),
+        (SENTINEL, "rolling_restart", {}, False),
+        (CLUSTER, "primary_crash", {}, None),
+        (CLUSTER, "cluster_failover", {}, False),
+        (CLUSTER, "cluster_takeover", {}, None),
+        (CLUSTER, "cluster_failover_force", {"latency": "100ms"}, True),
+        (CLUSTER, "machine_death", {"latency": "200ms"}, True),
+        (CLUSTER, "primary_partition", {}, None),
+        (CLUSTER, "rolling_restart", {}, False),
     ],
 )
 async def test_a_failover_takes_what_it_is_known_to_take(
-    tmp_path: Path, topology: dict[str, RedisTopology], name: str, loses: bool | None
+    tmp_path: Path, topology: dict[str, RedisTopology], name: str, parameters: dict[str, str], loses: bool | None
 ) -> None:
-    fault = ALL[name]
+    fault = fault_named(name, parameters)
     async with running(tmp_path, "redis", **topology) as servers:
         group = cast("RedisGroup", servers.nodes["redis"])
         before = {node.name for node in await group.primaries()}
         store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
-        talk = Talk(store)
+        talk = Talk(store, await session_on_first_primary(group))
         await talk.until_acknowledged(50)
         healthy = talk.acknowledged[-1]
         assert fault.unavailable(servers, "redis") is None
@@ -152,7 +172,124 @@ async def test_a_failover_takes_what_it_is_known_to_take(
         if loses is not None:
             assert bool(lost) is loses
         assert all(seq > healthy - 50 for seq in lost), "nothing old"
-        assert {*(await group.telemetry())["primary"].split(", ")} == {node.name for node in await group.primaries()}
+        told = await group.telemetry()
+        assert {*told["primary"].split(", ")} == {node.name for node in await group.primaries()}
+        assert told["replaced"] in before
+        assert all(
+            re.fullmatch(r"(primary|replica), offset \d+(, epoch \d+)?", told[one.name]) for one in group.servers
+        )
+        await store.close()
+
+
+OFF = {"appendonly": "no", "save": ""}
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+@pytest.mark.parametrize("options", [OFF, {}], ids=["without-persistence", "with"])
+async def test_a_primary_that_is_back_at_once_wipes_its_replicas_where_it_keeps_nothing(
+    tmp_path: Path, topology: dict[str, RedisTopology], options: dict[str, str]
+) -> None:
+    async with running(tmp_path, "redis", redis_options=options, **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        before = await group.primaries()
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store, await session_on_first_primary(group))
+        await talk.until_acknowledged(50)
+        await ALL["primary_restart"].inject(servers, "redis")
+        await ALL["primary_restart"].heal(servers, "redis")
+        await talk.until_acknowledged(20)
+        assert await group.primaries() == before, "nobody was promoted"
+        lost = await talk.lost()
+        assert (len(lost) >= 50, lost[:1]) == ((True, [1]) if options else (False, []))
+        await store.close()
+
+
+@pytest.mark.parametrize("how", ["keys", "atomic"])
+async def test_slots_move_under_load_and_nothing_is_lost(tmp_path: Path, how: str) -> None:
+    fault = fault_named("slot_migration", {"how": how, "slots": 8})
+    async with running(tmp_path, "redis", **CLUSTER) as servers:
+        group = cast("ClusterGroup", servers.nodes["redis"])
+        before = [await node.slots() for node in group.servers]
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talks = [Talk(store, f"talk-{number}") for number in range(12)]
+        await asyncio.gather(*(talk.until_acknowledged(20) for talk in talks))
+        await fault.inject(servers, "redis")
+        await fault.heal(servers, "redis")
+        await asyncio.gather(*(talk.until_acknowledged(20) for talk in talks))
+        assert [await talk.lost() for talk in talks] == [[]] * len(talks)
+        after = [await node.slots() for node in group.servers]
+        assert sum(len({*one} - {*other}) for one, other in zip(after, before, strict=True)) == 8
+        assert {slot for one in after for slot in one} == set(range(16_384))
+        await store.close()
+
+
+async def test_a_slot_that_was_left_half_way_arrives_when_it_is_healed(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **CLUSTER) as servers:
+        group = cast("ClusterGroup", servers.nodes["redis"])
+        store = await registry.open_store("redis-list", context_of(servers))
+        speaker = Speaker("run")
+        for message in speaker.turns("kept", 5):
+            await store.append("kept", message)
+        slot = key_slot(b"t:list:kept")
+        source = next(node for node in group.servers if slot in await node.slots())
+        target = next(node for node in group.servers if node in await group.primaries() and node is not source)
+        # As if killed before the first key, and, of another slot, after the first of the two commands.
+        await target.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", await source.id())
+        await source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", await target.id())
+        other = next(one for one in await source.slots() if one != slot)
+        await target.ask("CLUSTER", "SETSLOT", str(other), "IMPORTING", await source.id())
+        await ALL["slot_migration"].heal(servers, "redis")
+        assert {slot, other} <= {*await target.slots()}
+        assert [await node.open_slots() for node in group.servers] == [[]] * len(group.servers)
+        assert len(await store.history("kept")) == 5
+        await store.close()
+
+
+async def test_slow_replicas_are_behind_and_a_sentinel_that_is_away_comes_back(tmp_path: Path) -> None:
+    slow, away = fault_named("slow_replication", {"latency": "1s"}), fault_named("sentinel_away", {"count": 2})
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        store = await registry.open_store("redis-list", context_of(servers))
+        talk = Talk(store)
+        await slow.inject(servers, "redis")
+        await talk.until_acknowledged(30)
+        (primary,) = await group.primaries()
+        replica = next(node for node in group.servers if node is not primary)
+        assert await replica.ask("LLEN", f"t:list:{talk.session}") < await primary.ask("LLEN", f"t:list:{talk.session}")
+        await slow.heal(servers, "redis")
+        await away.inject(servers, "redis")
+        assert [sentinel.pid is None for sentinel in group.sentinels] == [True, True, False]
+        fresh = await registry.open_store("redis-list", context_of(servers))  # it asks the one that is left
+        await fresh.close()
+        await away.heal(servers, "redis")
+        assert await talk.lost() == []
+        await store.close()
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+async def test_a_group_is_upgraded_node_by_node(tmp_path: Path, topology: dict[str, RedisTopology]) -> None:
+    upgrade = ALL["rolling_upgrade"]
+    async with running(tmp_path, "redis", redis_version="6.2", **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store)
+        versions = []
+        while upgrade.unavailable(servers, "redis") is None:
+            await talk.until_acknowledged(20)
+            await upgrade.inject(servers, "redis")
+            await upgrade.heal(servers, "redis")
+            await talk.until_acknowledged(20)
+            versions.append({str((await node.information("server"))["redis_version"]) for node in group.nodes})
+        assert all(len(version) == 1 for version in versions), "all nodes are the same"
+        assert group.version.name == "valkey-9"
+        if isinstance(group, ClusterGroup):
+            assert await talk.lost() == []
+        kept = len(talk.acknowledged)
+        await store.close()
+    async with running(tmp_path, "redis", redis_version="6.2", **topology) as servers:
+        assert cast("RedisGroup", servers.nodes["redis"]).version.name == "valkey-9"
+        store = await registry.open_store("redis-list", context_of(servers))
+        assert kept >= len(await store.history(talk.session)) > 0
         await store.close()
 
 
