@@ -14,9 +14,9 @@ from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.proc.files import write_whole
 from soak.proc.tree import created_seconds, is_same_process
-from soak.settings import StoreSettings
+from soak.settings import RedisStoreSettings, StoreSettings
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import RedisUse, StoreContext
 
 FILE_NAME = "run.json"
 
@@ -31,6 +31,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float
     connections_max: int
     ttl_seconds: float | None
+    redis: RedisUse = RedisUse()
     daemon_pid: int = 0
     """0: the daemon is on another machine, or there is none."""
     daemon_created_seconds: float = 0.0
@@ -50,6 +51,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=context.timeout_seconds,
             connections_max=context.connections_max,
             ttl_seconds=context.ttl_seconds,
+            redis=context.redis,
         )
 
     def announced_by(self, pid: int) -> JoinInfo:
@@ -69,6 +71,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=self.timeout_seconds,
             connections_max=self.connections_max,
             ttl_seconds=self.ttl_seconds,
+            redis=self.redis,
         )
 
 
@@ -80,6 +83,16 @@ def store_context(settings: StoreSettings, servers: Mapping[str, str], namespace
         timeout_seconds=settings.timeout,
         connections_max=settings.connections,
         ttl_seconds=settings.ttl,
+        redis=redis_use(settings.redis),
+    )
+
+
+def redis_use(settings: RedisStoreSettings) -> RedisUse:
+    """Return how the settings let stores use a Redis."""
+    return RedisUse(
+        reads_replicas=settings.read_from == "replica",
+        wait_replicas=settings.wait_replicas,
+        wait_aof=settings.wait_aof,
     )
 
 

@@ -44,6 +44,7 @@ def make_testbed(
         redis_version=versions.redis_version(settings.servers.redis_version),
         redis_topology=settings.servers.redis_topology,
         redis_binary=wanted.redis_binary,
+        redis_options=wanted.redis_options,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,

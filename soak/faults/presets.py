@@ -25,6 +25,7 @@ LEFT_TO_RULES = {
     "failover": _ONCE,
     "upgrade": _ONCE,
     "rolling_upgrade": _ONCE,
+    "failover_command": "writes are refused for up to a minute after it",
 }
 """What ends a run by itself, or can be done only once, and so happens only where a rule names it."""
 

@@ -56,8 +56,9 @@ class FailoverCommand(GroupFault):
     name = "failover_command"
     excuses = Excuse.FAILOVER
     description = (
-        "FAILOVER TO a replica, past the sentinels: the primary hands over everything, and the sentinels, who still "
-        "wait for the old one, promote one themselves; what the first one took meanwhile is lost."
+        "FAILOVER TO a replica, past the sentinels: the primary hands over everything, and the sentinels go on naming "
+        "it, so that writes are refused until they have promoted one themselves, up to a minute later; what another "
+        "one took meanwhile is lost."
     )
     groups = (SentinelGroup,)
 

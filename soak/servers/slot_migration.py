@@ -75,7 +75,9 @@ async def finish_moves(group: ClusterGroup) -> int:
     by_id = {await node.id(): node for node in group.servers}
     owners = {slot: node for node in group.servers for slot in await node.slots()}
     moves: dict[int, Move] = {}
-    for node in group.servers:
+    # Replicas of a newer version know of the moves of their primary, too.
+    primaries = await group.primaries()
+    for node in [node for node in group.servers if node in primaries]:
         for slot, other, is_import in await node.open_slots():
             source, target = (by_id[other], node) if is_import else (node, by_id[other])
             # One that has arrived was only not told everybody yet.

@@ -54,7 +54,7 @@ class Talk:
     def __init__(self, store: MemoryStore, session: str = "talk") -> None:
         self._store = store
         self._speaker = Speaker("run")
-        self.session = self._speaker.session(session)
+        self.session = session
         self.acknowledged: list[int] = []
         self.unknown: list[int] = []
         self._is_over = False
@@ -95,7 +95,7 @@ async def session_on_first_primary(group: RedisGroup) -> str:
     first = (await group.primaries())[0]
     slots = {*await cast("ClusterNode", first).slots()}
     names = (f"talk-{number}" for number in itertools.count())
-    return next(name for name in names if key_slot(f"t:list:{Speaker('run').session(name)}".encode()) in slots)
+    return next(name for name in names if key_slot(f"t:list:{name}".encode()) in slots)
 
 
 @pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
@@ -145,7 +145,7 @@ async def use(store: MemoryStore) -> None:
         (CLUSTER, "primary_crash", {}, None),
         (CLUSTER, "cluster_failover", {}, False),
         (CLUSTER, "cluster_takeover", {}, None),
-        (CLUSTER, "cluster_failover_force", {"latency": "100ms"}, True),
+        (CLUSTER, "cluster_failover_force", {"latency": "400ms"}, True),
         (CLUSTER, "machine_death", {"latency": "200ms"}, True),
         (CLUSTER, "primary_partition", {}, None),
         (CLUSTER, "rolling_restart", {}, False),
@@ -231,8 +231,9 @@ async def test_a_slot_that_was_left_half_way_arrives_when_it_is_healed(tmp_path:
         for message in speaker.turns("kept", 5):
             await store.append("kept", message)
         slot = key_slot(b"t:list:kept")
-        source = next(node for node in group.servers if slot in await node.slots())
-        target = next(node for node in group.servers if node in await group.primaries() and node is not source)
+        (source,) = [node for node in group.servers if slot in await node.slots()]
+        primaries = await group.primaries()
+        target = next(node for node in group.servers if node in primaries and node is not source)
         # As if killed before the first key, and, of another slot, after the first of the two commands.
         await target.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", await source.id())
         await source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", await target.id())
@@ -290,6 +291,24 @@ async def test_a_group_is_upgraded_node_by_node(tmp_path: Path, topology: dict[s
         assert cast("RedisGroup", servers.nodes["redis"]).version.name == "valkey-9"
         store = await registry.open_store("redis-list", context_of(servers))
         assert kept >= len(await store.history(talk.session)) > 0
+        await store.close()
+
+
+@pytest.mark.extra
+async def test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_one_themselves(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        (before,) = await group.primaries()
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store)
+        await talk.until_acknowledged(20)
+        await ALL["failover_command"].inject(servers, "redis")
+        assert not await before.is_primary()
+        assert await group.primaries() == [before], "the sentinels do not know"
+        await ALL["failover_command"].heal(servers, "redis")
+        await talk.until_acknowledged(20)
+        assert await (await group.primaries())[0].is_primary()
+        await talk.lost()
         await store.close()
 
 
