@@ -173,8 +173,15 @@ class GroupBackend(ServerBackend):
         return "power cuts of a group are not done yet"
 
     async def launch(self) -> None:
-        if self.group is not None:
+        if self.group is None:
+            return
+        try:
             await self.group.launch_nodes()
+        except BaseException:
+            # Nobody ends what has not been started: nodes that are up, and fronts that clients still call.
+            await self.kill()
+            await self.group.close_links()
+            raise
 
     async def how_it_ended(self) -> str | None:
         return None  # each node is watched, and started again, by itself
@@ -456,7 +463,8 @@ class RedisGroup(RedisServer, abc.ABC):
         self.last_replacement = Replacement(primary.name, asked, time.monotonic())
 
     async def until_takes_writes(self, node: Node) -> None:
-        """Wait until a server calls itself a primary."""
+        """Wait until a server calls itself a primary, whatever the group says."""
+        self.last_replacement = None
         await self.until(node.is_primary, f"let {node.name} take over")
 
     async def until(self, holds: Callable[[], Any], what: str) -> None:

@@ -30,11 +30,9 @@ class WaitingClient:
         self._client = client
         self._use = use
         milliseconds = min(WAIT_MS_MAX, int(timeout_seconds * 1000 / 2))
-        self._wait: tuple[Argument, ...] = (
-            ("WAITAOF", 1, use.wait_replicas, milliseconds)
-            if use.wait_aof
-            else ("WAIT", use.wait_replicas, milliseconds)
-        )
+        self._name = "WAITAOF" if use.wait_aof else "WAIT"
+        least = (1, use.wait_replicas) if use.wait_aof else (use.wait_replicas,)
+        self._wait: tuple[Argument, ...] = (self._name, *least, milliseconds)
 
     def execute(self, *command: Argument) -> Awaitable[Any]:
         return self._confirmed(command) if command[0] in _WRITES else self._client.execute(*command)
@@ -47,14 +45,14 @@ class WaitingClient:
 
     async def _confirmed(self, command: tuple[Argument, ...]) -> Any:
         both = self._client.execute_both(command, self._wait)
-        answers: list[Any] = await asyncio.gather(*both, return_exceptions=True)
+        answers: tuple[Any, Any] = await asyncio.gather(*both, return_exceptions=True)
         written, confirmed = answers
         if isinstance(written, BaseException):
             raise written
         if isinstance(confirmed, BaseException):
-            raise NotConfirmedError(f"it was written, and then: {confirmed!s}") from confirmed
+            raise NotConfirmedError(f"it was written, and then: {confirmed!r}") from confirmed
         if not self._is_enough(confirmed):
-            raise NotConfirmedError(f"it was written, and {self._wait[0]} counted {confirmed}")
+            raise NotConfirmedError(f"it was written, and {self._name} counted {confirmed!r}")
         return written
 
     def _is_enough(self, confirmed: Any) -> bool:

@@ -448,6 +448,7 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             unknown=recovery.unknown,
             surfaced=recovery.surfaced,
             errors=recovery.errors,
+            replaced=recovery.replaced,
         )
         for recovery in settled[-RECOVERIES_LISTED_MAX:]
     ]
