@@ -282,13 +282,18 @@ ALL: dict[str, ReproductionScenario] = {
             _on("sentinel", "sentinel_failover", "", "--set", "stores.redis.wait_replicas=1"),
         ),
         _reproduction(
-            "sentinel-wait-all",
+            "sentinel-min-replicas-all",
             Published(
-                claim="WAIT for all replicas: whichever is promoted has what was acknowledged",
-                source="Redis documentation, WAIT",
+                claim="min-replicas-to-write with all replicas: a primary that is being replaced refuses what they "
+                "would not get, and loses at most what was under way",
+                source="Redis documentation, replication, allow writes only with N attached replicas",
                 loses=False,
+                under_way_seconds=1.0,
             ),
-            _on("sentinel", "sentinel_failover", "", "--set", "stores.redis.wait_replicas=2"),
+            _on(
+                *("sentinel", "sentinel_failover", ""),
+                *_options(min_replicas_to_write="2", min_replicas_max_lag="1"),
+            ),
         ),
         _reproduction(
             "sentinel-empty-primary",

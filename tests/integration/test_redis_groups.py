@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from redis.crc import key_slot
 
+from soak.checker.contract import Reads
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.daemon.contracts import ask_servers, given_by
-from soak.errors import ServerUnreachableError
-from soak.faults import ALL
+from soak.errors import ServerUnreachableError, UsageError
+from soak.faults import ALL, heal_leftovers
 from soak.faults.catalogue import fault_named
 from soak.servers.kinds import RedisTopology
+from soak.servers.links import Link
 from soak.servers.redis_cluster import ClusterGroup, ClusterNode
 from soak.servers.sentinel import SentinelGroup
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import RedisUse, StoreContext
+from soak.stores.redis_waiting import NotConfirmedError
 from soak.stores.speaking import Speaker
+from tests.integration.test_faults_unhealed import Doomed, kill_in_the_middle
 from tests.support.servers.breaking import running, started
 
 if TYPE_CHECKING:
@@ -310,6 +314,129 @@ async def test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_o
         assert await (await group.primaries())[0].is_primary()
         await talk.lost()
         await store.close()
+
+
+AGREE = "soak.servers.redis_group.RedisGroup.until_agreed"
+KILLED = [
+    Doomed("slot_migration", "redis", CLUSTER, stop_at="soak.servers.slot_migration._finish"),
+    Doomed("rolling_upgrade", "redis", {**SENTINEL, "redis_version": "6.2"}, stop_at=AGREE),
+]
+KILLED_BESIDES = [
+    Doomed("rolling_upgrade", "redis", {**CLUSTER, "redis_version": "6.2"}, stop_at=AGREE),
+    Doomed("rolling_restart", "redis", SENTINEL, stop_at=AGREE),
+    Doomed("machine_death", "redis", SENTINEL),
+    Doomed("machine_death", "redis", CLUSTER),
+    Doomed("primary_restart", "redis", SENTINEL),
+    Doomed("cluster_failover_force", "redis", CLUSTER),
+    Doomed("slow_replication", "redis", CLUSTER),
+    Doomed("sentinel_away", "redis", SENTINEL),
+]
+
+
+@pytest.mark.parametrize(
+    "doomed",
+    [*KILLED, *(pytest.param(one, marks=pytest.mark.extra) for one in KILLED_BESIDES)],
+    ids=lambda one: f"{one.name}-{one.options['redis_topology']}",
+)
+async def test_the_next_start_heals_a_group_whose_owner_was_killed_in_the_middle(
+    tmp_path: Path, doomed: Doomed
+) -> None:
+    speaker = Speaker("run")
+    async with running(tmp_path, "redis", **doomed.options) as servers:
+        store = await registry.open_store("redis-list", context_of(servers))
+        for number in range(9):
+            await store.append(f"kept-{number}", *speaker.turns(f"kept-{number}", 1))
+        await store.close()
+    await asyncio.to_thread(kill_in_the_middle, tmp_path, doomed)
+    async with running(tmp_path, "redis", **doomed.options) as servers:
+        assert [note.fault for note in await heal_leftovers(servers)] == [doomed.name]
+        group = cast("RedisGroup", servers.nodes["redis"])
+        await group.until_agreed()
+        store = await registry.open_store("redis-list", context_of(servers))
+        for number in range(9):
+            await store.append(f"kept-{number}", *speaker.turns(f"kept-{number}", 1, first=2))
+            assert len(await store.history(f"kept-{number}")) == 2
+        assert {node.version for node in group._processes} == {group.version}
+        if isinstance(group, ClusterGroup):
+            assert [await node.open_slots() for node in group.servers] == [[]] * len(group.servers)
+        await store.close()
+
+
+async def test_two_groups_side_by_side_do_not_meet(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path / "one", "redis", **SENTINEL) as one,
+        running(tmp_path / "other", "redis", **SENTINEL) as other,
+    ):
+        stores = [await registry.open_store("redis-list", context_of(servers)) for servers in (one, other)]
+        speaker = Speaker("run")
+        await stores[0].append("talk", *speaker.turns("talk", 1))
+        await ALL["coordinated_failover"].inject(one, "redis")
+        await ALL["coordinated_failover"].heal(one, "redis")
+        assert [len(await store.history("talk")) for store in stores] == [1, 0]
+        assert [node.name for node in await group_of(other).primaries()] == ["redis-1"]
+        hosts = [{seat.host for seat in group_of(servers).seats.values()} for servers in (one, other)]
+        assert hosts[0].isdisjoint(hosts[1])
+        for store in stores:
+            await store.close()
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+async def test_replicas_are_read_where_that_is_set_and_are_behind_while_they_are_slow(
+    tmp_path: Path, topology: dict[str, RedisTopology]
+) -> None:
+    slow = fault_named("slow_replication", {"latency": "2s"})
+    async with running(tmp_path, "redis", **topology) as servers:
+        use = RedisUse(reads_replicas=True)
+        for name in STORES:
+            context = context_of(servers, redis=use)
+            assert registry.find(name).contract_for(context).reads is Reads.BOUNDED_STALENESS
+            store = await registry.open_store(name, context)
+            speaker = Speaker("run")
+            await store.append("talk", *speaker.turns("talk", 1))
+            async with asyncio.timeout(30):
+                while len(await store.history("talk")) < 1:
+                    await asyncio.sleep(0.02)
+            await store.close()
+        store = await registry.open_store("redis-list", context_of(servers, redis=use))
+        await slow.inject(servers, "redis")
+        await store.append("talk", *speaker.turns("talk", 1, first=2))
+        assert len(await store.history("talk")) == 1, "the replica does not have it yet"
+        assert len(await store.primary_history("talk")) == 2  # type: ignore[attr-defined]
+        await slow.heal(servers, "redis")
+        await store.close()
+
+
+async def test_a_write_that_waits_for_replicas_is_unknown_while_they_are_away(tmp_path: Path) -> None:
+    cut = [Link(name, "redis-1") for name in ("redis-2", "redis-3")]
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        use = RedisUse(wait_replicas=2)
+        stores = [await registry.open_store(name, context_of(servers, redis=use)) for name in STORES]
+        speaker = Speaker("run")
+        for store in stores:
+            await store.append("talk", *speaker.turns("talk", 1))
+        assert group.links is not None
+        group.links.cut(cut, silent=True)
+        with pytest.raises(NotConfirmedError):
+            await stores[0].append("talk", *speaker.turns("talk", 1, first=2))
+        group.links.heal()
+        assert len(await stores[0].history("talk")) == 2, "it was written"
+        for store in stores:
+            await store.close()
+
+
+async def test_what_a_single_server_or_a_cluster_cannot_do_is_one_clear_line(tmp_path: Path) -> None:
+    async with started(tmp_path / "single", "redis") as servers:
+        with pytest.raises(UsageError, match="--redis sentinel"):
+            await registry.open_store("redis-list", context_of(servers, redis=RedisUse(reads_replicas=True)))
+        store = await registry.open_store("redis-list", context_of(servers, redis=RedisUse(wait_aof=True)))
+        await store.append("talk", *Speaker("run").turns("talk", 1))
+        await store.close()
+    url = "redis+cluster://127.0.0.1:1"
+    with pytest.raises(UsageError, match="leave them out"):
+        await registry.open_store(
+            "redis-list", StoreContext(namespace="t", servers={"redis": url}, redis=RedisUse(wait_replicas=1))
+        )
 
 
 async def test_a_group_that_is_started_again_keeps_its_roles_and_its_data(tmp_path: Path) -> None:
