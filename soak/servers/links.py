@@ -51,12 +51,12 @@ class _Cut(enum.Enum):
 
 
 class Writer(NamedTuple):
-    """A client that has sent something to a node."""
+    """A connection of a client that has sent something to a node. Times are of the monotonic clock."""
 
     client: str
     """Its address."""
+    opened_seconds: float
     last_sent_seconds: float
-    """When it last sent something, by the monotonic clock."""
 
 
 class Links:
@@ -69,8 +69,8 @@ class Links:
         self._how = _Cut.SILENT
         self._healed = asyncio.Event()
         self._delays: dict[Link, float] = {}
-        self._sent: dict[str, dict[str, float]] = defaultdict(dict)
-        """By node and client: when it last sent something."""
+        self._sent: dict[str, dict[str, Writer]] = defaultdict(dict)
+        """By node and client, who has been silent longest first."""
         self._open: dict[Link, set[asyncio.StreamWriter]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
@@ -126,10 +126,10 @@ class Links:
         for writer in [writer for link in links for writer in self._open[link]]:
             writer.transport.abort()
 
-    def writers_since(self, node: str, since_seconds: float) -> list[Writer]:
-        """Return the clients that have sent something to a node since then, the last one first."""
-        found = [Writer(*one) for one in self._sent[node].items() if one[1] >= since_seconds]
-        return sorted(found, key=lambda one: -one.last_sent_seconds)
+    def stayed(self, node: str, opened_before: float, sent_since: float) -> list[Writer]:
+        """Return the connections of clients to a node that are older than this and were used later, the last first."""
+        known = reversed(self._sent[node].values())
+        return [one for one in known if one.opened_seconds < opened_before and one.last_sent_seconds >= sent_since]
 
     async def close(self) -> None:
         """Close all fronts and connections."""
@@ -179,11 +179,11 @@ class Links:
         sink.close()
 
     def _note_sent(self, node: str, client: str) -> None:
-        clients = self._sent[node]
-        clients.pop(client, None)
-        clients[client] = time.monotonic()
+        clients, now = self._sent[node], time.monotonic()
+        known = clients.pop(client, None)
+        clients[client] = Writer(client, now if known is None else known.opened_seconds, now)
         if len(clients) > CLIENTS_MAX:
-            del clients[next(iter(clients))]  # the one that has been silent longest
+            del clients[next(iter(clients))]
 
     async def _pass(self, link: Link) -> None:
         """Return when the link is whole; raises where nothing may pass any more."""

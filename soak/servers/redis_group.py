@@ -366,7 +366,8 @@ class RedisGroup(RedisServer, abc.ABC):
         last = self.last_replacement
         if last is None or self.links is None:
             return {}
-        stayed = self.links.writers_since(last.primary, last.replaced_seconds + STAYED_SECONDS_MIN)
+        replaced = last.replaced_seconds
+        stayed = self.links.stayed(last.primary, opened_before=replaced, sent_since=replaced + STAYED_SECONDS_MIN)
         shown = [f"{one.client} {one.last_sent_seconds - last.replaced_seconds:.1f}s" for one in stayed]
         return {
             "replaced": last.primary,

@@ -115,13 +115,13 @@ async def test_a_link_that_is_slow_is_late_and_no_other(group: Group) -> None:
     assert await said(peer, b"two") == b"two"
 
 
-async def test_clients_that_send_to_a_node_are_remembered_and_its_peers_are_not(group: Group) -> None:
-    await said(await group.call(NODE), b"peer")
-    early = await group.call()
-    await said(early, b"early")
+async def test_clients_that_stay_with_a_node_are_remembered_and_its_peers_and_later_ones_are_not(group: Group) -> None:
+    gone, staying, peer = await group.call(), await group.call(), await group.call(NODE)
+    for one in (gone, staying, peer):
+        await said(one, b"before")
     since = time.monotonic()
-    late = await group.call()
-    await said(late, b"late")
-    (found,) = group.links.writers_since("redis-1", since)
-    host, port = late[1].get_extra_info("sockname")
+    for one in (staying, peer, await group.call()):
+        await said(one, b"after")
+    (found,) = group.links.stayed("redis-1", opened_before=since, sent_since=since)
+    host, port = staying[1].get_extra_info("sockname")
     assert (found.client, found.last_sent_seconds >= since) == (f"{host}:{port}", True)
