@@ -15,9 +15,9 @@ from soak.json_input import decode_json
 from soak.ledger.records import RunHeader
 from soak.proc.files import write_whole
 from soak.proc.tree import created_seconds, is_same_process
-from soak.settings import StoreSettings
+from soak.settings import RedisStoreSettings, StoreSettings
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import RedisUse, StoreContext
 
 FILE_NAME = "run.json"
 
@@ -34,6 +34,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
     ttl_seconds: float | None
     verifier_logins: dict[str, str] = {}
     """By kind, user:password of an account of the verifier's own, which need not be allowed to write."""
+    redis: RedisUse = RedisUse()
     daemon_pid: int = 0
     """0: the daemon is on another machine, or there is none."""
     daemon_created_seconds: float = 0.0
@@ -60,6 +61,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             connections_max=context.connections_max,
             ttl_seconds=context.ttl_seconds,
             verifier_logins=dict(verifier_logins or {}),
+            redis=context.redis,
         )
 
     def announced_by(self, pid: int) -> JoinInfo:
@@ -79,6 +81,7 @@ class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
             timeout_seconds=self.timeout_seconds,
             connections_max=self.connections_max,
             ttl_seconds=self.ttl_seconds,
+            redis=self.redis,
         )
 
     def verifier_context(self, *, writes: bool = False) -> StoreContext:
@@ -101,6 +104,16 @@ def store_context(settings: StoreSettings, servers: Mapping[str, str], namespace
         timeout_seconds=settings.timeout,
         connections_max=settings.connections,
         ttl_seconds=settings.ttl,
+        redis=redis_use(settings.redis),
+    )
+
+
+def redis_use(settings: RedisStoreSettings) -> RedisUse:
+    """Return how the settings let stores use a Redis."""
+    return RedisUse(
+        reads_replicas=settings.read_from == "replica",
+        wait_replicas=settings.wait_replicas,
+        wait_aof=settings.wait_aof,
     )
 
 

@@ -142,6 +142,20 @@ class LoadSettings(Section):
     browser: Path | None = Field(default=None, description="The Chromium for them; none: the one that is found here.")
 
 
+class RedisStoreSettings(Section):
+    """How the Redis stores use a group of servers."""
+
+    read_from: Literal["primary", "replica"] = Field(
+        default="primary", description="Which servers are read, with Sentinel or Cluster; writes go to the primary."
+    )
+    wait_replicas: int = Field(
+        default=0, ge=0, le=16, description="Replicas that must have a write before it counts as done (WAIT)."
+    )
+    wait_aof: bool = Field(
+        default=False, description="Whether a write counts as done only once it is said to be on disk (WAITAOF)."
+    )
+
+
 class StoreSettings(Section):
     """The memory under test."""
 
@@ -153,6 +167,7 @@ class StoreSettings(Section):
     timeout: Seconds = Field(default=5.0, gt=0, description="Limit for every single operation.")
     connections: int = Field(default=16, ge=1, le=1024, description="Connections per process and server.")
     ttl: PositiveSeconds | None = Field(default=None, description="Time to live for stores that expire sessions.")
+    redis: RedisStoreSettings = RedisStoreSettings()
     namespace: str | None = Field(
         default=None, pattern=r"^[a-z][a-z0-9_]{0,39}$", description="Prefix of everything written."
     )
@@ -233,6 +248,9 @@ class TestbedSettings(Section):
         default=None, min_length=1, description="The memory service to start for the store http: 'soak analyse --list'."
     )
     redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
+    redis_options: dict[str, str] = Field(
+        default={}, description="Settings of a Redis that is started: appendonly, min-replicas-to-write …"
+    )
     redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     redis_upgrade: RedisVersion | None = Field(

@@ -24,7 +24,8 @@ CATCH_UP_US = 60_000_000
 PROMOTIONS = frozenset({
     "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
     "coordinated_failover", "cluster_failover", "cluster_takeover", "machine_crash", "patroni_switchover",
-    "patroni_failover", "dcs_outage", "cancelled_commits",
+    "patroni_failover", "dcs_outage", "cancelled_commits", "cluster_failover_force", "failover_command",
+    "rolling_restart", "rolling_upgrade",
 })  # fmt: skip
 """Kinds of faults in which a replica becomes the primary."""
 _ONE_ADDRESS = frozenset({"failover", "early_failover"})
@@ -332,6 +333,42 @@ class FaultHistory:
             mine.known = {**theirs.known, **mine.known}
 
 
+class Replaced(msgspec.Struct, frozen=True, kw_only=True):
+    """How the primary of a group was replaced in the time of a fault."""
+
+    before: str
+    """Who was primary; of a cluster, all of them."""
+    after: str
+    seconds: float
+    """From the fault until the group named another one."""
+    stayed: int = 0
+    """Connections of clients that went on sending to the old one after that."""
+    clients: list[str] = []
+    """Those that did so longest, each with how long."""
+
+    @property
+    def sentence(self) -> str:
+        words = f"primary {self.before} before, {self.after} after; another one was named within {self.seconds:.1f} s"
+        if not self.stayed:
+            return f"{words}; no client stayed with the old one"
+        clients = "1 client connection" if self.stayed == 1 else f"{self.stayed} client connections"
+        return f"{words}; {clients} stayed with the old one: {', '.join(self.clients)}"
+
+
+def replaced_in(window: FaultWindow) -> Replaced | None:
+    """Return how a primary was replaced in this window, as far as its group has told."""
+    before, after = window.telemetry, window.telemetry_after
+    if window.kind not in PROMOTIONS or "replaced" not in after:
+        return None
+    return Replaced(
+        before=before.get("primary", "unknown"),
+        after=after.get("primary", "unknown"),
+        seconds=float(after.get("replaced_after_seconds", "0")),
+        stayed=int(after.get("stayed_clients", "0")),
+        clients=[one for one in after.get("stayed", "").split(", ") if one],
+    )
+
+
 class Recovery(msgspec.Struct, kw_only=True):
     """One fault on one store's server. The point is the age of the oldest acknowledged message that was gone after."""
 
@@ -372,6 +409,8 @@ class Recovery(msgspec.Struct, kw_only=True):
     """Operations of clients that got no answer, or a refusal, until it was over for them."""
     last_failed: int = 0
     """When something was last asked of the server in vain, in microseconds."""
+    replaced: Replaced | None = None
+    """Who became primary, where it is a group whose primary was replaced."""
 
     @property
     def is_kept(self) -> bool:

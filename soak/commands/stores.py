@@ -14,9 +14,10 @@ from soak.contracts.presets import PRESETS, ContractPreset
 from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contracts
 from soak.daemon.plan import LEDGER, addresses
 from soak.errors import ExitCode
+from soak.join import store_context
 from soak.report.text import print_json, print_table
 from soak.stores import registry
-from soak.stores.protocol import StoreContext, StoreSpec
+from soak.stores.protocol import StoreSpec
 
 DESCRIPTION = (
     "List the stores with the servers they need and their contracts. Where the address of a server is given, its\n"
@@ -49,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         specs = {name: registry.find(name) for name in settings.stores.names}
     servers = {kind: url for kind, url in addresses(settings).items() if kind != LEDGER}
     given = given_by(asyncio.run(ask_servers(servers)))
-    context = StoreContext(servers=servers, namespace="soak", ttl_seconds=settings.stores.ttl)
+    context = store_context(settings.stores, servers, "soak")
     settled = {one.store: one for one in settle_contracts(specs.values(), context, settings.contract, given)}
     if arguments.json:
         described = {name: _described(spec, settled[name]) for name, spec in specs.items()}

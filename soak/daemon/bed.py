@@ -50,7 +50,7 @@ def make_testbed(
         redis_binary=wanted.redis_binary,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
-        redis_options=_modules(plan, say),
+        redis_options={**_modules(plan, say), **wanted.redis_options},
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         sqlite_synchronous=settings.servers.sqlite_synchronous,
         pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,

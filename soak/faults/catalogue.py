@@ -11,7 +11,7 @@ from soak.errors import UsageError
 from soak.faults.aof_truncation import AofTruncation
 from soak.faults.cancelled_commits import CancelledCommits
 from soak.faults.clock_step import ClockStep
-from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
+from soak.faults.cluster_failover import ClusterFailover, ClusterFailoverForce, ClusterTakeover
 from soak.faults.connection_exhaustion import ConnectionExhaustion
 from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
@@ -38,16 +38,21 @@ from soak.faults.policy_partition import PolicyPartition
 from soak.faults.power_cut import PowerCut
 from soak.faults.primary_crash import PrimaryCrash
 from soak.faults.primary_partition import PartialPartition, PrimaryPartition
+from soak.faults.primary_restart import PrimaryRestart
 from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
+from soak.faults.rolling_restart import RollingRestart, RollingUpgrade
 from soak.faults.rollout_restart import RolloutRestart
 from soak.faults.scale_to_zero import ScaleToZero
-from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
+from soak.faults.sentinel_away import SentinelAway
+from soak.faults.sentinel_failover import CoordinatedFailover, FailoverCommand, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
+from soak.faults.slot_migration import SlotMigration
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
+from soak.faults.slow_replication import SlowReplication
 from soak.faults.sqlite_lock import SqliteLock
 from soak.faults.standby_outage import StandbyLag, StandbyOutage
 from soak.faults.ttl_change import TtlChange
@@ -91,6 +96,7 @@ ALL: dict[str, Fault] = {
         Failover(),
         EarlyFailover(),
         PrimaryCrash(),
+        PrimaryRestart(),
         PrimaryPartition(),
         PartialPartition(),
         MachineCrash(),
@@ -102,8 +108,15 @@ ALL: dict[str, Fault] = {
         StandbyLag(),
         SentinelFailover(),
         CoordinatedFailover(),
+        FailoverCommand(),
         ClusterFailover(),
+        ClusterFailoverForce(),
         ClusterTakeover(),
+        SlotMigration(),
+        RollingRestart(),
+        RollingUpgrade(),
+        SlowReplication(),
+        SentinelAway(),
         Eviction(),
         TtlChange(),
         ClockStep(),

@@ -14,12 +14,14 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
 from soak.servers.backend import OnKubernetes
 from soak.servers.kinds import KINDS, SERVED, Protocol, Role, names_of
-from soak.servers.node_group import NodeGroup
+from soak.servers.links import Links
+from soak.servers.node_group import GroupNode, NodeGroup
 from soak.servers.patroni import PatroniGroup
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup
+from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
@@ -28,6 +30,8 @@ from soak.servers.sync_standby import SyncStandbyGroup
 
 AGREE_SECONDS_MAX = 60.0
 IS_PRIMARY = "not pg_is_in_recovery()"
+_BEHIND_LATENCIES = 4
+"""A packet that waits behind another takes twice the latency; its answer as long again."""
 STREAMS = "pg_is_in_recovery() and exists (select from pg_stat_wal_receiver where status = 'streaming')"
 NOT_A_PROCESS = "only where the server is a process on this machine"
 _POLL_SECONDS = 0.02
@@ -163,6 +167,18 @@ class GroupFault(Fault):
             raise self.refusal(servers, target)
         return server
 
+    def links(self, group: Group) -> Links:
+        """Return the network of the group."""
+        if group.links is None:
+            raise FaultUnavailableError(f"{self.name} cannot be injected: {group.title} is not running")
+        return group.links
+
+    async def fall_behind(self, group: Group, primary: GroupNode, latency_seconds: float) -> None:
+        """Slow the links of a primary down, and return once its replicas are that far behind."""
+        if latency_seconds:
+            self.links(group).slow_down(group.around(primary, clients=False), latency_seconds)
+            await asyncio.sleep(_BEHIND_LATENCIES * latency_seconds)
+
     def expect_replacement(self, group: Group) -> None:
         """Let the primary be replaced: once where nothing may be lost, else as often as it happens."""
         group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
@@ -176,7 +192,21 @@ class GroupFault(Fault):
         for node in group.nodes:
             await node.start_again()
         await group.until_agreed()
-        await group.replaced_as_expected()
+        if group.replacements_expected:
+            await group.replaced_as_expected()
+
+
+class RedisGroupFault(GroupFault):
+    """A fault that only a group of Redis nodes knows."""
+
+    targets = names_of(Protocol.REDIS, roles=(Role.PRIMARY,))
+    groups: ClassVar[tuple[type[RedisGroup], ...]] = (SentinelGroup, ClusterGroup)
+
+    def group(self, servers: Servers, target: str) -> RedisGroup:
+        server = servers.nodes[target]
+        if not isinstance(server, self.groups):
+            raise self.refusal(servers, target)
+        return server
 
 
 # PostgreSQL ------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 
 from soak.checker.faults import Excuse
 from soak.faults.fault import GroupFault
+from soak.faults.parameters import Time
 from soak.servers.servers import Servers
 
 
@@ -18,14 +19,14 @@ class MachineCrash(GroupFault):
         "The machine of the primary dies with all that runs on it: what was under way vanishes, nobody is refused, and "
         "a replica is promoted. The machine comes back as a replica."
     )
+    latency = Time(0.05, "of the links to the other nodes, from shortly before it", least=0.0, most=5.0)
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
         primary = (await group.primaries())[0]
         self.expect_replacement(group)
-        if group.links is None:
-            raise self.refusal(servers, target)
-        group.links.cut(group.around(primary, clients=True), silent=True)
+        await self.fall_behind(group, primary, self.latency)
+        self.links(group).lose(group.around(primary, clients=True))
         names = group.beside(primary)
         await asyncio.gather(*(node.kill() for node in group.nodes if node.name in names))
         await group.until_replaced(primary)

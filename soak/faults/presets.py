@@ -25,6 +25,8 @@ LEFT_TO_RULES = {
     "eviction": "only a contract that allows eviction excuses what it takes",
     "failover": _ONCE,
     "upgrade": _ONCE,
+    "rolling_upgrade": _ONCE,
+    "failover_command": "writes are refused for up to a minute after it",
 }
 """What ends a run by itself, or can be done only once, and so happens only where a rule names it."""
 
@@ -85,6 +87,8 @@ RECIPES = {
             "sentinel_failover": 1.0,
             "cluster_failover": 1.0,
             "cluster_takeover": 1.0,
+            "primary_restart": 1.0,
+            "rolling_restart": 1.0,
         },
         every_seconds=60.0,
         jitter_share=0.2,

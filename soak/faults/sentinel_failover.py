@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import Group, GroupFault
-from soak.servers.redis_group import RedisGroup
+from soak.faults.fault import RedisGroupFault
+from soak.servers.ports import HOST
 from soak.servers.sentinel import SERVICE, SentinelGroup
 from soak.servers.servers import Servers
 
-COORDINATED_SINCE = 9
-"""The Valkey that knows SENTINEL FAILOVER ... COORDINATED; no Redis does."""
 
-
-class SentinelFailover(GroupFault):
+class SentinelFailover(RedisGroupFault):
     """SENTINEL FAILOVER. The old primary goes on acknowledging until it is demoted, about ten seconds later."""
 
     name = "sentinel_failover"
@@ -50,9 +47,25 @@ class CoordinatedFailover(SentinelFailover):
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if (why := super().hindrance(servers, target)) is not None:
             return why
-        return None if _hands_over(self.group(servers, target)) else "only Valkey 9 and newer know it"
+        return None if self.group(servers, target).hands_over else "only Valkey 9 and newer know it"
 
 
-def _hands_over(group: Group) -> bool:
-    version = group.version if isinstance(group, RedisGroup) else None
-    return version is not None and version.family == "valkey" and version.major >= COORDINATED_SINCE
+class FailoverCommand(RedisGroupFault):
+    """FAILOVER, to the primary itself: it hands over, and the sentinels learn of it only afterwards."""
+
+    name = "failover_command"
+    excuses = Excuse.FAILOVER
+    description = (
+        "FAILOVER TO a replica, past the sentinels: the primary hands over everything, and the sentinels go on naming "
+        "it, so that writes are refused until they have promoted one themselves, up to a minute later; what another "
+        "one took meanwhile is lost."
+    )
+    groups = (SentinelGroup,)
+
+    async def inject(self, servers: Servers, target: str) -> None:
+        group = self.group(servers, target)
+        (primary,) = await group.primaries()
+        self.expect_replacement(group)
+        replica = next(node for node in group.servers if node is not primary)
+        await primary.ask("FAILOVER", "TO", HOST, str(replica.seat.front))
+        await group.until_takes_writes(replica)

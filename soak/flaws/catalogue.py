@@ -18,6 +18,8 @@ _NAMES = (
     "serializer_v2",
     "rdb_only",
     "persistence_off",
+    "empty_primary",
+    "unconfirmed_failover",
     "unsynced_tail",
     "swallowed_error",
     "pool_exhausted",

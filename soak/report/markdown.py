@@ -15,6 +15,7 @@ from soak.report.summary import (
     latency_name,
     listing_command,
     recovery_cells,
+    replacement_lines,
     self_check_line,
     store_error_lines,
     store_numbers,
@@ -137,7 +138,8 @@ def _recoveries(recoveries: list[RecoveryResult]) -> str:
         sign = "❌" if not row.kept else ("❔" if row.is_unread else "✅")
         rows.append((markdown(f"{row.kind} of {row.server}"), markdown(row.store), f"{sign} {point}", *others))
     left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
-    return "### Recoveries\n\n" + left + table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
+    cells = table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
+    return "### Recoveries\n\n" + left + cells + _bullets(replacement_lines(recoveries))
 
 
 def _sentence(kind: str) -> str:

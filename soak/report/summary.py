@@ -74,6 +74,7 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
             console.print(f"  {shown}", highlight=False, soft_wrap=True)
         if result.recoveries:
             console.print(_recoveries(result.recoveries))
+            _print_lines(console, replacement_lines(result.recoveries))
         _print_lines(console, [f"evidence: {path}" for path in _example_files(result)])
         if result.violations_unlisted:
             _print_lines(console, [f"{result.violations_unlisted:,} violations are counted, but not listed one by one"])
@@ -199,6 +200,16 @@ def worst_recoveries(rows: list[RecoveryResult], most: int) -> list[RecoveryResu
     """Return the recoveries that lost most, in the order of time."""
     worst = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:most]
     return sorted(worst, key=lambda row: row.at_wall_seconds)
+
+
+def replacement_lines(rows: list[RecoveryResult]) -> list[str]:
+    """Say of each failover shown who was primary before and after, and which clients stayed with the old one."""
+    shown = {
+        row.fault: f"{row.kind} of {row.server}: {row.replaced.sentence}"
+        for row in worst_recoveries(rows, RECOVERIES_SHOWN)
+        if row.replaced is not None
+    }
+    return list(shown.values())
 
 
 def recovery_cells(row: RecoveryResult) -> list[str]:

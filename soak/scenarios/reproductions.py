@@ -6,6 +6,7 @@ loses" is a violation, and one that says "this does not" is a pass.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ SIDE_BY_SIDE = 2
 SOAK_SECONDS = 50
 SECONDS_MAX = 300.0
 LOAD = (
-    *("--users", "12", "--think", "100ms", "--duration", f"{SOAK_SECONDS}s"),
+    *("--users", "12", "--think", "100ms"),
     *("--set", "verifier.settle=1s", "--set", "verifier.hot_interval=300ms"),
 )
 EVERY = "every=20s,hold=1s"
@@ -33,6 +34,11 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     source: str
     loses: bool
+    """Whether it is bad: something is lost, or whatever else it is that `counts` says."""
+    counts: str = "lost"
+    """What is counted: `lost`, or the kind of violation."""
+    under_way_seconds: float = 0.0
+    """What does not lose may still lose what was under way, no more than so much."""
 
 
 class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +46,10 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     verdict: str = ""
+    counts: str = "lost"
     acknowledged: int = 0
     lost: int = 0
+    """How much was lost, or was whatever else is counted."""
     lost_seconds: float = 0.0
     """How much acknowledged time was lost in the worst of the faults."""
     faults: int = 0
@@ -60,15 +68,19 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason:
             return f"not shown: {self.reason}"
         if not self.lost:
-            return f"0 of {self.acknowledged:,} lost in {self.faults} faults"
-        return f"{self.lost:,} of {self.acknowledged:,} lost ({self.share:.0%}), up to {self.lost_seconds:.1f} s"
+            return f"0 of {self.acknowledged:,} {self.counts} in {self.faults} faults"
+        words = f"{self.lost:,} of {self.acknowledged:,} {self.counts}"
+        return f"{words} ({self.share:.0%}), up to {self.lost_seconds:.1f} s" if self.counts == "lost" else words
 
     @property
     def outcome(self) -> str:
         return f"{self.measured} ({self.seconds:.0f} s)"
 
     def agrees_with(self, published: Published) -> bool:
-        return not self.reason and bool(self.lost) == published.loses
+        if self.reason:
+            return False
+        is_lost = bool(self.lost) and (published.loses or self.lost_seconds > published.under_way_seconds)
+        return is_lost == published.loses
 
 
 class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], frozen=True, kw_only=True):
@@ -76,15 +88,20 @@ class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], fro
 
     result = Reproduced
 
+    soak_seconds: int = SOAK_SECONDS
+
     @property
     def command(self) -> str:
         """What a person types to see it."""
         stores = [f"--store {store}" for store in self.stores]
-        return " ".join(["soak check", *stores, *self.load, f"--duration {SOAK_SECONDS}s"])
+        return " ".join(["soak check", *stores, shlex.join(self.load), f"--duration {self.soak_seconds}s"])
 
     async def run(self, folder: Path) -> Reproduced:
         stores = [word for store in self.stores for word in ("--store", store)]
-        words = ("check", "--json", "--data-dir", str(folder / "data"), *stores, *self.load, *LOAD)
+        words = (
+            *("check", "--json", "--data-dir", str(folder / "data"), *stores),
+            *(*LOAD, "--duration", f"{self.soak_seconds}s", *self.load),
+        )
         answer = decode_json(await answer_of("soak", *words, seconds_max=self.seconds_max), dict[str, Any])
         return self._read(answer)
 
@@ -97,11 +114,15 @@ class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], fro
             return self.not_made("no fault was measured")
         # Of several stores the first is the one that the result is about.
         own = [one for one in recoveries if one["store"] == self.stores[0]]
+        counts = self.expectation.counts
+        kinds = [one for one in result.get("violations_by", []) if one["store"] == self.stores[0]]
+        lost = sum(one["lost"] + one["tolerated"] for one in own)
         return Reproduced(
             name=self.name,
             verdict=answer["verdict"],
+            counts=counts,
             acknowledged=next(one["acknowledged"] for one in result["by_store"] if one["store"] == self.stores[0]),
-            lost=sum(one["lost"] + one["tolerated"] for one in own),
+            lost=lost if counts == "lost" else sum(one["count"] for one in kinds if one["kind"] == counts),
             lost_seconds=max(one["point_seconds"] + one["after_seconds"] for one in own),
             faults=len(own),
             seed=str(result["seed"]),
@@ -111,8 +132,11 @@ class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], fro
         return Reproduced(name=self.name, reason=reason)
 
 
-def _reproduction(name: str, published: Published, load: Sequence[str], *stores: str) -> ReproductionScenario:
+def _reproduction(
+    name: str, published: Published, load: Sequence[str], *stores: str, soak_seconds: int = SOAK_SECONDS
+) -> ReproductionScenario:
     return ReproductionScenario(
+        soak_seconds=soak_seconds,
         name=name,
         stores=stores or ("redis-list",),
         servers=ServerSetup(),
@@ -132,8 +156,21 @@ def _on_postgres(topology: str, fault: str, *more: str) -> tuple[str, ...]:
     return ("--postgres", topology, "--fault", f"{fault}:postgres:{EVERY}", *_STRICT_POSTGRES, *more)
 
 
-def _on(topology: str, fault: str) -> tuple[str, ...]:
-    return ("--redis", topology, "--fault", f"{fault}:redis:{EVERY}", *_STRICT)
+def _on(topology: str, fault: str, parameters: str = "", *more: str) -> tuple[str, ...]:
+    every = f"{EVERY},{parameters}" if parameters else EVERY
+    return ("--redis", topology, "--fault", f"{fault}:redis:{every}", *_STRICT, *more)
+
+
+def _options(**options: str) -> tuple[str, ...]:
+    """Set the server under test."""
+    pairs = [f"testbed.redis_options.{name.replace('_', '-')}={value}" for name, value in options.items()]
+    return tuple(word for pair in pairs for word in ("--set", pair))
+
+
+_ONE_REPLICA = _options(min_replicas_to_write="1", min_replicas_max_lag="1")
+_NO_CRASH_LOSS = ("--allow-weaker-server", "--set", "contract.redis-list.crash_loss_seconds=0s")
+_SHORT_SECONDS = 35
+"""One server is started at once, and broken once."""
 
 
 ALL: dict[str, ReproductionScenario] = {
@@ -281,6 +318,122 @@ ALL: dict[str, ReproductionScenario] = {
             ),
             ("--subject", "sqlite3-full", "--fault", f"power_cut:http:{EVERY}"),
             "http",
+        ),
+        _reproduction(
+            "sentinel-min-replicas-silent",
+            Published(
+                claim="min-replicas-to-write 1: a primary that is cut off goes on acknowledging for about "
+                "min-replicas-max-lag; that is lost",
+                source="Redis documentation, Sentinel, example 2",
+                loses=True,
+            ),
+            _on("sentinel", "partial_partition", "cut=silent", *_ONE_REPLICA),
+        ),
+        _reproduction(
+            "sentinel-min-replicas-reset",
+            Published(
+                claim="The same where the cut resets connections: the primary notices at once and loses at most what "
+                "was under way, which flatters the setting",
+                source="soak",
+                loses=False,
+                under_way_seconds=1.0,
+            ),
+            _on("sentinel", "partial_partition", "cut=reset", *_ONE_REPLICA),
+        ),
+        _reproduction(
+            "sentinel-wait-one",
+            Published(
+                claim="WAIT 1 does not make Redis strongly consistent: a replica that is not promoted may be the one "
+                "that answers",
+                source="Redis documentation, WAIT",
+                loses=True,
+            ),
+            _on("sentinel", "sentinel_failover", "", "--set", "stores.redis.wait_replicas=1"),
+        ),
+        _reproduction(
+            "sentinel-min-replicas-all",
+            Published(
+                claim="min-replicas-to-write with all replicas: a primary that is being replaced refuses what they "
+                "would not get, and loses at most what was under way",
+                source="Redis documentation, replication, allow writes only with N attached replicas",
+                loses=False,
+                under_way_seconds=1.0,
+            ),
+            _on(
+                *("sentinel", "sentinel_failover", ""),
+                *_options(min_replicas_to_write="2", min_replicas_max_lag="1"),
+            ),
+        ),
+        _reproduction(
+            "sentinel-empty-primary",
+            Published(
+                claim="A primary without persistence that is restarted at once comes back empty, and its replicas "
+                "copy that: everything is gone",
+                source="Redis documentation, replication with persistence off",
+                loses=True,
+            ),
+            _on("sentinel", "primary_restart", "", *_options(appendonly="no"), *_NO_CRASH_LOSS),
+        ),
+        _reproduction(
+            "cluster-failover-force",
+            Published(
+                claim="CLUSTER FAILOVER FORCE does not ask the primary: what was under way to the replica is lost",
+                source="Redis documentation, CLUSTER FAILOVER",
+                loses=True,
+            ),
+            _on("cluster", "cluster_failover_force", "latency=100ms"),
+        ),
+        _reproduction(
+            "cluster-shared-client",
+            Published(
+                claim="One redis-py cluster client shared by an application writes some messages twice in a graceful "
+                "failover: it closes connections with commands under way, and sends those again",
+                source="redis/redis-py#4322",
+                loses=True,
+                counts="duplicated",
+            ),
+            ("--redis", "cluster", "--fault", "cluster_failover:redis:every=8s,hold=0s", "--think", "5ms"),
+            "soak.scenarios.shared_cluster_client:SharedClusterClient",
+        ),
+        _reproduction(
+            "redis-rdb-window",
+            Published(
+                claim="Snapshots alone lose everything since the last one in a crash",
+                source="Redis documentation, persistence",
+                loses=True,
+            ),
+            ("--fault", f"crash:redis:{EVERY}", *_options(appendonly="no", save="900 1"), *_NO_CRASH_LOSS),
+            soak_seconds=_SHORT_SECONDS,
+        ),
+        _reproduction(
+            "redis-waitaof-power-cut",
+            Published(
+                claim="WAITAOF on Valkey 9.1 under everysec answers before anything is synced, though it is documented "
+                "to wait for that",
+                source="soak, against the documentation of WAITAOF",
+                loses=True,
+            ),
+            (
+                *("--fault", f"power_cut:redis:{EVERY}", "--set", "stores.redis.wait_aof=true"),
+                *("--allow-weaker-server", "--set", "contract.redis-list.power_loss_seconds=0s"),
+            ),
+            soak_seconds=_SHORT_SECONDS,
+        ),
+        _reproduction(
+            "postgres-standby-restart",
+            Published(
+                claim="A standby that restarts after a crash answers reads before it has replayed to where it had "
+                "been: for a moment it shows an old state",
+                source="soak",
+                loses=True,
+                counts="stale",
+            ),
+            (
+                *("--fault", "crash:postgres-replica:every=8s,hold=0s"),
+                *("--set", "contract.postgres-replica.replica_reads=strict"),
+                *("--set", "contract.postgres-replica.staleness_seconds=0.5s"),
+            ),
+            "postgres-replica",
         ),
     )
 }

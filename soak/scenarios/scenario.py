@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from soak.servers.kinds import REDIS
+from soak.servers.kinds import REDIS, RedisTopology
 from soak.servers.power_cut.source import PowerCutWay
 
 BedName = Literal["local", "docker"]
@@ -21,6 +21,7 @@ class ServerSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     testbed: BedName = "local"
     redis: RedisName = "valkey"
+    redis_topology: RedisTopology = RedisTopology.SINGLE
     postgres: PostgresName = "18"
     redis_image: str | None = None
     """In Docker, another image than the official one."""

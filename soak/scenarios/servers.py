@@ -67,6 +67,7 @@ class ScenarioServers:
         return LocalServers(
             folder,
             redis_version=redis,
+            redis_topology=setup.redis_topology,
             postgres_version=int(setup.postgres),
             redis_options=setup.redis_options,
             postgres_options=setup.postgres_options,

@@ -1,10 +1,11 @@
 """The network of a group: every link from one node to another, or from clients to a node, can be cut by itself.
 
-Each node is reached at its front by its peers and by clients. Who calls is told by `callers`, or by a front of its own.
+Each node is reached at its front by its peers and by clients. `callers` says who calls, or a front of its own does.
 
 What one must know before touching it:
 - A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when
   the link heals. A reset flatters every guard: the other side notices at once, and stops acknowledging.
+- A dead machine is silent, too, and what it had sent never arrives.
 - Nothing is kept in memory beyond what one read brings: a held link is not read, and the kernel holds the sender back.
 """
 
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from soak.servers.backend import PortTakenError
-from soak.servers.callers import Callers
+from soak.servers.callers import CLIENTS, Callers
 from soak.servers.ports import HOST
 from soak.tasks import end_tasks
 
 CONNECTIONS_MAX = 4_096
+CLIENTS_MAX = 256
+"""Of each node: so many clients are remembered."""
 _CONNECT_SECONDS_MAX = 5.0
 _READ_BYTES = 65_536
 
@@ -33,14 +38,37 @@ class Link(NamedTuple):
     node: str
 
 
+class _Cut(enum.Enum):
+    """What becomes of a link that is cut."""
+
+    SILENT = "silent"
+    """Packets vanish. What is under way arrives when the link heals."""
+    RESET = "reset"
+    """Connections are reset, and nobody gets a new one."""
+    DEAD = "dead"
+    """Packets vanish for good. The connections are reset when the link heals."""
+
+
+class Writer(NamedTuple):
+    """A connection of a client that has sent something to a node. Times are of the monotonic clock."""
+
+    client: str
+    """Its address."""
+    opened_seconds: float
+    last_sent_seconds: float
+
+
 class Links:
     """The fronts of all nodes of a group."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers
         self._cut: set[Link] = set()
-        self._is_silent = False
+        self._how = _Cut.SILENT
         self._healed = asyncio.Event()
+        self._delays: dict[Link, float] = {}
+        self._sent: dict[str, dict[str, Writer]] = defaultdict(dict)
+        """By node and client, who has been silent longest first."""
         self._open: dict[Link, set[asyncio.StreamWriter]] = defaultdict(set)
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
@@ -70,17 +98,39 @@ class Links:
             raise PortTakenError(f"the front of {node}", front) from error
 
     def cut(self, links: Iterable[Link], *, silent: bool) -> None:
-        """Cut these links until `heal`: packets vanish, or connections are reset."""
-        self._cut, self._is_silent = set(links), silent
-        self._healed.clear()
+        """Cut these links, and no others, until `heal`: packets vanish, or connections are reset."""
+        self._cut_off(links, _Cut.SILENT if silent else _Cut.RESET)
         if not silent:
-            for writer in [writer for link in self._cut for writer in self._open[link]]:
-                writer.transport.abort()
+            self._abort(self._cut)
+
+    def lose(self, links: Iterable[Link]) -> None:
+        """Cut these links, and no others, as if one end had died: what is under way never arrives."""
+        self._cut_off(links, _Cut.DEAD)
+
+    def _cut_off(self, links: Iterable[Link], how: _Cut) -> None:
+        self._cut, self._how = set(links), how
+        self._healed.clear()
+
+    def slow_down(self, links: Iterable[Link], seconds: float) -> None:
+        """Let everything on these links take so much longer until `heal`, at most twice that."""
+        self._delays = dict.fromkeys(links, seconds) if seconds else {}
 
     def heal(self) -> None:
         """Restore every link."""
+        if self._how is _Cut.DEAD:
+            self._abort(self._cut)
         self._cut = set()
+        self._delays = {}
         self._healed.set()
+
+    def _abort(self, links: Iterable[Link]) -> None:
+        for writer in [writer for link in links for writer in self._open[link]]:
+            writer.transport.abort()
+
+    def stayed(self, node: str, opened_before: float, sent_since: float) -> list[Writer]:
+        """Return the connections of clients to a node that are older than this and were used later, the last first."""
+        known = reversed(self._sent[node].values())
+        return [one for one in known if one.opened_seconds < opened_before and one.last_sent_seconds >= sent_since]
 
     async def close(self) -> None:
         """Close all fronts and connections."""
@@ -104,7 +154,7 @@ class Links:
                 back, onward = await asyncio.open_connection(*target)
             self._open[link] |= {writer, onward}
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(link, reader, onward))
+                both.create_task(self._pump(link, reader, onward, client=_client(link, writer)))
                 both.create_task(self._pump(link, back, writer))
         except* (OSError, TimeoutError, _LinkCutError):
             writer.transport.abort()
@@ -115,10 +165,16 @@ class Links:
                     with contextlib.suppress(OSError):
                         one.close()
 
-    async def _pump(self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, client: str | None = None
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await source.read(_READ_BYTES):
+                if delay := self._delays.get(link):
+                    await asyncio.sleep(delay)  # what comes meanwhile waits with it, in the kernel
                 await self._pass(link)
+                if client is not None:
+                    self._note_sent(link.node, client)
                 sink.write(data)
                 await sink.drain()
         # A cut link does not carry the news that one side has gone, either.
@@ -126,12 +182,27 @@ class Links:
         # A half-closed connection is of no use to any protocol here.
         sink.close()
 
+    def _note_sent(self, node: str, client: str) -> None:
+        clients, now = self._sent[node], time.monotonic()
+        known = clients.pop(client, None)
+        clients[client] = Writer(client, now if known is None else known.opened_seconds, now)
+        if len(clients) > CLIENTS_MAX:
+            del clients[next(iter(clients))]
+
     async def _pass(self, link: Link) -> None:
-        """Return when the link is whole; a link that is reset raises."""
+        """Return when the link is whole; raises where nothing may pass any more."""
         while link in self._cut:
-            if not self._is_silent:
+            how = self._how
+            if how is not _Cut.RESET:
+                await self._healed.wait()
+            if how is not _Cut.SILENT:
                 raise _LinkCutError
-            await self._healed.wait()
+
+
+def _client(link: Link, writer: asyncio.StreamWriter) -> str | None:
+    """Return the address of a client; None if a node calls."""
+    address = writer.get_extra_info("peername")
+    return f"{address[0]}:{address[1]}" if address and link.caller == CLIENTS else None
 
 
 class _LinkCutError(Exception):

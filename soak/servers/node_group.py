@@ -37,6 +37,9 @@ _BUS = "bus of "
 _CLIENT_FRONT = "client front of "
 _POLL_SECONDS = 0.05
 _WATCH_SECONDS = 0.5
+STAYED_SECONDS_MIN = 0.2
+"""A client that sends to the old primary so long after the group has named another one has stayed with it."""
+STAYED_SHOWN_MAX = 8
 
 
 class Seat(NamedTuple):
@@ -54,6 +57,16 @@ class Seat(NamedTuple):
     @property
     def bus_port(self) -> int:
         return self.port + BUS_OFFSET
+
+
+class Replacement(NamedTuple):
+    """A primary whose place another server has taken. Times are of the monotonic clock."""
+
+    primary: str
+    asked_seconds: float
+    """When it was to be replaced."""
+    replaced_seconds: float
+    """When the group called another one the primary."""
 
 
 class GroupNode(Server, abc.ABC):
@@ -97,8 +110,15 @@ class GroupBackend(ServerBackend):
         return "power cuts of a group are not done yet"
 
     async def launch(self) -> None:
-        if self.group is not None:
+        if self.group is None:
+            return
+        try:
             await self.group.launch_nodes()
+        except BaseException:
+            # Nobody ends what has not been started: nodes that are up, and fronts that clients still call.
+            await self.kill()
+            await self.group.close_links()
+            raise
 
     async def how_it_ended(self) -> str | None:
         return None  # each node is watched, and started again, by itself
@@ -155,6 +175,8 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         self.links: Links | None = None
         self.replacements_expected: float = 0
         """How often a primary may be replaced without a report: a fault is under way that does that."""
+        self.last_replacement: Replacement | None = None
+        """The last one that a fault brought about."""
         self.nodes: list[N] = []
         self._take_seats()
         if isinstance(self.backend, GroupBackend):
@@ -254,10 +276,31 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         await self.until_agreed()
 
     async def telemetry(self) -> dict[str, str]:
-        told = await asyncio.gather(*(node.standing() for node in self.nodes), return_exceptions=True)
-        standings = {node.name: one for node, one in zip(self.nodes, told, strict=True) if isinstance(one, str)}
+        answers = await asyncio.gather(*(self._standing(node) for node in self.nodes))
+        standings = {node.name: one for node, one in zip(self.nodes, answers, strict=True) if one is not None}
         primaries = ", ".join(node.name for node in await self.primaries())
-        return {**await super().telemetry(), "primary": primaries, **standings}
+        return {**await super().telemetry(), "primary": primaries, **standings, **self._replacement_facts()}
+
+    async def _standing(self, node: N) -> str | None:
+        try:
+            return await node.standing()
+        except self.node_errors:
+            return "no answer"
+
+    def _replacement_facts(self) -> dict[str, str]:
+        """Say how the last primary was replaced, and which clients went on writing to it."""
+        last = self.last_replacement
+        if last is None or self.links is None:
+            return {}
+        replaced = last.replaced_seconds
+        stayed = self.links.stayed(last.primary, opened_before=replaced, sent_since=replaced + STAYED_SECONDS_MIN)
+        shown = [f"{one.client} {one.last_sent_seconds - last.replaced_seconds:.1f}s" for one in stayed]
+        return {
+            "replaced": last.primary,
+            "replaced_after_seconds": f"{last.replaced_seconds - last.asked_seconds:.2f}",
+            "stayed_clients": str(len(stayed)),
+            "stayed": ", ".join(shown[:STAYED_SHOWN_MAX]),
+        }
 
     async def _keep_alive(self, on_event: EventListener) -> None:
         """Report a failover that nobody asked for; each node is watched, and started again, by itself."""
@@ -325,24 +368,28 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
 
     async def until_agreed(self) -> None:
         """Wait until all nodes see the same primaries, and every other server follows one of them."""
-        await self._until(self._agree, "agree on its primaries")
+        await self.until(self._agree, "agree on its primaries")
 
     async def until_replaced(self, primary: N) -> None:
         """Wait until a server is no longer called a primary."""
+        asked = time.monotonic()
+        self.last_replacement = None
 
         async def replaced() -> bool:
             return primary not in await self.primaries()
 
-        await self._until(replaced, f"replace {primary.name}")
+        await self.until(replaced, f"replace {primary.name}")
+        self.last_replacement = Replacement(primary.name, asked, time.monotonic())
 
-    async def _until(self, holds: Callable[[], Any], what: str) -> None:
+    async def until(self, holds: Callable[[], Any], what: str) -> None:
+        """Wait until something holds; one that does not answer meanwhile is still starting."""
         deadline = time.monotonic() + self.agree_seconds_max
         while True:
             try:
                 if await holds():
                     return
             except self.node_errors:
-                pass  # one of them is still starting
+                pass
             if time.monotonic() >= deadline:
                 raise ServerUnreachableError(
                     f"{self.title} did not {what} within {self.agree_seconds_max:.0f} s; see the logs in {self.folder}"
@@ -350,6 +397,10 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
             await asyncio.sleep(_POLL_SECONDS)
 
     # -- links --
+
+    def to_others(self, node: N) -> list[Link]:
+        """Return the links of clients to all nodes but a server and what is beside it."""
+        return [Link(CLIENTS, other) for other in self.name_of_nodes if other not in self.beside(node)]
 
     def around(self, node: N, *, clients: bool) -> list[Link]:
         """Return the links between a server with what is beside it and the rest; `clients`: theirs to it, too."""

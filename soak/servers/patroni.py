@@ -276,7 +276,7 @@ class PatroniGroup(PostgresGroup):
         async def demoted() -> bool:
             return not (await node.state_of_patroni()).is_leader
 
-        await self._until(demoted, f"demote {leader.name}")
+        await self.until(demoted, f"demote {leader.name}")
 
     async def _agree(self) -> bool:
         leader = await self.leader()

@@ -9,12 +9,14 @@ What one must know before touching it:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from redis.asyncio import Redis
 
+from soak.errors import ServerUnreachableError
 from soak.proc.files import write_whole
 from soak.servers.ports import HOST
 from soak.servers.redis_group import Node, NodeProcess, RedisGroup
@@ -64,11 +66,29 @@ class ClusterNode(Node):
         found = await self.ask("CLUSTER NODES")
         return [_view(address, line) for address, line in found.items()]
 
+    async def slots(self) -> list[int]:
+        """Return the slots that it has, as it sees it."""
+        mine = await self._own_line()
+        ranges = [(int(one[0]), int(one[-1])) for one in mine["slots"]]
+        return [slot for first, last in ranges for slot in range(first, last + 1)]
+
+    async def open_slots(self) -> list[tuple[int, str, bool]]:
+        """Return the slots that are on the move: which, the id of the other node, and whether it comes here."""
+        mine = await self._own_line()
+        return [(int(one["slot"]), one["node_id"], one["state"] == "importing") for one in mine["migrations"]]
+
+    async def _own_line(self) -> dict[str, Any]:
+        lines = (await self.ask("CLUSTER NODES")).values()
+        return next(dict(line) for line in lines if "myself" in line["flags"].split(","))
+
     async def is_ok(self) -> bool:
         return bool((await self.ask("CLUSTER INFO")).get("cluster_state") == "ok")
 
     async def id(self) -> str:
         return str(await self.ask("CLUSTER", "MYID"))
+
+    async def epoch(self) -> str:
+        return str((await self.ask("CLUSTER INFO")).get("cluster_my_epoch", "?"))
 
 
 def _view(address: str, line: Mapping[str, Any]) -> NodeView:
@@ -92,7 +112,7 @@ class ClusterGroup(RedisGroup):
     has_bus = True
 
     def _make_nodes(self) -> list[Node]:
-        self.servers = [self._node(ClusterNode, ClusterProcess, name) for name in NODES]
+        self.servers: list[ClusterNode] = [self._node(ClusterNode, ClusterProcess, name) for name in NODES]
         return [*self.servers]
 
     def address_at(self, port: int) -> str:
@@ -103,6 +123,18 @@ class ClusterGroup(RedisGroup):
     def client(self, timeout_seconds: float | None = None) -> Redis:
         """Return a client of the first primary."""
         return self.last_primaries[0].client(timeout_seconds)
+
+    async def hand_over(self, primary: Node) -> None:
+        replica = self.replica_of(primary, await self._any_views())
+        await replica.ask("CLUSTER", "FAILOVER")
+        await self.until_replaced(primary)
+
+    async def _any_views(self) -> list[NodeView]:
+        """Return how the first node that answers sees all."""
+        for node in self.servers:
+            with contextlib.suppress(ServerUnreachableError):
+                return await node.views()
+        raise ServerUnreachableError(f"no node of {self.title} answers; see the logs in {self.folder}")
 
     def in_order_of_end(self) -> Sequence[Sequence[Node]]:
         # All at once: to notice that one is gone, and to replace it, takes longer than this.
@@ -122,7 +154,7 @@ class ClusterGroup(RedisGroup):
             await node.ask("CLUSTER", "SET-CONFIG-EPOCH", str(number + 1))
         for node in self.servers[1:]:
             await first.ask("CLUSTER", "MEET", HOST, str(node.seat.front), str(node.seat.bus))
-        await self._until(self._all_know_all, "have its nodes find each other")
+        await self.until(self._all_know_all, "have its nodes find each other")
         for primary, replica in zip(self.servers[:SHARDS], self.servers[SHARDS:], strict=True):
             await replica.ask("CLUSTER", "REPLICATE", await primary.id())
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
 from soak.errors import ServerUnreachableError
+from soak.proc.files import write_whole
 from soak.servers.kinds import ServerKind
 from soak.servers.node_group import GroupBackend, GroupNode, NodeGroup, Seat
 from soak.servers.process_backend import ProcessSite
 from soak.servers.redis import RedisServer
 from soak.servers.redis_process import RedisProcess
 from soak.servers.state import Pinned
-from soak.servers.versions import ServerVersion
+from soak.servers.versions import ServerRelease, ServerVersion, redis_version
 
 REPLICATION = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "repl-timeout": "5"}
 """Quick to follow, and quick to notice that the other side is gone."""
@@ -39,6 +40,12 @@ class NodeProcess(RedisProcess):
         """Return what makes it call from its own address: the fronts tell callers apart by that."""
         # Older versions call from the address they listen on, and refuse to start with this line.
         return [f"bind-source-addr {self.seat.host}"] if self.version.major >= _SOURCE_ADDRESS_SINCE else []
+
+    def renew_settings(self) -> None:
+        """Add to a file that an older version has written what this version needs besides."""
+        text = self._settings_path.read_text()
+        if missing := [line for line in self.source_lines() if line not in text.splitlines()]:
+            write_whole(self._settings_path, "\n".join([text.rstrip("\n"), *missing, ""]).encode())
 
     def replication_lines(self) -> list[str]:
         return [
@@ -65,8 +72,14 @@ class Node(GroupNode, RedisServer):
 
     async def standing(self) -> str | None:
         info = await self.information("replication")
-        role = "primary" if info["role"] == "master" else "replica"
-        return f"{role}, offset {info.get('master_repl_offset', info.get('slave_repl_offset', 'unknown'))}"
+        epoch = await self.epoch()
+        is_primary = info.get("role") == "master"
+        offset = info.get("master_repl_offset" if is_primary else "slave_repl_offset", "?")
+        return f"{'primary' if is_primary else 'replica'}, offset {offset}{epoch and f', epoch {epoch}'}"
+
+    async def epoch(self) -> str:
+        """Return the number of the last failover that it knows of; nothing where only sentinels count them."""
+        return ""
 
     async def follows(self, primary: Node) -> bool:
         """Whether it is a replica of this primary and has caught up with its data set."""
@@ -86,6 +99,8 @@ class RedisGroup(NodeGroup[Node], RedisServer, abc.ABC):
     """The group as its clients see it: one Redis."""
 
     node_errors = (ServerUnreachableError, RedisError)
+    servers: Sequence[Node] = ()
+    """Those that hold data."""
 
     def __init__(
         self,
@@ -97,11 +112,21 @@ class RedisGroup(NodeGroup[Node], RedisServer, abc.ABC):
         options: Mapping[str, str],
         version: ServerVersion,
         binary: Path | None = None,
+        upgrade: ServerVersion | None = None,
+        upgrade_binary: Path | None = None,
     ) -> None:
+        if pinned.version is not None:  # it has been upgraded
+            version, binary = redis_version(pinned.version), None if pinned.program is None else Path(pinned.program)
         backend = GroupBackend(f"{version.title} with {self.topology} for {kind.name}", site.folder, options)
         super().__init__(kind, pinned, backend, fresh=fresh)
         self.version = version
-        self._choices = {"options": options, "version": version, "binary": binary}
+        self._choices = {
+            "options": options,
+            "version": version,
+            "binary": binary,
+            "upgrade": upgrade,
+            "upgrade_binary": upgrade_binary,
+        }
         self._join(site, fresh=fresh)
 
     def _node(self, make: type[_N], process: type[NodeProcess], name: str) -> _N:
@@ -109,3 +134,34 @@ class RedisGroup(NodeGroup[Node], RedisServer, abc.ABC):
         node = make(self.kind, site.pinned, process(site, self.seats[name], self.seats, **self._choices))
         node.report_to(self._on_node_event)
         return node
+
+    # -- failovers --
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether a primary can be replaced without losing anything."""
+        return True
+
+    @abc.abstractmethod
+    async def hand_over(self, primary: Node) -> None:
+        """Let a replica take the place of a primary, in the best order that this version knows."""
+
+    async def until_takes_writes(self, node: Node) -> None:
+        """Wait until a server calls itself a primary, whatever the group says."""
+        self.last_replacement = None
+        await self.until(node.is_primary, f"let {node.name} take over")
+
+    # -- versions --
+
+    def next_release(self) -> ServerRelease:
+        """Return what it would be upgraded to; raises `UsageError` if there is nothing newer."""
+        return self._processes[0].next_release()
+
+    def pin(self, release: ServerRelease) -> None:
+        """Be another version from the next start of soak on, whichever nodes have become it by then."""
+        self.pinned.version, self.pinned.program = release.version.name, release.program
+        self._site.on_spawn()  # which writes down what is pinned
+
+    @property
+    def _processes(self) -> list[NodeProcess]:
+        return [node.backend for node in self.nodes if isinstance(node.backend, NodeProcess)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 from soak.errors import ServerUnreachableError
@@ -28,6 +29,8 @@ QUORUM = 2
 DOWN_AFTER_MS = 3_000
 """On a busy machine a healthy server may be silent for more than a second."""
 FAILOVER_TIMEOUT_MS = 5_000
+COORDINATED_SINCE = 9
+"""The Valkey that knows SENTINEL FAILOVER ... COORDINATED; no Redis does."""
 
 
 class ServerProcess(NodeProcess):
@@ -35,6 +38,7 @@ class ServerProcess(NodeProcess):
 
     def write_settings(self, text: str) -> None:
         if self._settings_path.exists():
+            self.renew_settings()
             return
         primary = self.seats[SERVERS[0]]
         lines = [
@@ -54,6 +58,7 @@ class SentinelProcess(NodeProcess):
     async def prepare(self) -> None:
         self.working_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if self._settings_path.exists():
+            self.renew_settings()
             return
         password = self.pinned.password
         lines = [
@@ -80,9 +85,6 @@ class SentinelProcess(NodeProcess):
 class SentinelNode(Node):
     """One sentinel."""
 
-    async def standing(self) -> str | None:
-        return None
-
     async def read_configuration(self) -> dict[str, str]:
         return {}
 
@@ -92,11 +94,18 @@ class SentinelNode(Node):
         Asked as clients do: in a failover, GET-MASTER-ADDR-BY-NAME names the new one a second before they learn of it.
         """
         try:
-            async with self._asking() as client:
-                info = await client.sentinel_master(SERVICE)
+            return int((await self.view())["port"])
         except ServerUnreachableError:
             return None
-        return int(info["port"]) if isinstance(info, dict) else None
+
+    async def view(self) -> dict[str, Any]:
+        """Return what it says of the primary."""
+        async with self._asking() as client:
+            return dict(await client.sentinel_master(SERVICE))  # type: ignore[arg-type]  # its stub says bool, too
+
+    async def standing(self) -> str | None:
+        view = await self.view()
+        return f"names {view['port']}, epoch {view['config-epoch']}"
 
     async def knows_all(self) -> bool:
         """Whether it has found both replicas and the other sentinels."""
@@ -113,7 +122,7 @@ class SentinelGroup(RedisGroup):
     name_of_nodes = (*SERVERS, *SENTINELS)
 
     def _make_nodes(self) -> list[Node]:
-        self.servers = [self._node(Node, ServerProcess, name) for name in SERVERS]
+        self.servers: list[Node] = [self._node(Node, ServerProcess, name) for name in SERVERS]
         self.sentinels = [self._node(SentinelNode, SentinelProcess, name) for name in SENTINELS]
         return [*self.servers, *self.sentinels]
 
@@ -122,6 +131,15 @@ class SentinelGroup(RedisGroup):
         password = quote(self.pinned.password)
         hosts = ",".join(f"{HOST}:{self.seats[name].front}" for name in SENTINELS)
         return f"redis+sentinel://:{password}@{hosts}/{SERVICE}?sentinel_password={password}"
+
+    @property
+    def hands_over(self) -> bool:
+        return self.version.family == "valkey" and self.version.major >= COORDINATED_SINCE
+
+    async def hand_over(self, primary: Node) -> None:
+        how = ("COORDINATED",) if self.hands_over else ()
+        await self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *how)
+        await self.until_replaced(primary)
 
     def in_order_of_end(self) -> Sequence[Sequence[Node]]:
         # The sentinels first, or they would replace a primary that ends in good order.
@@ -133,10 +151,10 @@ class SentinelGroup(RedisGroup):
     async def _form(self) -> None:
         await asyncio.gather(*(node.start_again() for node in self.servers))
         if not self._is_formed:
-            await self._until(self._replicas_follow, "get its replicas attached")
+            await self.until(self._replicas_follow, "get its replicas attached")
         await asyncio.gather(*(node.start_again() for node in self.sentinels))
         if not self._is_formed:
-            await self._until(self._all_know_all, "have its sentinels find each other")
+            await self.until(self._all_know_all, "have its sentinels find each other")
 
     async def primaries(self) -> list[Node]:
         """Return the server that most sentinels call the primary."""

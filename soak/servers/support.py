@@ -96,6 +96,8 @@ class RedisSupport(KindSupport):
                 options=servers.options_of(kind),
                 version=servers.redis_version,
                 binary=servers.redis_binary,
+                upgrade=servers.redis_upgrade,
+                upgrade_binary=servers.redis_upgrade_binary,
             )
         backend = RedisProcess(
             servers.site(kind, pinned),

@@ -147,7 +147,7 @@ class SyncStandbyGroup(PostgresGroup):
 
     async def until_replaced(self, primary: GroupNode) -> None:
         await super().until_replaced(primary)
-        await self._until(self.primary.is_primary, f"promote {self.primary.name}")
+        await self.until(self.primary.is_primary, f"promote {self.primary.name}")
 
     async def _keep_alive(self, on_event: EventListener) -> None:
         """Promote the standby when the primary is gone, and let a standby that died follow again."""
@@ -199,7 +199,7 @@ class SyncStandbyGroup(PostgresGroup):
     async def _promote(self) -> None:
         await _wait_for(self.primary, "")
         await self.primary.ask("select pg_promote(false)::text as promoted")
-        await self._until(self.primary.is_primary, f"promote {self.primary.name}")
+        await self.until(self.primary.is_primary, f"promote {self.primary.name}")
         await self.primaries()
 
 

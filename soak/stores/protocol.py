@@ -48,6 +48,21 @@ class MemoryStore(Protocol):
         """Release connections. Nothing is erased."""
 
 
+class RedisUse(msgspec.Struct, frozen=True, kw_only=True):
+    """How a store uses a Redis of several servers."""
+
+    reads_replicas: bool = False
+    """Reads go to replicas, writes to the primary."""
+    wait_replicas: int = 0
+    """So many replicas must have a write before it is acknowledged (WAIT)."""
+    wait_aof: bool = False
+    """The server, and so many replicas, must say that it is on disk (WAITAOF)."""
+
+    @property
+    def waits(self) -> bool:
+        return self.wait_aof or self.wait_replicas > 0
+
+
 class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     """Where a store finds its servers, and what it may use of them."""
 
@@ -59,6 +74,7 @@ class StoreContext(msgspec.Struct, frozen=True, kw_only=True):
     """For every single operation."""
     connections_max: int = 16
     ttl_seconds: float | None = None
+    redis: RedisUse = RedisUse()
     is_verifier: bool = False
     """Opened by the verifier, which should read with another client than the load writes with, where there is one."""
     is_read_only: bool = False

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.cluster import LoadBalancingStrategy
 from redis.exceptions import (
     AuthenticationError,
     MaxConnectionsError,
@@ -69,18 +70,25 @@ class ClusterClient:
     """Sends each command to the node that has its key."""
 
     def __init__(
-        self, address: ClusterAddress, *, connections_max: int, timeout_seconds: float, reads_again: bool
+        self,
+        address: ClusterAddress,
+        *,
+        connections_max: int,
+        timeout_seconds: float,
+        reads_again: bool,
+        reads_replicas: bool = False,
     ) -> None:
         """`reads_again`: a read whose connection was lost is asked again, as the verifier does.
 
         After a partition redis-py's pool holds connections that the other side has closed, and hands out one after the
-        other.
+        other. `reads_replicas`: what only reads goes to replicas, in turn.
         """
         self.address = address
         self._reads_again = reads_again
         self._timeout_seconds = timeout_seconds
         self._room = asyncio.Semaphore(connections_max)
-        self._cluster = cluster_at(address, timeout_seconds=timeout_seconds)
+        strategy = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS if reads_replicas else None
+        self._cluster = cluster_at(address, timeout_seconds=timeout_seconds, load_balancing_strategy=strategy)
         # Replies as the server sent them, but for those that redis-py itself needs to find the right node.
         callbacks = self._cluster.response_callbacks
         for name in [name for name in callbacks if not name.startswith(("CLUSTER", "COMMAND"))]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, NamedTuple
 
 from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
@@ -42,16 +42,28 @@ WAITING_MAX = 65_536
 _ADDRESS = frozenset({"host", "port", "path", "username", "password", "db"})
 """The parts of a URL that say where the server is and who logs in."""
 
-_Waiting = tuple[tuple[Argument, ...], asyncio.Future[Any]]
+
+class _Waiting(NamedTuple):
+    command: tuple[Argument, ...]
+    reply: asyncio.Future[Any]
+    leads: bool = False
+    """The next command must follow it on the same connection."""
 
 
 class RedisReader:
     """Sends commands in batches over a few of redis-py's connections; dials again when one was lost."""
 
     def __init__(
-        self, address: RedisAddress | SentinelAddress, *, connections_max: int, timeout_seconds: float
+        self,
+        address: RedisAddress | SentinelAddress,
+        *,
+        connections_max: int,
+        timeout_seconds: float,
+        reads_replicas: bool = False,
     ) -> None:
+        """`reads_replicas`: connect to a replica that sentinels name, and not to the primary."""
         self.address = address
+        self._reads_replicas = reads_replicas
         self._pool: PrimaryPool | None = None
         self._timeout_seconds = timeout_seconds
         self._loop = asyncio.get_running_loop()
@@ -71,6 +83,7 @@ class RedisReader:
         }
         connection: AbstractConnection
         if isinstance(self.address, SentinelAddress):
+            ours["is_master"] = not self._reads_replicas
             self._pool = self._pool or primary_pool(self.address, timeout_seconds=self._timeout_seconds, **ours)
             connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
             return connection
@@ -82,12 +95,21 @@ class RedisReader:
 
     def execute(self, *command: Argument) -> Awaitable[Any]:
         """Send a command; awaiting the result gives the reply."""
+        return self._enqueue(command)
+
+    def execute_both(
+        self, command: tuple[Argument, ...], then: tuple[Argument, ...]
+    ) -> tuple[Awaitable[Any], Awaitable[Any]]:
+        """Send two commands, the second right behind the first on the same connection."""
+        return self._enqueue(command, leads=True), self._enqueue(then)
+
+    def _enqueue(self, command: tuple[Argument, ...], *, leads: bool = False) -> asyncio.Future[Any]:
         reply: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed or len(self._waiting) >= WAITING_MAX:
             why = "the connections are closed" if self._is_closed else f"{WAITING_MAX} commands are waiting already"
             reply.set_exception(NotSentError(f"{self.address}: {why}: not sent"))
             return reply
-        self._waiting.append((command, reply))
+        self._waiting.append(_Waiting(command, reply, leads))
         if self._idle and not self._is_dispatch_due:
             self._is_dispatch_due = True
             self._loop.call_soon(self._dispatch)
@@ -115,6 +137,8 @@ class RedisReader:
         while self._waiting and self._idle and not self._is_closed:
             count = min(len(self._waiting), BATCH_MAX)
             batch = deque(self._waiting.popleft() for _ in range(count))
+            while batch[-1].leads and self._waiting:
+                batch.append(self._waiting.popleft())
             task = self._loop.create_task(self._exchange(self._idle.pop(), batch))
             self._exchanges.add(task)
             task.add_done_callback(self._exchanges.discard)
@@ -122,7 +146,7 @@ class RedisReader:
     async def _exchange(self, connection: AbstractConnection, batch: deque[_Waiting]) -> None:
         """Send a batch and give each command its reply; an error goes to all that have none yet."""
         # Whoever gave up while waiting is not asked for.
-        batch = deque(one for one in batch if not one[1].done())
+        batch = deque(one for one in batch if not one.reply.done())
         is_sent = False
         try:
             # A server that closed the connection, or said something unasked, is dialled again.
@@ -130,7 +154,7 @@ class RedisReader:
                 await connection.disconnect(nowait=True)
                 await self._connect(connection)
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                packed = b"".join(pack_command(command) for command, _ in batch)  # type: ignore[arg-type]  # its stub says one
+                packed = b"".join(pack_command(one.command) for one in batch)  # type: ignore[arg-type]  # its stub says one
                 is_sent = True
                 await connection.send_packed_command(packed)
                 is_demoted = await self._take_replies(connection, batch, limit)
@@ -160,7 +184,7 @@ class RedisReader:
             except ResponseError as error:
                 answer = error
                 is_demoted = is_demoted or isinstance(error, ReadOnlyError)
-            reply = batch.popleft()[1]
+            reply = batch.popleft().reply
             if not reply.done():
                 if isinstance(answer, ResponseError):
                     reply.set_exception(reply_error(answer))
@@ -207,7 +231,7 @@ def reply_error(error: ResponseError) -> ReplyError:
 
 
 def _fail(batch: deque[_Waiting], error: Exception) -> None:
-    for _, reply in batch:
-        if not reply.done():
-            reply.set_exception(error)
+    for waiting in batch:
+        if not waiting.reply.done():
+            waiting.reply.set_exception(error)
     batch.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import ClassVar, Self
@@ -9,7 +10,7 @@ from typing import ClassVar, Self
 import msgspec
 from redis.asyncio.sentinel import MasterNotFoundError
 
-from soak.checker.contract import Contract, Expiry
+from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
 from soak.hosts import ClusterAddress, SentinelAddress, is_cluster, is_sentinel, parse_cluster, parse_sentinel
@@ -30,11 +31,15 @@ from soak.stores.redis_cluster import ClusterClient
 from soak.stores.redis_pool import RedisPool
 from soak.stores.redis_reader import RedisReader
 from soak.stores.redis_sentinel import why_no_primary
+from soak.stores.redis_waiting import WaitingClient
 
 AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)
 """`appendonly yes, appendfsync everysec`: the server may hold up to two seconds of writes back."""
 DEFAULT_TTL_SECONDS = 3600.0
 """Of the hash layout, the only one whose sessions expire."""
+
+REPLICA_STALENESS_SECONDS = 5.0
+"""How far a replica that is read may be behind, while no fault is under way."""
 
 _SCAN_COUNT = 1000
 _GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
@@ -48,9 +53,22 @@ class RedisStore:
     layout: ClassVar[str]
     """The part of the prefix that keeps the layouts apart in one namespace."""
 
-    def __init__(self, client: RedisClient, context: StoreContext) -> None:
+    def __init__(self, client: RedisClient, context: StoreContext, replicas: RedisClient | None = None) -> None:
+        """Take the client that writes; where replicas are read, one for that, too."""
         self._client = client
+        self._reads = replicas or client
         self._prefix = f"{context.namespace}:{self.layout}:".encode()
+        if replicas is not None:
+            # An attribute, and only here: whoever has it is known to read what may be stale.
+            vars(self)["primary_history"] = functools.partial(self._history, client)
+
+    @classmethod
+    def contract_for(cls, context: StoreContext) -> Contract:
+        if not context.redis.reads_replicas:
+            return cls.contract
+        return msgspec.structs.replace(
+            cls.contract, reads=Reads.BOUNDED_STALENESS, staleness_seconds=REPLICA_STALENESS_SECONDS
+        )
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
@@ -58,17 +76,26 @@ class RedisStore:
         if url is None:
             raise UsageError("no Redis server is configured; give its address in servers.redis")
         address, client = _client(url, context)
+        replicas = _replicas(url, context)
         try:
-            await client.connect()
-            if not isinstance(client, ClusterClient):  # which has learned who has which keys
-                await client.execute("PING")
+            for one in filter(None, (client, replicas)):
+                await one.connect()
+                if not isinstance(one, ClusterClient):  # which has learned who has which keys
+                    await one.execute("PING")
         except RedisError as error:
-            await client.close()
+            for one in filter(None, (client, replicas)):
+                await one.close()
             why: object = error
             if isinstance(address, SentinelAddress) and isinstance(error.__cause__, MasterNotFoundError):
                 why = await why_no_primary(address, timeout_seconds=context.timeout_seconds)
             raise _unreachable(address, error, why) from error
-        return cls(client, context)
+        return cls(client, context, replicas)
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        return await self._history(self._reads, session, last)
+
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
+        raise NotImplementedError
 
     def key(self, session: str) -> bytes:
         return self._prefix + session.encode("utf-8", "surrogatepass")
@@ -90,6 +117,8 @@ class RedisStore:
             raise judged(error, of_script=True) from error
 
     async def close(self) -> None:
+        if self._reads is not self._client:
+            await self._reads.close()
         await self._client.close()
 
     async def clean_up(self) -> None:
@@ -111,17 +140,43 @@ class RedisStore:
 def _client(url: str, context: StoreContext) -> tuple[RedisAddress | SentinelAddress | ClusterAddress, RedisClient]:
     most, seconds = context.connections_max, context.timeout_seconds
     if is_cluster(url):
+        if context.redis.waits:
+            raise UsageError(
+                "stores.redis.wait_replicas and wait_aof are for one server and for Sentinel: redis-py's cluster "
+                "client sends WAIT on no connection in particular; leave them out"
+            )
         cluster = parse_cluster(url)
         return cluster, ClusterClient(
             cluster, connections_max=most, timeout_seconds=seconds, reads_again=context.is_verifier
         )
+    # Load and verifier follow the primary by redis-py's own client, as applications do.
+    address = parse_sentinel(url) if is_sentinel(url) else parse_address(url)
+    reader = isinstance(address, SentinelAddress) or context.is_verifier or context.redis.waits
+    if isinstance(address, RedisAddress) and not reader:
+        return address, RedisPool(address, connections_max=most, timeout_seconds=seconds)
+    client = RedisReader(address, connections_max=most, timeout_seconds=seconds)
+    return address, WaitingClient(client, context.redis, timeout_seconds=seconds) if context.redis.waits else client
+
+
+def _replicas(url: str, context: StoreContext) -> RedisClient | None:
+    """Return the client that reads replicas, where they are read."""
+    if not context.redis.reads_replicas:
+        return None
+    most, seconds = context.connections_max, context.timeout_seconds
+    if is_cluster(url):
+        return ClusterClient(
+            parse_cluster(url),
+            connections_max=most,
+            timeout_seconds=seconds,
+            reads_again=context.is_verifier,
+            reads_replicas=True,
+        )
     if is_sentinel(url):
-        # Load and verifier follow the primary by redis-py's own client, as applications do.
-        service = parse_sentinel(url)
-        return service, RedisReader(service, connections_max=most, timeout_seconds=seconds)
-    address = parse_address(url)
-    make = RedisReader if context.is_verifier else RedisPool
-    return address, make(address, connections_max=most, timeout_seconds=seconds)
+        return RedisReader(parse_sentinel(url), connections_max=most, timeout_seconds=seconds, reads_replicas=True)
+    raise UsageError(
+        "stores.redis.read_from = replica: nobody names the replicas of a single server; "
+        "take --redis sentinel, --redis cluster, or the address of such a group"
+    )
 
 
 def _unreachable(address: object, error: RedisError, why: object) -> ServerUnreachableError:
@@ -143,12 +198,12 @@ class RedisListStore(RedisStore):
     async def append(self, session: str, message: Message) -> None:
         await self._write("RPUSH", self.key(session), message.to_bytes())
 
-    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
         # LRANGE -0 -1 would be everything.
         if last is not None and last <= 0:
             return []
         first = 0 if last is None else -last
-        return decode_history(await self._client.execute("LRANGE", self.key(session), first, -1))
+        return decode_history(await client.execute("LRANGE", self.key(session), first, -1))
 
 
 class RedisStreamStore(RedisStore):
@@ -161,11 +216,11 @@ class RedisStreamStore(RedisStore):
     async def append(self, session: str, message: Message) -> None:
         await self._write("XADD", self.key(session), "*", self._FIELD, message.to_bytes())
 
-    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
         if last is None:
-            entries = await self._client.execute("XRANGE", self.key(session), "-", "+")
+            entries = await client.execute("XRANGE", self.key(session), "-", "+")
         elif last > 0:
-            entries = await self._client.execute("XREVRANGE", self.key(session), "+", "-", "COUNT", last)
+            entries = await client.execute("XREVRANGE", self.key(session), "+", "-", "COUNT", last)
             entries.reverse()
         else:
             return []
@@ -197,12 +252,12 @@ class RedisZsetStore(RedisStore):
     async def append(self, session: str, message: Message) -> None:
         await self._run(_APPEND_SCORED, session, message.to_bytes())
 
-    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
         # ZRANGE -0 -1 would be everything.
         if last is not None and last <= 0:
             return []
         first = 0 if last is None else -last
-        return decode_history(await self._client.execute("ZRANGE", self.key(session), first, -1))
+        return decode_history(await client.execute("ZRANGE", self.key(session), first, -1))
 
 
 _APPEND_EXPIRING = RedisScript("""
@@ -238,23 +293,24 @@ class RedisHashStore(RedisStore):
     layout = "hash"
     _LENGTH_FIELD = b"n"
 
-    def __init__(self, client: RedisClient, context: StoreContext) -> None:
-        super().__init__(client, context)
+    def __init__(self, client: RedisClient, context: StoreContext, replicas: RedisClient | None = None) -> None:
+        super().__init__(client, context, replicas)
         self._ttl_ms = max(1, round(_ttl_seconds(context) * 1000))
 
     @classmethod
     def contract_for(cls, context: StoreContext) -> Contract:
-        return msgspec.structs.replace(AOF_EVERYSEC_CONTRACT, ttl_seconds=_ttl_seconds(context), expiry=Expiry.SLIDING)
+        promised = super().contract_for(context)
+        return msgspec.structs.replace(promised, ttl_seconds=_ttl_seconds(context), expiry=Expiry.SLIDING)
 
     async def append(self, session: str, message: Message) -> None:
         await self._run(_APPEND_EXPIRING, session, message.to_bytes(), self._ttl_ms)
 
-    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
         if last is None:
-            return decode_history(self._by_position(await self._client.execute("HGETALL", self.key(session))))
+            return decode_history(self._by_position(await client.execute("HGETALL", self.key(session))))
         if last <= 0:
             return []
-        return decode_history(await _READ_LAST.run(self._client, self.key(session), last))
+        return decode_history(await _READ_LAST.run(client, self.key(session), last))
 
     def _by_position(self, flat: list[bytes]) -> list[bytes]:
         """Put the answer of HGETALL, which has no order, into the order of the conversation."""

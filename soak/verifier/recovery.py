@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 
 from soak.checker.absorb import next_known
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Recovery, age_at, begin_recovery, blamed_window
+from soak.checker.faults import (
+    Excuse,
+    FaultHistory,
+    FaultWindow,
+    Recovery,
+    age_at,
+    begin_recovery,
+    blamed_window,
+    replaced_in,
+)
 from soak.checker.incidents import Suspicion
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
@@ -191,6 +200,7 @@ class RecoveryTimes:
         for store in self._stores_of(window):
             recovery = self._state.recoveries.of(window, store)
             recovery.lasted_seconds = ((window.ended or window.started) - window.started) / 1e6
+            recovery.replaced = replaced_in(window)
 
     def failed(self, record: FaultPhase) -> None:
         """Take in that a fault could not be injected, or not be healed."""

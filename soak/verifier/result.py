@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from soak.checker.faults import Replaced
 from soak.checker.verdict import FaultsTried, OperationCount
 from soak.errors import UsageError
 from soak.json_input import decode_json
@@ -117,6 +118,8 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Those of them that were seen later; the others never were."""
     errors: int = 0
     """Operations of clients without an answer."""
+    replaced: Replaced | None = None
+    """Who was primary before and after, and who stayed with the old one; None: no primary of a group was replaced."""
 
     @property
     def shown_point(self) -> str:

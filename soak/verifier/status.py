@@ -480,6 +480,7 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             unknown=recovery.unknown,
             surfaced=recovery.surfaced,
             errors=recovery.errors,
+            replaced=recovery.replaced,
         )
         for recovery in settled[-RECOVERIES_LISTED_MAX:]
     ]

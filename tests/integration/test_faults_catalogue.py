@@ -58,17 +58,34 @@ SHOWN = {
             "sentinel_failover",
             "coordinated_failover",
             "cluster_failover",
+            "cluster_failover_force",
             "cluster_takeover",
+            "machine_crash",
+            "rolling_restart",
         ),
         ("test_redis_groups", "test_a_failover_takes_what_it_is_known_to_take"),
     ),
     **dict.fromkeys(
-        ("machine_crash", "standby_outage", "standby_lag", "cancelled_commits"),
+        ("standby_outage", "standby_lag", "cancelled_commits"),
         ("test_postgres_groups", "test_a_failover_to_a_synchronous_standby_takes_nothing_but_what_was_cancelled"),
     ),
     **dict.fromkeys(
         ("patroni_switchover", "patroni_failover", "dcs_outage"),
         ("test_postgres_groups", "test_patroni_replaces_its_leader"),
+    ),
+    "primary_restart": (
+        "test_redis_groups",
+        "test_a_primary_that_is_back_at_once_wipes_its_replicas_where_it_keeps_nothing",
+    ),
+    "failover_command": (
+        "test_redis_groups",
+        "test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_one_themselves",
+    ),
+    "slot_migration": ("test_redis_groups", "test_slots_move_under_load_and_nothing_is_lost"),
+    "rolling_upgrade": ("test_redis_groups", "test_a_group_is_upgraded_node_by_node"),
+    **dict.fromkeys(
+        ("slow_replication", "sentinel_away"),
+        ("test_redis_groups", "test_slow_replicas_are_behind_and_a_sentinel_that_is_away_comes_back"),
     ),
     "eviction": ("test_faults_servers", "test_eviction_throws_acknowledged_keys_away_while_writes_go_on"),
     "ttl_change": ("test_faults_data", "test_keys_of_the_run_expire_and_those_of_others_stay"),
@@ -120,6 +137,8 @@ HARMLESS = frozenset(
         "replica_lag",
         "standby_outage",
         "standby_lag",
+        "slow_replication",
+        "sentinel_away",
         "eviction",
         "ttl_change",
         "disk_full",
@@ -131,7 +150,7 @@ HARMLESS = frozenset(
 FAILOVERS = (
     *("early_failover", "primary_crash", "primary_partition", "partial_partition"),
     *("sentinel_failover", "cluster_takeover", "machine_crash", "patroni_failover", "dcs_outage"),
-    "cancelled_commits",
+    *("cancelled_commits", "cluster_failover_force", "failover_command", "rolling_upgrade"),
 )
 CLEAN = frozenset(
     [
@@ -142,6 +161,8 @@ CLEAN = frozenset(
         "coordinated_failover",
         "cluster_failover",
         "patroni_switchover",
+        "slot_migration",
+        "rolling_restart",
         "upgrade",
         "downgrade",
         "clock_step",
@@ -175,7 +196,8 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
     assert excuses == {
         **dict.fromkeys(HARMLESS, Excuse.NOTHING),
         **dict.fromkeys(CLEAN, Excuse.CLEAN),
-        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash", "pod_delete"), Excuse.CRASH),
+        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave"), Excuse.CRASH),
+        **dict.fromkeys(("primary_restart", "writer_crash", "pod_delete"), Excuse.CRASH),
         **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
         **dict.fromkeys(FAILOVERS, Excuse.FAILOVER),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,3 +90,39 @@ async def test_a_cut_that_resets_is_noticed_at_once_and_new_calls_are_reset(grou
         await said(await group.call(), b"new")
     group.links.heal()
     assert await said(await group.call(), b"three") == b"three"
+
+
+async def test_what_was_under_way_to_a_dead_machine_never_arrives(group: Group) -> None:
+    client = await group.call()
+    assert await said(client, b"one") == b"one"
+    group.links.lose([Link(CLIENTS, "redis-1")])
+    with pytest.raises(TimeoutError):
+        await said(client, b"two")
+    group.links.heal()
+    with pytest.raises((OSError, asyncio.IncompleteReadError)):
+        await said(client, b"three")
+    assert await said(await group.call(), b"new") == b"new"
+
+
+async def test_a_link_that_is_slow_is_late_and_no_other(group: Group) -> None:
+    peer, client = await group.call(NODE), await group.call()
+    group.links.slow_down([Link("redis-2", "redis-1")], 2 * SHORT_SECONDS)
+    assert await said(client, b"one") == b"one"
+    with pytest.raises(TimeoutError):
+        await said(peer, b"one")
+    async with asyncio.timeout(20 * SHORT_SECONDS):
+        assert await peer[0].readexactly(3) == b"one", "it is late, and not lost"
+    group.links.heal()
+    assert await said(peer, b"two") == b"two"
+
+
+async def test_clients_that_stay_with_a_node_are_remembered_and_its_peers_and_later_ones_are_not(group: Group) -> None:
+    gone, staying, peer = await group.call(), await group.call(), await group.call(NODE)
+    for one in (gone, staying, peer):
+        await said(one, b"before")
+    since = time.monotonic()
+    for one in (staying, peer, await group.call()):
+        await said(one, b"after")
+    (found,) = group.links.stayed("redis-1", opened_before=since, sent_since=since)
+    host, port = staying[1].get_extra_info("sockname")
+    assert (found.client, found.last_sent_seconds >= since) == (f"{host}:{port}", True)

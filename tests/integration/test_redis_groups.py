@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import re
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from redis.crc import key_slot
 
+from soak.checker.contract import Reads
 from soak.daemon.contracts import ask_servers, given_by
-from soak.errors import ServerUnreachableError
-from soak.faults import ALL
+from soak.errors import ServerUnreachableError, UsageError
+from soak.faults import ALL, heal_leftovers
+from soak.faults.catalogue import fault_named
 from soak.servers.kinds import RedisTopology
+from soak.servers.links import Link
+from soak.servers.redis_cluster import ClusterGroup, ClusterNode
 from soak.servers.sentinel import SentinelGroup
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import RedisUse, StoreContext
+from soak.stores.redis_waiting import NotConfirmedError
 from soak.stores.speaking import Speaker
+from tests.integration.test_faults_unhealed import Doomed, kill_in_the_middle
 from tests.support.servers.breaking import running, started
 from tests.support.servers.talk import Talk
 
@@ -38,6 +48,16 @@ def context_of(servers: LocalServers, **options: object) -> StoreContext:
 
 def group_of(servers: LocalServers) -> SentinelGroup:
     return cast("SentinelGroup", servers.nodes["redis"])
+
+
+async def session_on_first_primary(group: RedisGroup) -> str:
+    """Return the name of a session that the primary has which faults happen to."""
+    if not isinstance(group, ClusterGroup):
+        return "talk"
+    first = (await group.primaries())[0]
+    slots = {*await cast("ClusterNode", first).slots()}
+    names = (f"talk-{number}" for number in itertools.count())
+    return next(name for name in names if key_slot(f"t:list:{name}".encode()) in slots)
 
 
 @pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
@@ -75,27 +95,33 @@ async def use(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "name", "loses"),
+    ("topology", "name", "parameters", "loses"),
     [
-        (SENTINEL, "primary_crash", None),
-        (SENTINEL, "coordinated_failover", False),
-        (SENTINEL, "sentinel_failover", True),
-        (SENTINEL, "partial_partition", True),
-        (CLUSTER, "primary_crash", None),
-        (CLUSTER, "cluster_failover", False),
-        (CLUSTER, "cluster_takeover", None),
-        (CLUSTER, "primary_partition", None),
+        (SENTINEL, "primary_crash", {}, None),
+        (SENTINEL, "coordinated_failover", {}, False),
+        (SENTINEL, "sentinel_failover", {}, True),
+        (SENTINEL, "partial_partition", {}, True),
+        (SENTINEL, "primary_partition", {"cut": "reset", "clients": "minority"}, True),
+        (SENTINEL, "machine_crash", {"latency": "200ms"}, True),
+        (SENTINEL, "rolling_restart", {}, False),
+        (CLUSTER, "primary_crash", {}, None),
+        (CLUSTER, "cluster_failover", {}, False),
+        (CLUSTER, "cluster_takeover", {}, None),
+        (CLUSTER, "cluster_failover_force", {"latency": "400ms"}, True),
+        (CLUSTER, "machine_crash", {"latency": "200ms"}, True),
+        (CLUSTER, "primary_partition", {}, None),
+        (CLUSTER, "rolling_restart", {}, False),
     ],
 )
 async def test_a_failover_takes_what_it_is_known_to_take(
-    tmp_path: Path, topology: dict[str, RedisTopology], name: str, loses: bool | None
+    tmp_path: Path, topology: dict[str, RedisTopology], name: str, parameters: dict[str, str], loses: bool | None
 ) -> None:
-    fault = ALL[name]
+    fault = fault_named(name, parameters)
     async with running(tmp_path, "redis", **topology) as servers:
         group = cast("RedisGroup", servers.nodes["redis"])
         before = {node.name for node in await group.primaries()}
         store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
-        talk = Talk(store)
+        talk = Talk(store, await session_on_first_primary(group))
         await talk.until_acknowledged(50)
         healthy = talk.acknowledged[-1]
         assert fault.unavailable(servers, "redis") is None
@@ -108,8 +134,267 @@ async def test_a_failover_takes_what_it_is_known_to_take(
         if loses is not None:
             assert bool(lost) is loses
         assert all(seq > healthy - 50 for seq in lost), "nothing old"
-        assert {*(await group.telemetry())["primary"].split(", ")} == {node.name for node in await group.primaries()}
+        told = await group.telemetry()
+        assert {*told["primary"].split(", ")} == {node.name for node in await group.primaries()}
+        assert told["replaced"] in before
+        assert all(
+            re.fullmatch(r"(primary|replica), offset \d+(, epoch \d+)?", told[one.name]) for one in group.servers
+        )
         await store.close()
+
+
+OFF = {"appendonly": "no", "save": ""}
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+@pytest.mark.parametrize("options", [OFF, {}], ids=["without-persistence", "with"])
+async def test_a_primary_that_is_back_at_once_wipes_its_replicas_where_it_keeps_nothing(
+    tmp_path: Path, topology: dict[str, RedisTopology], options: dict[str, str]
+) -> None:
+    async with running(tmp_path, "redis", redis_options=options, **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        before = await group.primaries()
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store, await session_on_first_primary(group))
+        await talk.until_acknowledged(50)
+        await ALL["primary_restart"].inject(servers, "redis")
+        await ALL["primary_restart"].heal(servers, "redis")
+        await talk.until_acknowledged(20)
+        assert await group.primaries() == before, "nobody was promoted"
+        lost = await talk.lost()
+        assert (len(lost) >= 50, lost[:1]) == ((True, [1]) if options else (False, []))
+        await store.close()
+
+
+@pytest.mark.parametrize("how", ["keys", "atomic"])
+async def test_slots_move_under_load_and_nothing_is_lost(tmp_path: Path, how: str) -> None:
+    fault = fault_named("slot_migration", {"how": how, "slots": 8})
+    async with running(tmp_path, "redis", **CLUSTER) as servers:
+        group = cast("ClusterGroup", servers.nodes["redis"])
+        before = [await node.slots() for node in group.servers]
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talks = [Talk(store, f"talk-{number}") for number in range(12)]
+        await asyncio.gather(*(talk.until_acknowledged(20) for talk in talks))
+        await fault.inject(servers, "redis")
+        await fault.heal(servers, "redis")
+        await asyncio.gather(*(talk.until_acknowledged(20) for talk in talks))
+        assert [await talk.lost() for talk in talks] == [[]] * len(talks)
+        after = [await node.slots() for node in group.servers]
+        assert sum(len({*one} - {*other}) for one, other in zip(after, before, strict=True)) == 8
+        assert {slot for one in after for slot in one} == set(range(16_384))
+        await store.close()
+
+
+async def test_a_slot_that_was_left_half_way_arrives_when_it_is_healed(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **CLUSTER) as servers:
+        group = cast("ClusterGroup", servers.nodes["redis"])
+        store = await registry.open_store("redis-list", context_of(servers))
+        speaker = Speaker("run")
+        for message in speaker.turns("kept", 5):
+            await store.append("kept", message)
+        slot = key_slot(b"t:list:kept")
+        (source,) = [node for node in group.servers if slot in await node.slots()]
+        primaries = await group.primaries()
+        target = next(node for node in group.servers if node in primaries and node is not source)
+        # As if killed before the first key, and, of another slot, after the first of the two commands.
+        await target.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", await source.id())
+        await source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", await target.id())
+        other = next(one for one in await source.slots() if one != slot)
+        await target.ask("CLUSTER", "SETSLOT", str(other), "IMPORTING", await source.id())
+        await ALL["slot_migration"].heal(servers, "redis")
+        assert {slot, other} <= {*await target.slots()}
+        assert [await node.open_slots() for node in group.servers] == [[]] * len(group.servers)
+        assert len(await store.history("kept")) == 5
+        await store.close()
+
+
+async def test_slow_replicas_are_behind_and_a_sentinel_that_is_away_comes_back(tmp_path: Path) -> None:
+    slow, away = fault_named("slow_replication", {"latency": "1s"}), fault_named("sentinel_away", {"count": 2})
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        store = await registry.open_store("redis-list", context_of(servers))
+        talk = Talk(store)
+        await slow.inject(servers, "redis")
+        await talk.until_acknowledged(30)
+        (primary,) = await group.primaries()
+        replica = next(node for node in group.servers if node is not primary)
+        assert await replica.ask("LLEN", f"t:list:{talk.session}") < await primary.ask("LLEN", f"t:list:{talk.session}")
+        await slow.heal(servers, "redis")
+        await away.inject(servers, "redis")
+        assert [sentinel.pid is None for sentinel in group.sentinels] == [True, True, False]
+        fresh = await registry.open_store("redis-list", context_of(servers))  # it asks the one that is left
+        await fresh.close()
+        await away.heal(servers, "redis")
+        assert await talk.lost() == []
+        await store.close()
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+async def test_a_group_is_upgraded_node_by_node(tmp_path: Path, topology: dict[str, RedisTopology]) -> None:
+    upgrade = ALL["rolling_upgrade"]
+    async with running(tmp_path, "redis", redis_version="6.2", **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store)
+        versions = []
+        while upgrade.unavailable(servers, "redis") is None:
+            await talk.until_acknowledged(20)
+            await upgrade.inject(servers, "redis")
+            await upgrade.heal(servers, "redis")
+            await talk.until_acknowledged(20)
+            versions.append({str((await node.information("server"))["redis_version"]) for node in group.nodes})
+        assert all(len(version) == 1 for version in versions), "all nodes are the same"
+        assert group.version.name == "valkey-9"
+        if isinstance(group, ClusterGroup):
+            assert await talk.lost() == []
+        kept = len(talk.acknowledged)
+        await store.close()
+    async with running(tmp_path, "redis", redis_version="6.2", **topology) as servers:
+        assert cast("RedisGroup", servers.nodes["redis"]).version.name == "valkey-9"
+        store = await registry.open_store("redis-list", context_of(servers))
+        assert kept >= len(await store.history(talk.session)) > 0
+        await store.close()
+
+
+@pytest.mark.extra
+async def test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_one_themselves(tmp_path: Path) -> None:
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        (before,) = await group.primaries()
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store)
+        await talk.until_acknowledged(20)
+        await ALL["failover_command"].inject(servers, "redis")
+        assert not await before.is_primary()
+        assert await group.primaries() == [before], "the sentinels do not know"
+        await ALL["failover_command"].heal(servers, "redis")
+        await talk.until_acknowledged(20)
+        assert await (await group.primaries())[0].is_primary()
+        await talk.lost()
+        await store.close()
+
+
+AGREE = "soak.servers.redis_group.RedisGroup.until_agreed"
+KILLED = [
+    Doomed("slot_migration", "redis", CLUSTER, stop_at="soak.servers.slot_migration._finish"),
+    Doomed("rolling_upgrade", "redis", {**SENTINEL, "redis_version": "6.2"}, stop_at=AGREE),
+]
+KILLED_BESIDES = [
+    Doomed("rolling_upgrade", "redis", {**CLUSTER, "redis_version": "6.2"}, stop_at=AGREE),
+    Doomed("rolling_restart", "redis", SENTINEL, stop_at=AGREE),
+    Doomed("machine_crash", "redis", SENTINEL),
+    Doomed("machine_crash", "redis", CLUSTER),
+    Doomed("primary_restart", "redis", SENTINEL),
+    Doomed("cluster_failover_force", "redis", CLUSTER),
+    Doomed("slow_replication", "redis", CLUSTER),
+    Doomed("sentinel_away", "redis", SENTINEL),
+]
+
+
+@pytest.mark.parametrize(
+    "doomed",
+    [*KILLED, *(pytest.param(one, marks=pytest.mark.extra) for one in KILLED_BESIDES)],
+    ids=lambda one: f"{one.name}-{one.options['redis_topology']}",
+)
+async def test_the_next_start_heals_a_group_whose_owner_was_killed_in_the_middle(
+    tmp_path: Path, doomed: Doomed
+) -> None:
+    speaker = Speaker("run")
+    async with running(tmp_path, "redis", **doomed.options) as servers:
+        store = await registry.open_store("redis-list", context_of(servers))
+        for number in range(9):
+            await store.append(f"kept-{number}", *speaker.turns(f"kept-{number}", 1))
+        await store.close()
+    await asyncio.to_thread(kill_in_the_middle, tmp_path, doomed)
+    async with running(tmp_path, "redis", **doomed.options) as servers:
+        assert [note.fault for note in await heal_leftovers(servers)] == [doomed.name]
+        group = cast("RedisGroup", servers.nodes["redis"])
+        await group.until_agreed()
+        store = await registry.open_store("redis-list", context_of(servers))
+        for number in range(9):
+            await store.append(f"kept-{number}", *speaker.turns(f"kept-{number}", 1, first=2))
+            assert len(await store.history(f"kept-{number}")) == 2
+        assert {node.version for node in group._processes} == {group.version}
+        if isinstance(group, ClusterGroup):
+            assert [await node.open_slots() for node in group.servers] == [[]] * len(group.servers)
+        await store.close()
+
+
+async def test_two_groups_side_by_side_do_not_meet(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path / "one", "redis", **SENTINEL) as one,
+        running(tmp_path / "other", "redis", **SENTINEL) as other,
+    ):
+        stores = [await registry.open_store("redis-list", context_of(servers)) for servers in (one, other)]
+        speaker = Speaker("run")
+        await stores[0].append("talk", *speaker.turns("talk", 1))
+        await ALL["coordinated_failover"].inject(one, "redis")
+        await ALL["coordinated_failover"].heal(one, "redis")
+        assert [len(await store.history("talk")) for store in stores] == [1, 0]
+        assert [node.name for node in await group_of(other).primaries()] == ["redis-1"]
+        hosts = [{seat.host for seat in group_of(servers).seats.values()} for servers in (one, other)]
+        assert hosts[0].isdisjoint(hosts[1])
+        for store in stores:
+            await store.close()
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+async def test_replicas_are_read_where_that_is_set_and_are_behind_while_they_are_slow(
+    tmp_path: Path, topology: dict[str, RedisTopology]
+) -> None:
+    slow = fault_named("slow_replication", {"latency": "2s"})
+    async with running(tmp_path, "redis", **topology) as servers:
+        use = RedisUse(reads_replicas=True)
+        for name in STORES:
+            context = context_of(servers, redis=use)
+            assert registry.find(name).contract_for(context).reads is Reads.BOUNDED_STALENESS
+            store = await registry.open_store(name, context)
+            speaker = Speaker("run")
+            await store.append("talk", *speaker.turns("talk", 1))
+            async with asyncio.timeout(30):
+                while len(await store.history("talk")) < 1:
+                    await asyncio.sleep(0.02)
+            await store.close()
+        store = await registry.open_store("redis-list", context_of(servers, redis=use))
+        await slow.inject(servers, "redis")
+        await store.append("talk", *speaker.turns("talk", 1, first=2))
+        assert len(await store.history("talk")) == 1, "the replica does not have it yet"
+        assert len(await store.primary_history("talk")) == 2  # type: ignore[attr-defined]
+        await slow.heal(servers, "redis")
+        await store.close()
+
+
+async def test_a_write_that_waits_for_replicas_is_unknown_while_they_are_away(tmp_path: Path) -> None:
+    cut = [Link(name, "redis-1") for name in ("redis-2", "redis-3")]
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        use = RedisUse(wait_replicas=2)
+        stores = [await registry.open_store(name, context_of(servers, redis=use)) for name in STORES]
+        speaker = Speaker("run")
+        for store in stores:
+            await store.append("talk", *speaker.turns("talk", 1))
+        assert group.links is not None
+        group.links.cut(cut, silent=True)
+        with pytest.raises(NotConfirmedError):
+            await stores[0].append("talk", *speaker.turns("talk", 1, first=2))
+        group.links.heal()
+        assert len(await stores[0].history("talk")) == 2, "it was written"
+        for store in stores:
+            await store.close()
+
+
+async def test_what_a_single_server_or_a_cluster_cannot_do_is_one_clear_line(tmp_path: Path) -> None:
+    async with started(tmp_path / "single", "redis") as servers:
+        with pytest.raises(UsageError, match="--redis sentinel"):
+            await registry.open_store("redis-list", context_of(servers, redis=RedisUse(reads_replicas=True)))
+        store = await registry.open_store("redis-list", context_of(servers, redis=RedisUse(wait_aof=True)))
+        await store.append("talk", *Speaker("run").turns("talk", 1))
+        await store.close()
+    url = "redis+cluster://127.0.0.1:1"
+    with pytest.raises(UsageError, match="leave them out"):
+        await registry.open_store(
+            "redis-list", StoreContext(namespace="t", servers={"redis": url}, redis=RedisUse(wait_replicas=1))
+        )
 
 
 async def test_a_group_that_is_started_again_keeps_its_roles_and_its_data(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -40,8 +41,23 @@ def test_a_result_agrees_if_it_loses_where_it_was_published_to(name: str, lost: 
     assert exit_code([scenario], [found]) == (ExitCode.PASS if agrees else ExitCode.VIOLATION)
 
 
+def test_what_is_counted_may_be_another_kind_of_violation() -> None:
+    scenario = ALL["cluster-shared-client"]
+    told = answer(lost=5)
+    store = scenario.stores[0]
+    told["result"]["recoveries"][0]["store"] = told["result"]["by_store"][0]["store"] = store
+    told["result"]["violations_by"] = [
+        {"store": store, "kind": "duplicated", "count": 14},
+        {"store": store, "kind": "lost", "count": 5},
+        {"store": "another", "kind": "duplicated", "count": 3},
+    ]
+    found = scenario._read(told)
+    assert (found.lost, found.measured) == (14, "14 of 200 duplicated")
+    assert found.agrees_with(scenario.expectation)
+
+
 def test_what_is_read_is_in_the_result_of_a_soak() -> None:
-    assert {"by_store", "recoveries", "seed"} <= {*Result.__struct_fields__}
+    assert {"by_store", "recoveries", "seed", "violations_by"} <= {*Result.__struct_fields__}
     assert {"store", "acknowledged"} <= {*StoreResult.__struct_fields__}
     assert {"store", "lost", "tolerated", "point_seconds", "after_seconds"} <= {*RecoveryResult.__struct_fields__}
 
@@ -76,5 +92,5 @@ def test_the_table_says_what_was_published_and_what_was_measured() -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_command_of_each_is_one_that_soak_understands(name: str) -> None:
-    words = ALL[name].command.split()[1:]
+    words = shlex.split(ALL[name].command)[1:]
     assert parse(words).execute

@@ -43,6 +43,11 @@ function point(one) {
 
 function rowsOf(fault, isOver) {
   const head = [h("strong", {}, spaced(fault.name)), " of ", fault.target, h("span", { class: "note" }, `${clock(fault.began)}, ${fault.by}`)];
+  const replaced = fault.taken.find((one) => one.replaced)?.replaced;
+  if (replaced) {
+    const stayed = replaced.stayed ? `${plural(replaced.stayed, "client connection")} stayed with the old one: ${replaced.clients.join(", ")}` : "no client stayed with the old one";
+    head.push(h("span", { class: "note" }, `primary ${replaced.before} before, ${replaced.after} after ${replaced.seconds.toFixed(1)} s; ${stayed}`));
+  }
   if (fault.taken.length === 0) {
     const told = fault.state === "active" ? "under way" : fault.state === "failed" ? fault.reason : isOver ? "not measured" : "being measured";
     return [{ cells: [{ cell: head }, { cell: stateOf(fault) }, { cell: told, colspan: 6 }] }];

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ async def stand_still(*_: object) -> None:
 
 async def main(folder: Path, name: str, target: str, options: dict[str, Any], stop_at: str) -> None:
     servers = LocalServers(folder, **options)
-    urls = await servers.start(["ledger", target, *(["postgres-replica"] if "failover" in name else [])])
+    has_replica = target == "postgres" and "failover" in name
+    urls = await servers.start(["ledger", target, *(["postgres-replica"] if has_replica else [])])
     servers.namespace = "run"
     if stop_at:
         module, function = stop_at.rsplit(".", 1)
-        setattr(importlib.import_module(module), function, stand_still)
+        setattr(pkgutil.resolve_name(module), function, stand_still)
     async with journalled(urls["ledger"]) as run:
         window = asyncio.create_task(during(ALL[name], servers, target, run.journal, HOLD_SECONDS))
         if not stop_at:

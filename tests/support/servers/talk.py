@@ -20,10 +20,10 @@ PATIENCE_SECONDS = 60.0
 class Talk:
     """One participant that writes to one session until it is told to stop."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, session: str | None = None) -> None:
         self._store = store
         self._speaker = Speaker("run")
-        self.session = self._speaker.session("talk")
+        self.session = session or self._speaker.session("talk")
         self.acknowledged: list[int] = []
         self.unknown: list[int] = []
         self._is_over = False
