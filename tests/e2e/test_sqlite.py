@@ -69,8 +69,10 @@ def test_a_file_that_is_never_synced_is_refused_with_three_ways_on() -> None:
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     told = [line.removeprefix("soak: ").strip() for line in done.stderr.splitlines()]
     assert told == [
-        "sqlite as configured, after a power cut: anything may be lost (journal_mode wal, synchronous off); "
-        "sqlite is held to a tail of 2s at least (contract.floor)",
+        (
+            "sqlite as configured, after a power cut: anything may be lost (journal_mode wal, synchronous off); "
+            "sqlite is held to a tail of 2s at least (contract.floor)"
+        ),
         "fix sqlite: use journal_mode wal with synchronous full",
         "declare the weaker promise: --set contract.sqlite.power_loss_seconds=none",
         "hold sqlite to a tail of 2s all the same: --allow-weaker-server",
