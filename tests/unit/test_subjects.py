@@ -132,8 +132,6 @@ def kit() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up by its name.
-    import sys  # noqa: PLC0415
-
     sys.modules["soak_subject"] = module
     spec.loader.exec_module(module)
     return module
