@@ -62,8 +62,10 @@ class LogHistogram(msgspec.Struct):
         self.max_seconds = max(self.max_seconds, max_seconds)
 
     def merge(self, other: LogHistogram) -> None:
+        mine = self.counts
         for bucket, count in other.counts.items():
-            self.add(bucket, count, other.max_seconds)
+            mine[bucket] = mine.get(bucket, 0) + count
+        self.max_seconds = max(self.max_seconds, other.max_seconds)
 
     @property
     def total(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit, urlunsplit
 
 SENTINEL = "+sentinel"
 """Ends the scheme of an address that names sentinels and not the Redis they watch."""
@@ -41,6 +41,14 @@ def hosts_of(url: str) -> tuple[HostPort, ...]:
     return tuple(HostPort(unquote(part.hostname), part.port) for part in parts if part.hostname)
 
 
+def each_host(url: str, **options: str) -> list[str]:
+    """Return for every host that an address names the same address of that host alone, with these options."""
+    parts = urlsplit(url)
+    login, at, _ = parts.netloc.rpartition("@")
+    query = urlencode({**{name: values[-1] for name, values in parse_qs(parts.query).items()}, **options})
+    return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}", query=query)) for host in hosts_of(url)]
+
+
 def is_sentinel(url: str) -> bool:
     """Whether an address names sentinels."""
     return urlsplit(url).scheme.endswith(SENTINEL)
@@ -49,6 +57,11 @@ def is_sentinel(url: str) -> bool:
 def is_cluster(url: str) -> bool:
     """Whether an address names nodes of a Redis Cluster."""
     return urlsplit(url).scheme.endswith(CLUSTER)
+
+
+def is_group(url: str) -> bool:
+    """Whether several nodes answer at an address, one of which can take the place of another."""
+    return is_sentinel(url) or is_cluster(url) or len(hosts_of(url)) > 1
 
 
 class ClusterAddress(NamedTuple):

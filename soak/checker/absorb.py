@@ -99,8 +99,46 @@ def absorb(
     `exact_us` only some of them. A read that is not `whole` adds to what is verified, but only a whole one can be
     digested.
     """
+    is_usual = _is_usual(expected, judgement)
     _note_glimpsed(expected, judgement, read)
     _note_late_arrivals(expected, judgement.fresh, read, rules)
+    shown: set[MessageId] = set()
+    if is_usual:
+        expected.stand_runs(judgement.fresh)
+    else:
+        shown = _stand_and_excuse(expected, judgement, read, rules)
+    absorbed = _settle_pending(expected, judgement.spoiled, read.returned - remember_us)
+    if expected.recent and exact_us is not None and expected.recent[0].ended < read.returned - exact_us:
+        expected.recent = thinned(expected.recent, read.returned - exact_us)
+    if len(expected.recent) > RECENT_MAX:
+        # Thinned out, and never cut: whose times are gone would count as too old for a crash to take.
+        expected.recent = thinned(expected.recent, expected.recent[-RECENT_MAX // 2].ended)
+    if not is_usual or judgement.unsettled or expected.unsettled is not None:
+        _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown)
+    if not is_usual:
+        expected.dirty = expected.shown_late = expected.revived = None
+        expected.is_order_open = False
+    expected.last_read, expected.last_returned, expected.last_items = read.invoked, read.returned, len(read.items)
+    expected.overlooked = _acknowledged_meanwhile(expected, read) if expected.pending else None
+    if whole:
+        expected.last_whole = read.invoked
+    if whole and expected.hashed != expected.length:
+        _digest(expected, judgement, read)
+    return absorbed
+
+
+def _is_usual(expected: ExpectedSession, judgement: Judgement) -> bool:
+    """Whether nothing ever happened to the session, and the read only adds to it: most of them are like that."""
+    return (
+        expected.incidents is None
+        and expected.forgets is None
+        and not (judgement.replaces or judgement.findings or judgement.absent)
+        and not (judgement.excused or judgement.spoiled)
+    )
+
+
+def _stand_and_excuse(expected: ExpectedSession, judgement: Judgement, read: Read, rules: Rules) -> set[MessageId]:
+    """Take in what stands and what need not; returns what had been shown before, wherever it stands now."""
     if judgement.absent:
         _count_missed_as_seen(expected, judgement)
     # In a history without an order what was verified before may stand behind what waits for an outcome now.
@@ -120,22 +158,7 @@ def absorb(
             expected.explained += 1
     unreadable = sum(one.kind is Kind.UNDECODABLE for one in judgement.findings)
     expected.unexplained = max(0, unreadable - expected.explained)
-    absorbed = _settle_pending(expected, judgement.spoiled, read.returned - remember_us)
-    if expected.recent and exact_us is not None and expected.recent[0].ended < read.returned - exact_us:
-        expected.recent = thinned(expected.recent, read.returned - exact_us)
-    if len(expected.recent) > RECENT_MAX:
-        # Thinned out, and never cut: whose times are gone would count as too old for a crash to take.
-        expected.recent = thinned(expected.recent, expected.recent[-RECENT_MAX // 2].ended)
-    _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown)
-    expected.dirty = expected.shown_late = expected.revived = None
-    expected.is_order_open = False
-    expected.last_read, expected.last_returned, expected.last_items = read.invoked, read.returned, len(read.items)
-    expected.overlooked = _acknowledged_meanwhile(expected, read) if expected.pending else None
-    if whole:
-        expected.last_whole = read.invoked
-    if whole and expected.hashed != expected.length:
-        _digest(expected, judgement, read)
-    return absorbed
+    return shown
 
 
 def in_front_of_tail(expected: ExpectedSession, judgement: Judgement) -> set[MessageId]:
@@ -219,12 +242,13 @@ def _settle_pending(expected: ExpectedSession, spoiled: set[MessageId], forget_b
     let_go: list[Attempt] = []
     bad = 0
     latest, latest_sent = None, expected.latest_sent
-    low = [min(writer.standing.bounds[-2:], default=1) for writer in expected.writers]
-    high = [writer.standing.largest for writer in expected.writers]
+    # A set that is empty has no last run, and nothing is in it.
+    runs = [writer.standing.bounds[-2:] or (1, 0) for writer in expected.writers]
     for attempt in expected.pending:
         number, seq = attempt.writer, attempt.seq
         # What waits is the end of what is there, so the last run is looked at first.
-        if low[number] <= seq <= high[number] or seq in expected.writers[number].standing:
+        low, high = runs[number]
+        if low <= seq <= high or seq in expected.writers[number].standing:
             seen.append(attempt)
             if attempt.sent > latest_sent:
                 latest, latest_sent = attempt, attempt.sent
@@ -292,7 +316,7 @@ def _end_excuses(expected: ExpectedSession, judgement: Judgement, read: Read, ru
     forgets, staleness = expected.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None or rules.contract.drops_by_itself:
         return
-    if read.invoked <= forgets.ended + staleness + rules.clock_epsilon_us:
+    if read.invoked <= forgets.ended + staleness:
         return
     for number, first, last in (*judgement.fresh, *runs_of(judgement.unsettled)):
         writer = expected.writers[number]

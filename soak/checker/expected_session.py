@@ -81,9 +81,9 @@ class Forgets(msgspec.Struct, eq=False, gc=False, array_like=True):
     open: list[int] = []
     """When those were sent whose outcome is on its way."""
     sent: int = 0
-    """When the last one was sent that has happened."""
+    """When the last one was sent that has happened; by the clocks of other hosts, at the earliest."""
     ended: int = 0
-    """When the last one was answered that has happened; 0: none has."""
+    """When the last one was answered that has happened; by the clocks of other hosts, at the latest. 0: none has."""
     is_undone: bool = False
     """A fault may have undone it; the next one that happens settles that."""
     may_happen: int = 0
@@ -417,15 +417,15 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     def last_names(self, count: int) -> list[tuple[int, int]]:
         """Return the end of the verified order, newest last."""
         order = array("I", self.order)
-        names: list[tuple[int, int]] = []
+        runs: list[tuple[int, int, int]] = []
         at = len(order) - 3
-        while at >= 0 and len(names) < count:
+        while at >= 0 and count > 0:
             writer, first, last = order[at : at + 3]
-            low = max(first, last - (count - len(names)) + 1)
-            names.extend((writer, seq) for seq in range(last, low - 1, -1))
+            low = max(first, last - count + 1)
+            runs.append((writer, low, last + 1))
+            count -= last + 1 - low
             at -= 3
-        names.reverse()
-        return names
+        return [(writer, seq) for writer, low, end in reversed(runs) for seq in range(low, end)]
 
     def stand(self, names: Iterable[tuple[int, int]]) -> None:
         """Append to the verified order."""

@@ -23,7 +23,8 @@ WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
 PROMOTIONS = frozenset({
     "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
-    "coordinated_failover", "cluster_failover", "cluster_takeover",
+    "coordinated_failover", "cluster_failover", "cluster_takeover", "machine_crash", "patroni_switchover",
+    "patroni_failover", "dcs_outage", "cancelled_commits",
 })  # fmt: skip
 """Kinds of faults in which a replica becomes the primary."""
 _ONE_ADDRESS = frozenset({"failover", "early_failover"})
@@ -247,6 +248,8 @@ class FaultHistory:
 
     def is_calm(self, targets: Sequence[str]) -> bool:
         """Whether no fault is active, and what one may have taken has been looked for in every store on that server."""
+        if not self.windows:
+            return True
         return all(not window.is_active and self.is_swept(window) for window in self.of(targets))
 
     def is_swept(self, window: FaultWindow) -> bool:
@@ -259,7 +262,7 @@ class FaultHistory:
 
     def is_failing_over(self, targets: Sequence[str], since: int, until: int) -> bool:
         """Whether a read of that time may be of a primary that was being replaced."""
-        return any(
+        return bool(self._failovers) and any(
             window.started <= until and (window.ended is None or since <= window.ended)
             for window in self._failovers
             if window.target in targets

@@ -123,14 +123,12 @@ def _overlap(expected: ExpectedSession, items: Sequence[Stored]) -> int:
     """Return how many items, from the first on, are the end of the verified part; 0 if they do not join on."""
     if not expected.length:
         return 0
-    (end,) = expected.last_names(1)
+    names = expected.last_names(len(items))
+    writer, seq = names[-1] if names else (0, 0)
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
-        if type(item) is Message and (item.writer, item.seq) == end and item.session == expected.session:
-            names = expected.last_names(index + 1)
-            if len(names) != index + 1:
-                return 0
-            return index + 1 if names_of(items[: index + 1]) == names else 0
+        if type(item) is Message and item.seq == seq and item.writer == writer and item.session == expected.session:
+            return index + 1 if names_of(items[: index + 1]) == names[-index - 1 :] else 0
     return 0
 
 
@@ -155,9 +153,10 @@ def _judge_growth(
     digest: bytes = b"",
 ) -> Judgement | None:
     """Judge what stands behind an unchanged verified part; None as soon as anything looks odd."""
-    if expected.forgets is not None or rules.contract.retained_messages is not None or expected.is_news_pending:
+    if expected.forgets is not None or rules.contract.retained_messages is not None:
         return None
-    if expected.veiled is not None or expected.suspicions is not None:
+    known = expected.incidents
+    if known is not None and (expected.is_news_pending or known.veiled is not None or known.suspicions is not None):
         return None
     if may_have_expired(expected, read.returned, rules):
         return None

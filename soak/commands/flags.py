@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from soak.configuration import Configuration, read
 from soak.errors import UsageError
-from soak.servers.kinds import RedisTopology
+from soak.servers.kinds import PostgresTopology, RedisTopology
 from soak.settings import FaultRule
 from soak.suggestion import nearest
 from soak.thresholds import read_flags
@@ -33,6 +33,7 @@ class Flag(NamedTuple):
     """The setting it stands for where a version is given in place of an address."""
     topology_key: str | None = None
     """The setting it stands for where a topology is given."""
+    topologies: frozenset[str] = frozenset()
 
     @property
     def destination(self) -> str:
@@ -43,7 +44,7 @@ class Flag(NamedTuple):
 
     def key_for(self, value: object) -> str:
         """Return the setting that this value is for: addresses have colons, versions and names of programs none."""
-        if self.topology_key is not None and value in {*RedisTopology}:
+        if self.topology_key is not None and value in self.topologies:
             return self.topology_key
         return self.version_key if self.version_key is not None and ":" not in str(value) else self.key
 
@@ -87,13 +88,17 @@ SERVERS = (
         "sentinel (1 + 2 and three sentinels) or cluster (3 + 3)",
         version_key="servers.redis_version",
         topology_key="servers.redis_topology",
+        topologies=frozenset(RedisTopology),
     ),
     Flag(
         "--postgres",
         "servers.postgres",
-        "URL|VERSION",
-        "a PostgreSQL that already runs (likewise SOAK_SERVERS__POSTGRES), or the version to start: 16, 18",
+        "URL|VERSION|TOPOLOGY",
+        "a PostgreSQL that already runs (likewise SOAK_SERVERS__POSTGRES), the version to start (16, 18), or "
+        "sync-standby (1 + 1) or patroni (3, and three etcd)",
         version_key="servers.postgres_version",
+        topology_key="servers.postgres_topology",
+        topologies=frozenset(PostgresTopology),
     ),
     Flag("--postgres-replica", "servers.postgres_replica", "URL", "a streaming replica of it"),
     Flag(

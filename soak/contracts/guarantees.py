@@ -7,9 +7,10 @@ The figures are what real servers were measured to lose (acknowledged writes, in
 - AOF always: nothing. AOF without sync: nothing when the process dies, anything in a power cut.
 - RDB alone: everything since the last save began. Only a rule that fires after a single change bounds that in time.
 - PostgreSQL without synchronous commit: up to three rounds of its log writer.
-- Redis Sentinel: replication is asynchronous, so a failover takes what the new primary had not received, and all that
-  the old one acknowledges until it is demoted. `min-replicas-to-write` narrows that and does not end it: a silent
-  partition still took 1.7 s with a maximal lag of one second.
+- Redis Sentinel, Cluster: replication is asynchronous, so a failover takes what the new primary had not received, and
+  all that the old one acknowledges until it is demoted. `min-replicas-to-write` narrows that and does not end it: a
+  silent partition still took 1.7 s with a maximal lag of one second.
+- PostgreSQL on several hosts: the same, unless commits wait for a standby (`synchronous_standby_names`): then nothing.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ WATCHED_SETTINGS = {kind.name: kind.watched_settings for kind in UNDER_TEST if k
 KEEPS_DATA = tuple(kind.name for kind in UNDER_TEST if kind.keeps_data)
 """Servers whose configuration decides what survives."""
 
+_WAITS_FOR_STANDBY = frozenset({"on", "remote_write", "remote_apply"})
+"""What `synchronous_commit` is where a commit waits until a standby has it; `local` and `off` wait for none."""
 _DURATION = re.compile(r"([\d.]+)\s*(us|ms|s|min)?")
 _UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, None: 1e-3}
 
@@ -127,6 +130,17 @@ def guarantees_of(sample: ServerSample) -> Guarantees:
     return derive(sample.configuration, server=sample.server)
 
 
+def weakest_node(server: str, configurations: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+    """Return the configuration of the node that may lose most: each can become the primary."""
+
+    def loss(configuration: Mapping[str, str]) -> tuple[float, ...]:
+        given = _DERIVE[KINDS[server].protocol](configuration, server=server)
+        known = [one for one in (given.crash, given.power, given.failover) if one is not None]
+        return tuple(math.inf if one.seconds is None else one.seconds for one in known)
+
+    return max(configurations, key=loss)
+
+
 # Redis -----------------------------------------------------------------------------------------------------
 
 
@@ -138,27 +152,14 @@ def redis_guarantees(configuration: Mapping[str, str], *, server: str = REDIS.na
         server=server,
         crash=crash,
         power=power,
-        failover=_failover(configuration),
+        failover=_ASYNCHRONOUS if "topology" in configuration else None,
         eviction=eviction,
         eviction_because=because,
         is_replica=configuration.get("role") == "replica",
     )
 
 
-def _failover(configuration: Mapping[str, str]) -> Loss | None:
-    if "topology" not in configuration:
-        return None
-    return Loss(seconds=ASYNC_REPLICATION_LOSS_SECONDS, because="asynchronous replication")
-
-
-def weakest_node(configurations: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the configuration of the node that may lose most: each can become the primary."""
-
-    def loss(configuration: Mapping[str, str]) -> tuple[float, float]:
-        crash, power = _redis_losses(configuration)
-        return tuple(math.inf if one.seconds is None else one.seconds for one in (crash, power))  # type: ignore[return-value]
-
-    return max(configurations, key=loss)
+_ASYNCHRONOUS = Loss(seconds=ASYNC_REPLICATION_LOSS_SECONDS, because="asynchronous replication")
 
 
 def rdb_loss_seconds(rules: list[tuple[float, int]]) -> float | None:
@@ -239,6 +240,7 @@ def postgres_guarantees(configuration: Mapping[str, str], *, server: str = POSTG
         server=server,
         crash=crash,
         power=_power_loss(configuration, crash),
+        failover=_promotion_loss(configuration) if "topology" in configuration else None,
         is_replica=configuration.get("role") == "replica",
     )
 
@@ -252,6 +254,16 @@ def _commit_loss(configuration: Mapping[str, str]) -> Loss:
     delay = _seconds(configuration.get("wal_writer_delay"))
     seconds = round(WAL_WRITER_ROUNDS * delay + WAL_WRITER_SLACK_SECONDS, 3)
     return Loss(seconds=seconds, because="synchronous_commit off")
+
+
+def _promotion_loss(configuration: Mapping[str, str]) -> Loss:
+    """Return what a standby may lack that takes its primary's place. Patroni promotes only who was waited for."""
+    commits, names = configuration.get("synchronous_commit"), configuration.get("synchronous_standby_names")
+    if commits is None or names is None:
+        return Loss(is_known=False)
+    if names and commits in _WAITS_FOR_STANDBY:
+        return Loss(seconds=0.0, because=f"synchronous_standby_names {names}")
+    return _ASYNCHRONOUS
 
 
 def _power_loss(configuration: Mapping[str, str], crash: Loss) -> Loss:

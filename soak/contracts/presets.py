@@ -112,6 +112,24 @@ PRESETS: dict[str, ContractPreset] = {
         crash_loss_seconds=0.0,
         power_loss_seconds=0.0,
     ),
+    "patroni-async": ContractPreset(
+        description="Patroni as it is by default: synchronous_commit on, fsync on, asynchronous replication",
+        crash_loss_seconds=0.0,
+        power_loss_seconds=0.0,
+        failover_loss_seconds=ASYNC_REPLICATION_LOSS_SECONDS,
+    ),
+    "patroni-sync": ContractPreset(
+        description="Patroni with synchronous_mode: a commit waits for a standby",
+        crash_loss_seconds=0.0,
+        power_loss_seconds=0.0,
+        failover_loss_seconds=0.0,
+    ),
+    "sync-standby": ContractPreset(
+        description="synchronous_standby_names set, synchronous_commit on: a commit waits for the standby",
+        crash_loss_seconds=0.0,
+        power_loss_seconds=0.0,
+        failover_loss_seconds=0.0,
+    ),
     "cache": ContractPreset(
         description="may lose anything, at any time",
         crash_loss_seconds=None,

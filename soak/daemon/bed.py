@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
@@ -38,7 +39,9 @@ def make_testbed(
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
     wanted = settings.testbed
-    containers = _containers(settings)
+    containers, workloads = _named(settings, "container"), _named(settings, "workload")
+    if both := sorted({*containers} & {*workloads}):
+        raise UsageError(f"{both[0]} has a container and a workload; leave out testbed.containers or testbed.workloads")
     others: list[Servers] = []
     local = LocalServers(
         folder,
@@ -51,6 +54,8 @@ def make_testbed(
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         sqlite_synchronous=settings.servers.sqlite_synchronous,
         pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
+        postgres_topology=settings.servers.postgres_topology,
+        postgres_replication=settings.servers.postgres_replication,
         proxied=proxied or wanted.proxied,
         power_cuts=power_cuts or wanted.power_cuts,
         power_cut_by=wanted.power_cut,
@@ -59,11 +64,8 @@ def make_testbed(
         neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.nodes.items()},
         on_event=on_event,
     )
-    if wanted.kind == "docker" and settings.servers.redis_topology is not RedisTopology.SINGLE:
-        raise UsageError(
-            f"servers.redis_topology = {settings.servers.redis_topology}: its nodes are processes of this machine; "
-            "leave out --testbed docker"
-        )
+    if wanted.kind == "docker":
+        _check_single(settings)
     docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local
@@ -76,7 +78,7 @@ def make_testbed(
             proxied=proxied or wanted.proxied,
             power_cuts=power_cuts or wanted.power_cuts,
         )
-    given = _given(settings, plan, folder, containers)
+    given = _given(settings, plan, folder, containers, workloads)
     others += [own, given] if docker else [given]
     # What is here comes last: a service gets the addresses of all that it depends on.
     return CombinedServers(
@@ -86,6 +88,14 @@ def make_testbed(
             **{kind: local for kind in plan.embedded if kind in _ALWAYS_HERE},
         }
     )
+
+
+def _check_single(settings: SoakSettings) -> None:
+    for name in ("redis_topology", "postgres_topology"):
+        if (topology := getattr(settings.servers, name)) != RedisTopology.SINGLE:
+            raise UsageError(
+                f"servers.{name} = {topology}: its nodes are processes of this machine; leave out --testbed docker"
+            )
 
 
 def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
@@ -134,7 +144,9 @@ def _docker(
     )
 
 
-def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Servers:
+def _given(
+    settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str], workloads: dict[str, str]
+) -> Servers:
     wanted = settings.testbed
     for name in wanted.allow_faults:
         try:
@@ -149,17 +161,20 @@ def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict
         proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
         containers=containers,
+        workloads=workloads,
+        kubeconfig=wanted.kubeconfig,
     )
 
 
-def _containers(settings: SoakSettings) -> dict[str, str]:
-    """Return the containers of given servers by kind; raises `UsageError` where one cannot be meant."""
-    named = {kind.replace("_", "-"): name for kind, name in settings.testbed.containers if name is not None}
+def _named(settings: SoakSettings, what: Literal["container", "workload"]) -> dict[str, str]:
+    """Return the containers or workloads of given servers by kind; raises `UsageError` where one cannot be meant."""
+    section = settings.testbed.containers if what == "container" else settings.testbed.workloads
+    named = {kind.replace("_", "-"): name for kind, name in section if name is not None}
     if strangers := sorted(set(named) - set(addresses(settings))):
         raise UsageError(
-            f"testbed.containers.{strangers[0].replace('-', '_')} names a container of a server whose address is not "
+            f"testbed.{what}s.{strangers[0].replace('-', '_')} names a {what} of a server whose address is not "
             f"given; set {setting_of(strangers[0])}, too"
         )
     if len(set(named.values())) < len(named):
-        raise UsageError("testbed.containers names one container twice; each server has its own")
+        raise UsageError(f"testbed.{what}s names one {what} twice; each server has its own")
     return named

@@ -18,9 +18,10 @@ from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
 from soak.duration import parse_seconds
 from soak.errors import ServerUnreachableError, UsageError
-from soak.hosts import is_cluster, is_sentinel
+from soak.hosts import is_group
 from soak.ledger.records import RunHeader
-from soak.servers.inspect import inspect, other_nodes
+from soak.servers.inspect import OF_THE_GROUP, inspect, other_nodes
+from soak.servers.kinds import kind_of
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
@@ -220,14 +221,14 @@ async def ask_servers(servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
 async def _ask(kind: str, url: str) -> ServerSample | None:
     try:
         sample = await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
-        if not (is_sentinel(url) or is_cluster(url)):
+        if not is_group(url):
             return sample
-        others = await other_nodes(url, timeout_seconds=ASK_SECONDS_MAX)
+        others = await other_nodes(kind_of(kind), url, timeout_seconds=ASK_SECONDS_MAX)
     except ServerUnreachableError:
         return None  # opening the store next says why, and with which address
-    weakest = weakest_node([sample.configuration, *others])
-    kept = {name: value for name, value in weakest.items() if name not in {"role", "topology"}}
-    return msgspec.structs.replace(sample, configuration={**sample.configuration, **kept})
+    shared = {name: sample.configuration[name] for name in OF_THE_GROUP if name in sample.configuration}
+    weakest = weakest_node(kind, [sample.configuration, *({**other, **shared} for other in others)])
+    return msgspec.structs.replace(sample, configuration={**sample.configuration, **weakest})
 
 
 async def settle_promises(

@@ -6,10 +6,12 @@ import functools
 import html
 import itertools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 PATH = "/runbook"
 SOURCE = Path(__file__).with_name("runbook.md")
@@ -48,6 +50,8 @@ class Runbook:
 @functools.cache
 def page() -> str:
     """Return the runbook as a page that loads nothing."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415  sixty modules that most runs never need
+
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = parser.parse(SOURCE.read_text(encoding="utf-8"))
     for heading, content in itertools.pairwise(tokens):

@@ -9,6 +9,7 @@ import msgspec
 from soak.checker.faults import Excuse
 from soak.errors import UsageError
 from soak.faults.aof_truncation import AofTruncation
+from soak.faults.cancelled_commits import CancelledCommits
 from soak.faults.clock_step import ClockStep
 from soak.faults.cluster_failover import ClusterFailover, ClusterTakeover
 from soak.faults.connection_exhaustion import ConnectionExhaustion
@@ -16,6 +17,7 @@ from soak.faults.connection_refused import ConnectionRefused
 from soak.faults.connection_reset import ConnectionReset
 from soak.faults.container_oom import ContainerOom
 from soak.faults.crash import Crash
+from soak.faults.dcs_outage import DcsOutage
 from soak.faults.disk_full import DiskFull
 from soak.faults.downgrade import Downgrade
 from soak.faults.dropped_reply import DroppedReply
@@ -25,9 +27,14 @@ from soak.faults.fault import Fault
 from soak.faults.file_corruption import FileCorruption
 from soak.faults.fsync_error import FsyncError
 from soak.faults.latency import Latency
+from soak.faults.machine_crash import MachineCrash
 from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
+from soak.faults.patroni_switchover import PatroniFailover, PatroniSwitchover
 from soak.faults.pause import Pause
+from soak.faults.pod_delete import PodDelete
+from soak.faults.pod_evict import PodEvict
+from soak.faults.policy_partition import PolicyPartition
 from soak.faults.power_cut import PowerCut
 from soak.faults.primary_crash import PrimaryCrash
 from soak.faults.primary_partition import PartialPartition, PrimaryPartition
@@ -35,11 +42,14 @@ from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
+from soak.faults.rollout_restart import RolloutRestart
+from soak.faults.scale_to_zero import ScaleToZero
 from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
 from soak.faults.slow_link import SlowLink
 from soak.faults.sqlite_lock import SqliteLock
+from soak.faults.standby_outage import StandbyLag, StandbyOutage
 from soak.faults.ttl_change import TtlChange
 from soak.faults.upgrade import Upgrade
 from soak.faults.wiped_volume import WipedVolume
@@ -83,6 +93,13 @@ ALL: dict[str, Fault] = {
         PrimaryCrash(),
         PrimaryPartition(),
         PartialPartition(),
+        MachineCrash(),
+        PatroniSwitchover(),
+        PatroniFailover(),
+        DcsOutage(),
+        CancelledCommits(),
+        StandbyOutage(),
+        StandbyLag(),
         SentinelFailover(),
         CoordinatedFailover(),
         ClusterFailover(),
@@ -100,6 +117,11 @@ ALL: dict[str, Fault] = {
         WipedVolume(),
         SqliteLock(),
         WriterCrash(),
+        PodDelete(),
+        PodEvict(),
+        ScaleToZero(),
+        RolloutRestart(),
+        PolicyPartition(),
     )
 }
 ALIASES = {alias: fault.name for fault in ALL.values() for alias in fault.aliases}

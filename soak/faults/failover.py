@@ -22,11 +22,9 @@ from soak.faults.healing import Notes
 from soak.faults.parameters import Time
 from soak.servers.group import group_of
 from soak.servers.kinds import POSTGRES_REPLICA
-from soak.servers.postgres import PostgresServer
+from soak.servers.postgres import REPLICA_MARK, PostgresServer
 from soak.servers.postgres_process import exchange_folders
 from soak.servers.servers import Servers
-
-REPLICA_MARK = "standby.signal"
 
 
 class Failover(PostgresFault):

@@ -12,16 +12,19 @@ from typing import Any, ClassVar, Self
 from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
-from soak.servers.kinds import SERVED, Protocol, Role, names_of
+from soak.servers.backend import OnKubernetes
+from soak.servers.kinds import KINDS, SERVED, Protocol, Role, names_of
+from soak.servers.node_group import NodeGroup
+from soak.servers.patroni import PatroniGroup
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
 from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup
-from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.servers import Servers
 from soak.servers.sqlite import SqliteServer
+from soak.servers.sync_standby import SyncStandbyGroup
 
 AGREE_SECONDS_MAX = 60.0
 IS_PRIMARY = "not pg_is_in_recovery()"
@@ -84,7 +87,7 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in servers.nodes:
             return f"no {target} server was started here"
-        if isinstance(servers.nodes[target], RedisGroup) and not self.on_groups:
+        if servers.nodes[target].is_group and not self.on_groups:
             return f"{target} is a group of nodes, and {self.name} is for one server"
         return servers.refuses(self.name, target) or self.hindrance(servers, target)
 
@@ -121,25 +124,46 @@ class RedisFault(Fault):
         return server
 
 
-class GroupFault(RedisFault):
-    """A fault of a Redis whose primary can be replaced."""
+def writes_a_log(server: RedisServer) -> bool:
+    """Whether the server was found to keep an append-only file."""
+    return server.configuration.get("appendonly") == "yes"
+
+
+def makes_snapshots(server: RedisServer) -> bool:
+    """Whether the server was found to have points at which it saves everything."""
+    return bool(server.configuration.get("save", "").strip())
+
+
+# Groups ----------------------------------------------------------------------------------------------------
+
+
+Group = NodeGroup[Any]
+WITHOUT_MAJORITY = (SyncStandbyGroup,)
+"""Groups of two nodes, of which somebody else says who is gone."""
+
+
+class GroupFault(Fault):
+    """A fault of a group whose primary can be replaced."""
 
     on_groups = True
-    groups: ClassVar[tuple[type[RedisGroup], ...]] = (SentinelGroup, ClusterGroup)
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
+    groups: ClassVar[tuple[type[Group], ...]] = (SentinelGroup, ClusterGroup, PatroniGroup, SyncStandbyGroup)
+    needs = "a group of nodes that soak has started"
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if not isinstance(servers.nodes[target], self.groups):
-            known = " or ".join(f"--redis {group.topology.lower()}" for group in self.groups)
-            return f"there is no group of this kind; start one with {known}"
+            flag = KINDS[target].flag
+            known = [group.flag for group in self.groups if group.flag.startswith(f"{flag} ")]
+            return f"there is no group of this kind; start one with {' or '.join(known)}"
         return None
 
-    def group(self, servers: Servers, target: str) -> RedisGroup:
+    def group(self, servers: Servers, target: str) -> Group:
         server = servers.nodes[target]
         if not isinstance(server, self.groups):
             raise self.refusal(servers, target)
         return server
 
-    def expect_replacement(self, group: RedisGroup) -> None:
+    def expect_replacement(self, group: Group) -> None:
         """Let the primary be replaced: once where nothing may be lost, else as often as it happens."""
         group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
 
@@ -153,16 +177,6 @@ class GroupFault(RedisFault):
             await node.start_again()
         await group.until_agreed()
         await group.replaced_as_expected()
-
-
-def writes_a_log(server: RedisServer) -> bool:
-    """Whether the server was found to keep an append-only file."""
-    return server.configuration.get("appendonly") == "yes"
-
-
-def makes_snapshots(server: RedisServer) -> bool:
-    """Whether the server was found to have points at which it saves everything."""
-    return bool(server.configuration.get("save", "").strip())
 
 
 # PostgreSQL ------------------------------------------------------------------------------------------------
@@ -255,3 +269,24 @@ class NetworkFault(Fault):
         if proxy is None:
             raise self.refusal(servers, target)
         return proxy
+
+
+# Kubernetes --------------------------------------------------------------------------------------------------
+
+
+class KubernetesFault(Fault):
+    """A fault of a given server that runs in Kubernetes, through its API."""
+
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
+    needs = "a server in Kubernetes whose workload is named in testbed.workloads"
+
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if not isinstance(servers.nodes[target].backend, OnKubernetes):
+            return "only where the server was given, runs in Kubernetes, and testbed.workloads names its workload"
+        return None
+
+    def workload(self, servers: Servers, target: str) -> OnKubernetes:
+        backend = servers.nodes[target].backend
+        if not isinstance(backend, OnKubernetes):
+            raise self.refusal(servers, target)
+        return backend

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import GroupFault
+from soak.faults.fault import WITHOUT_MAJORITY, GroupFault
+from soak.faults.parameters import OneOf
 from soak.servers.servers import Servers
 
 
@@ -19,6 +20,7 @@ class PrimaryPartition(GroupFault):
         "and what the old primary had not replicated is lost."
     )
     with_clients: ClassVar[bool] = True
+    cut = OneOf("silent", "reset", help="whether packets vanish, or connections are reset and refused")
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)
@@ -26,7 +28,7 @@ class PrimaryPartition(GroupFault):
         self.expect_replacement(group)
         if group.links is None:
             raise self.refusal(servers, target)
-        group.links.cut(group.around(primary, clients=self.with_clients), silent=True)
+        group.links.cut(group.around(primary, clients=self.with_clients), silent=self.cut == "silent")
         await group.until_replaced(primary)
 
 
@@ -39,3 +41,5 @@ class PartialPartition(PrimaryPartition):
         "that are connected to it go on writing to it, without an error, and all of that is lost when it is demoted."
     )
     with_clients = False
+    # Two nodes have no majority: nobody knows which of them is cut off, and nobody is promoted.
+    groups = tuple(group for group in GroupFault.groups if group not in WITHOUT_MAJORITY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.faults import Excuse
-from soak.faults.fault import GroupFault
+from soak.faults.fault import Group, GroupFault
 from soak.servers.redis_group import RedisGroup
 from soak.servers.sentinel import SERVICE, SentinelGroup
 from soak.servers.servers import Servers
@@ -53,6 +53,6 @@ class CoordinatedFailover(SentinelFailover):
         return None if _hands_over(self.group(servers, target)) else "only Valkey 9 and newer know it"
 
 
-def _hands_over(group: RedisGroup) -> bool:
-    version = group.version
-    return version.family == "valkey" and version.major >= COORDINATED_SINCE
+def _hands_over(group: Group) -> bool:
+    version = group.version if isinstance(group, RedisGroup) else None
+    return version is not None and version.family == "valkey" and version.major >= COORDINATED_SINCE

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from soak.checker.kinds import Kind
@@ -18,6 +17,9 @@ from soak.report.series import Point, Series, series_of
 from soak.report.summary import listing_command, self_check_line, store_error_lines, tried_lines, worst_recoveries
 from soak.report.text import clock, visible
 from soak.verifier.result import FaultResult, Result
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 CHART_POINTS_MAX = 480
 FAULTS_SHOWN_MAX = 100
@@ -63,6 +65,8 @@ def render(report: Report) -> str:
 @cache
 def template(name: str) -> Template:
     """Return a template in which nothing that is put into it is taken for markup."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  a run needs it at its end, if at all
+
     environment = Environment(
         loader=PackageLoader("soak.report"),
         autoescape=True,

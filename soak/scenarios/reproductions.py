@@ -125,6 +125,13 @@ def _reproduction(name: str, published: Published, load: Sequence[str], *stores:
 _STRICT = ("--set", "contract.redis-list.failover_loss_seconds=0s")
 
 
+_STRICT_POSTGRES = ("--set", "contract.postgres.failover_loss_seconds=0s")
+
+
+def _on_postgres(topology: str, fault: str, *more: str) -> tuple[str, ...]:
+    return ("--postgres", topology, "--fault", f"{fault}:postgres:{EVERY}", *_STRICT_POSTGRES, *more)
+
+
 def _on(topology: str, fault: str) -> tuple[str, ...]:
     return ("--redis", topology, "--fault", f"{fault}:redis:{EVERY}", *_STRICT)
 
@@ -200,6 +207,48 @@ ALL: dict[str, ReproductionScenario] = {
             ("--fault", f"failover:postgres:{EVERY}"),
             "postgres",
             "postgres-replica",
+        ),
+        _reproduction(
+            "patroni-async-partition",
+            Published(
+                claim="Patroni as it is by default: a leader that is cut off goes on acknowledging until it steps "
+                "down; that is lost",
+                source="Patroni documentation, replication modes",
+                loses=True,
+            ),
+            _on_postgres("patroni", "partial_partition"),
+            "postgres",
+        ),
+        _reproduction(
+            "patroni-sync-partition",
+            Published(
+                claim="Patroni with synchronous_mode loses nothing",
+                source="Patroni documentation, replication modes",
+                loses=False,
+            ),
+            _on_postgres("patroni", "partial_partition", "--set", "servers.postgres_replication=sync"),
+            "postgres",
+        ),
+        _reproduction(
+            "sync-standby-machine-crash",
+            Published(
+                claim="A synchronous standby is promoted after the primary's machine has died: nothing is lost",
+                source="PostgreSQL documentation, synchronous replication",
+                loses=False,
+            ),
+            _on_postgres("sync-standby", "machine_crash"),
+            "postgres",
+        ),
+        _reproduction(
+            "sync-standby-cancelled-commits",
+            Published(
+                claim="pg_cancel_backend acknowledges a commit that waits for a standby; no standby has it, and it is "
+                "lost when that one is promoted",
+                source='PostgreSQL documentation, synchronous replication ("canceling wait")',
+                loses=True,
+            ),
+            _on_postgres("sync-standby", "cancelled_commits"),
+            "postgres",
         ),
         _reproduction(
             "redis-everysec-power-cut",

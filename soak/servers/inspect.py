@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
+from redis import DriverInfo
 from redis.exceptions import InvalidResponse, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.hosts import is_cluster, is_sentinel
+from soak.hosts import each_host, hosts_of, is_cluster, is_sentinel
 from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
 from soak.sqlite_address import SYNCHRONOUS, SqliteAddress, parse_sqlite
 from soak.stores.redis_cluster import cluster_addresses
@@ -36,7 +37,12 @@ REDIS_SETTINGS = (
     "maxmemory-policy",
     "min-replicas-to-write",
 )
-POSTGRES_SETTINGS = ("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay")
+POSTGRES_SETTINGS = (
+    *("synchronous_commit", "synchronous_standby_names", "fsync", "full_page_writes", "wal_writer_delay"),
+)
+OF_THE_GROUP = ("role", "topology", "synchronous_standby_names")
+"""What only the primary of a group can say for all: a standby has followers of its own only when it is promoted."""
+SEVERAL_HOSTS = "several hosts"
 
 _REDIS_COUNTERS = (
     "aof_buffer_length",
@@ -66,6 +72,8 @@ _REDIS_COUNTERS = (
 )
 _SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_keys", "keys", "used_memory")
 """Counters of the nodes of a cluster that make sense together."""
+_DRIVER = DriverInfo()
+"""Made once: redis-py looks its version up in its package's files for every connection that is given none."""
 _SILENT = (RedisError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _ROLES = {"master": "primary", "slave": "replica"}
 
@@ -142,7 +150,13 @@ async def inspect_server(
 async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:  # noqa: FBT001, ARG001  one form for all
     if is_cluster(url):
         return await _ask_cluster(url, timeout_seconds)
-    client = redis_at(url, timeout_seconds=timeout_seconds, parser_class=BoundedParser, decode_responses=True)
+    client = redis_at(
+        url,
+        timeout_seconds=timeout_seconds,
+        parser_class=BoundedParser,
+        decode_responses=True,
+        driver_info=_DRIVER,
+    )
     try:
         async with client.pipeline(transaction=False) as pipe:
             pipe.info()
@@ -189,19 +203,21 @@ async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
     return configuration, telemetry
 
 
-async def other_nodes(url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
+async def other_nodes(kind: ServerKind, url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
     """Return the configuration of every replica of a group: each can become a primary.
 
     One that does not answer is left out. Raises `ServerUnreachableError` if nobody names them.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            if is_cluster(url):
+            if kind.protocol is Protocol.POSTGRES:
+                addresses = each_host(url, target_session_attrs="any")
+            elif is_cluster(url):
                 addresses = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=True)
             else:
                 addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
             answers = await asyncio.gather(
-                *(_ask_redis(address, timeout_seconds, with_size=False) for address in addresses),
+                *(_ASK[kind.protocol](address, timeout_seconds, False) for address in addresses),  # noqa: FBT003
                 return_exceptions=True,
             )
     except (*_SILENT, OSError, TimeoutError) as error:
@@ -261,6 +277,8 @@ async def _ask_postgres(url: str, timeout_seconds: float, with_size: bool) -> To
     telemetry = {name: str(value) for name, value in (counters or {}).items() if value is not None}
     if "pg_is_in_recovery" in telemetry:
         configuration["role"] = "replica" if telemetry["pg_is_in_recovery"] == "true" else "primary"
+    if len(hosts_of(url)) > 1:
+        configuration["topology"] = SEVERAL_HOSTS
     return configuration, telemetry
 
 

@@ -64,6 +64,28 @@ class PoolMode(enum.StrEnum):
     SESSION = "session"
 
 
+class PostgresTopology(enum.StrEnum):
+    """How many nodes act as one PostgreSQL."""
+
+    SINGLE = "single"
+    SYNC_STANDBY = "sync-standby"
+    """One primary, and one standby that soak promotes."""
+    PATRONI = "patroni"
+    """Three nodes under Patroni, and three etcd."""
+
+
+class Replication(enum.StrEnum):
+    """What a commit waits for in a group of PostgreSQL nodes."""
+
+    AUTO = "auto"
+    """What is usual for the topology: the standby of `sync-standby`, nobody under `patroni`."""
+    ASYNC = "async"
+    SYNC = "sync"
+    """A standby has the commit on its disk."""
+    REMOTE_APPLY = "remote_apply"
+    """A standby shows it."""
+
+
 class BackendKind(enum.StrEnum):
     """What servers run in."""
 

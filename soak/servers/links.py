@@ -1,7 +1,6 @@
 """The network of a group: every link from one node to another, or from clients to a node, can be cut by itself.
 
-Each node is reached at one address, its front, by its peers and by clients alike. The source
-address says who calls: each node has a loopback address of its own, and everybody else is a client.
+Each node is reached at its front by its peers and by clients. Who calls is told by `callers`, or by a front of its own.
 
 What one must know before touching it:
 - A silent cut drops packets, as a firewall or a pulled cable does: nobody is refused, and what was sent arrives when
@@ -14,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from soak.servers.backend import PortTakenError
+from soak.servers.callers import Callers
 from soak.servers.ports import HOST
 from soak.tasks import end_tasks
 
-CLIENTS = "clients"
 CONNECTIONS_MAX = 4_096
 _CONNECT_SECONDS_MAX = 5.0
 _READ_BYTES = 65_536
@@ -37,8 +36,7 @@ class Link(NamedTuple):
 class Links:
     """The fronts of all nodes of a group."""
 
-    def __init__(self, callers: Mapping[str, str]) -> None:
-        """Take the names of nodes by their source address."""
+    def __init__(self, callers: Callers) -> None:
         self._callers = callers
         self._cut: set[Link] = set()
         self._is_silent = False
@@ -47,8 +45,8 @@ class Links:
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
 
-    async def listen(self, node: str, front: int, host: str, port: int) -> None:
-        """Let the node at this host and port be reached at the front."""
+    async def listen(self, node: str, front: int, host: str, port: int, *, caller: str | None = None) -> None:
+        """Let the node at this host and port be reached at the front: by this caller alone, or by anybody."""
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
@@ -59,7 +57,10 @@ class Links:
             try:
                 # Its callback in asyncio's streams trips over a task that was cancelled.
                 with contextlib.suppress(asyncio.CancelledError):
-                    await self._serve(Link(self._caller(writer), node), reader, writer, (host, port))
+                    if (who := caller or await self._caller(writer)) is None:
+                        writer.transport.abort()
+                    else:
+                        await self._serve(Link(who, node), reader, writer, (host, port))
             finally:
                 self._tasks.discard(task)
 
@@ -89,9 +90,9 @@ class Links:
         await end_tasks(list(self._tasks))
         self._fronts.clear()
 
-    def _caller(self, writer: asyncio.StreamWriter) -> str:
+    async def _caller(self, writer: asyncio.StreamWriter) -> str | None:
         address = writer.get_extra_info("peername")
-        return self._callers.get(address[0], CLIENTS) if address else CLIENTS
+        return await self._callers.name_of(*address) if address else None
 
     async def _serve(
         self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: tuple[str, int]
@@ -115,10 +116,13 @@ class Links:
                         one.close()
 
     async def _pump(self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        while data := await source.read(_READ_BYTES):
-            await self._pass(link)
-            sink.write(data)
-            await sink.drain()
+        with contextlib.suppress(OSError):
+            while data := await source.read(_READ_BYTES):
+                await self._pass(link)
+                sink.write(data)
+                await sink.drain()
+        # A cut link does not carry the news that one side has gone, either.
+        await self._pass(link)
         # A half-closed connection is of no use to any protocol here.
         sink.close()
 

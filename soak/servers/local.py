@@ -13,12 +13,12 @@ from soak.errors import UsageError
 from soak.proc import tree
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers import binaries, postgres_upgrade, power_cut, state, versions
-from soak.servers.kinds import KINDS, BackendKind, PoolMode, RedisTopology, ServerKind
+from soak.servers.kinds import KINDS, BackendKind, PoolMode, PostgresTopology, RedisTopology, Replication, ServerKind
 from soak.servers.managed import ManagedServers
+from soak.servers.node_group import NODES_FOLDER
 from soak.servers.pgbouncer import through_pooler
 from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
 from soak.servers.process_backend import ProcessBackend, ProcessSite
-from soak.servers.redis_group import NODES_FOLDER
 from soak.servers.server import EventListener, Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.strays import end_strays
@@ -63,6 +63,8 @@ class LocalServers(ManagedServers):
         postgres_version: int = 18,
         sqlite_synchronous: str = SYNCHRONOUS_DEFAULT,
         pool_mode: PoolMode = PoolMode.TRANSACTION,
+        postgres_topology: PostgresTopology = PostgresTopology.SINGLE,
+        postgres_replication: Replication = Replication.AUTO,
         redis_options: Mapping[str, str] | None = None,
         postgres_options: Mapping[str, str] | None = None,
         proxied: bool = False,
@@ -100,6 +102,8 @@ class LocalServers(ManagedServers):
         self.postgres_version = postgres_version
         self.sqlite_synchronous = sqlite_synchronous
         self.pool_mode = pool_mode
+        self.postgres_topology = postgres_topology
+        self.postgres_replication = postgres_replication
         self.service = service
         self._neighbours = neighbours
         self._by_file_system = power_cuts and power_cut_by == "filesystem"
@@ -161,7 +165,8 @@ class LocalServers(ManagedServers):
         ]
         names = ("data", postgres_upgrade.NEXT_NAME)
         folders = [root / kind / name for root in self._roots() for kind in KINDS for name in names]
-        folders += [found for root in self._roots() for found in root.glob(f"*/{NODES_FOLDER}/*/data")]
+        nodes = [found for root in self._roots() for found in root.glob(f"*/{NODES_FOLDER}/*")]
+        folders += [folder for node in nodes for folder in (node, node / "data")]
         points = [mounted.point for loop in power_cut.abandoned() for mounted in power_cut.mounts_of(loop.number)]
         await end_strays(known, [*folders, *(point / name for point in points for name in names)])
         # Those of other folders, too: nobody may ever come back to them.

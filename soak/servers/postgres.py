@@ -27,6 +27,7 @@ CONFIGURATION_READ = (
     "server_version",
     "data_directory",
 )
+_SILENT = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _DURABILITY = ("synchronous_commit", "fsync")
 """Settings that a fault's telemetry has, too."""
 _STREAMING_SECONDS_MAX = 10.0
@@ -39,6 +40,8 @@ _EXHAUST_QUERY = (
 )
 """Held in the memory of one session, which keeps it there."""
 
+REPLICA_MARK = "standby.signal"
+"""The file in a data folder that makes its server a replica."""
 USER = "soak"
 DATABASE = "postgres"
 CHOSEN_BY_US = frozenset(
@@ -78,7 +81,7 @@ class PostgresServer(Server):
             return bool(await self._ask("select 1"))
         except asyncpg.CannotConnectNowError as error:
             raise StillLoadingError from error
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except (*_SILENT, OSError, TimeoutError):
             return False
 
     async def read_configuration(self) -> dict[str, str]:
@@ -127,7 +130,7 @@ class PostgresServer(Server):
         """Return the first row of a query as texts; raises `ServerUnreachableError` if there is no answer."""
         try:
             return await self._ask(query)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+        except (*_SILENT, OSError, TimeoutError) as error:
             raise ServerUnreachableError(
                 f"{self.title} on port {self.port} does not answer ({type(error).__name__}); "
                 f"see its log {self.log_path}"
@@ -186,6 +189,11 @@ class PostgresReplica(PostgresServer):
 
 
 # Its configuration file --------------------------------------------------------------------------------------
+
+
+def settings_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the same settings by name, without where the server lives."""
+    return {name: value.strip("'") for name, value in {**_SETTINGS, **options}.items()}
 
 
 def postgres_settings(options: Mapping[str, str], location: Mapping[str, str]) -> str:

@@ -69,10 +69,10 @@ class PostgresProcess(ProcessBackend):
     def spawn(self) -> Process:
         return self._run(["postgres", "-D", self.working_folder], self.environment)
 
-    async def create(self) -> None:
+    async def create(self, *options: str) -> None:
         """Make a new database cluster."""
         with self._password_file() as secret:
-            await self.fill(lambda folder: _initdb(folder, secret))
+            await self.fill(lambda folder: [*_initdb(folder, secret), *options])
 
     @contextlib.contextmanager
     def _password_file(self) -> Iterator[Path]:
@@ -223,6 +223,12 @@ def _initdb(folder: Path, password_file: Path) -> list[str | Path]:
     return ["initdb", "-D", folder, "-U", USER, f"--pwfile={password_file}", *_INITDB_OPTIONS]
 
 
+def base_backup(port: int, name: str) -> Callable[[Path], list[str | Path]]:
+    """Return what fills a folder with a copy of the server at this port, which then follows it under this name."""
+    address = f"host={HOST} port={port} user={USER} sslmode=disable application_name={name}"
+    return lambda folder: ["pg_basebackup", "-D", folder, "-R", "-X", "stream", "-c", "fast", "-d", address]
+
+
 async def exchange_folders(one: Path, other: Path) -> None:
     """Give each of two data folders the name of the other; raises `ServerUnreachableError` if that cannot be done."""
     try:
@@ -261,11 +267,8 @@ class ReplicaProcess(PostgresProcess):
             self.become(newer)
         await super().prepare()
 
-    async def create(self) -> None:
-        address = (
-            f"host={HOST} port={self._primary.pinned.port} user={USER} sslmode=disable application_name={self._name}"
-        )
+    async def create(self, *options: str) -> None:
+        del options  # a copy has those of its primary
         await self.fill(
-            lambda folder: ["pg_basebackup", "-D", folder, "-R", "-X", "stream", "-c", "fast", "-d", address],
-            {"PGPASSWORD": self._primary.pinned.password},
+            base_backup(self._primary.pinned.port, self._name), {"PGPASSWORD": self._primary.pinned.password}
         )

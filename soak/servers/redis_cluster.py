@@ -87,6 +87,7 @@ class ClusterGroup(RedisGroup):
     """The cluster as its clients see it: one Redis, whose address names all nodes."""
 
     topology = "Cluster"
+    flag = "--redis cluster"
     name_of_nodes = NODES
     has_bus = True
 

@@ -80,6 +80,9 @@ class SentinelProcess(NodeProcess):
 class SentinelNode(Node):
     """One sentinel."""
 
+    async def standing(self) -> str | None:
+        return None
+
     async def read_configuration(self) -> dict[str, str]:
         return {}
 
@@ -106,6 +109,7 @@ class SentinelGroup(RedisGroup):
     """The group as its clients see it: one Redis, whose address is that of its sentinels."""
 
     topology = "Sentinel"
+    flag = "--redis sentinel"
     name_of_nodes = (*SERVERS, *SENTINELS)
 
     def _make_nodes(self) -> list[Node]:

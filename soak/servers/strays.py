@@ -11,7 +11,12 @@ import psutil
 
 from soak.proc import tree
 
-PROGRAMS = {"postgres": signal.SIGQUIT, "valkey-server": signal.SIGTERM, "redis-server": signal.SIGTERM}
+PROGRAMS = {
+    "postgres": signal.SIGQUIT,
+    "valkey-server": signal.SIGTERM,
+    "redis-server": signal.SIGTERM,
+    "etcd": signal.SIGTERM,
+}
 """Server programs, each with the signal that ends it soon and without losing what it has acknowledged."""
 _KILL_SECONDS_MAX = 5.0
 
@@ -36,7 +41,7 @@ async def end_strays(pids: Iterable[int], folders: Iterable[Path], seconds: floa
 
 def kill_strays_below(folder: Path) -> None:
     """Kill servers in a folder whose owner is gone: what it stores is not wanted any more."""
-    strays = _servers_where(lambda found: folder in found.parents)
+    strays = _servers_where(lambda found: folder in (found, *found.parents))
     for stray in strays:
         tree.send(stray, signal.SIGKILL)
     psutil.wait_procs(strays, timeout=_KILL_SECONDS_MAX)
@@ -46,9 +51,14 @@ def _servers_where(is_meant: Callable[[Path], bool]) -> set[psutil.Process]:
     found = set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.name() in PROGRAMS and is_meant(Path(process.cwd())):
+            if (process.name() in PROGRAMS or _is_patroni(process)) and is_meant(Path(process.cwd())):
                 found.add(process)
     return found
+
+
+def _is_patroni(process: psutil.Process) -> bool:
+    """Whether it is Patroni, which goes by the name of its interpreter, or something that it has started."""
+    return process.name().startswith(("python", "pg_", "initdb")) and "patroni" in " ".join(process.cmdline())
 
 
 def _name(process: psutil.Process) -> str:

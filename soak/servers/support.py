@@ -21,11 +21,14 @@ from soak.servers.kinds import (
     POSTGRES_REPLICA,
     REDIS,
     SQLITE,
+    PostgresTopology,
     RedisTopology,
     ServerKind,
 )
+from soak.servers.patroni import PatroniGroup
 from soak.servers.pgbouncer import PgbouncerProcess, PgbouncerServer
 from soak.servers.postgres import PostgresReplica, PostgresServer
+from soak.servers.postgres_group import PostgresGroup, PostgresPrograms, StandbyReaders
 from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup
@@ -35,6 +38,7 @@ from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.sqlite import FileBackend, SqliteServer
 from soak.servers.state import FILE_NAME, Pinned
+from soak.servers.sync_standby import SyncStandbyGroup
 from soak.servers.unprivileged import unprivileged
 from soak.servers.versions import VALKEY, ServerRelease, redis_version
 from soak.servers.web import ChromaServer, ServiceServer
@@ -51,6 +55,10 @@ LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
 _GROUPS: dict[RedisTopology, type[RedisGroup]] = {
     RedisTopology.SENTINEL: SentinelGroup,
     RedisTopology.CLUSTER: ClusterGroup,
+}
+_POSTGRES_GROUPS: dict[PostgresTopology, type[PostgresGroup]] = {
+    PostgresTopology.SYNC_STANDBY: SyncStandbyGroup,
+    PostgresTopology.PATRONI: PatroniGroup,
 }
 
 
@@ -131,12 +139,24 @@ class PostgresSupport(KindSupport):
                 f"{site.folder.parent / FILE_NAME} is gone; choose another data folder"
             )
         options, install = servers.options_of(kind), servers.install
+        if kind is POSTGRES and servers.postgres_topology in _POSTGRES_GROUPS:
+            return _POSTGRES_GROUPS[servers.postgres_topology](
+                kind,
+                pinned,
+                site,
+                fresh=fresh,
+                options=options,
+                programs=PostgresPrograms(servers.postgres_version, install, user),
+                replication=servers.postgres_replication,
+            )
         if kind is POSTGRES:
             backend = PostgresProcess(
                 site, options=options, install=install, account=user, version=servers.postgres_version
             )
             return PostgresServer(kind, pinned, backend, fresh=fresh)
         primary = _postgres(servers.primary_of(kind))
+        if isinstance(primary, PostgresGroup):
+            return StandbyReaders(kind, pinned, primary)
         if not isinstance(primary.backend, PostgresProcess):
             raise TypeError(primary.backend)
         copy = ReplicaProcess(site, options=options, install=install, account=user, primary=primary.backend)

@@ -85,14 +85,17 @@ class Away:
                 f"the PostgreSQL data of {self._servers.parent} was in {self._state.away}, which is gone; "
                 "choose another data folder"
             )
-        home = self._folder() / kind
+        folder = self._folder()
+        home = folder / kind
         home.mkdir(mode=0o755, exist_ok=True)
-        left_behind = self._servers / kind / "data"
-        if (home / "data").exists():
-            # A move was interrupted after the copy was complete: this is what remains of the original.
-            shutil.rmtree(left_behind, ignore_errors=True)
-        elif left_behind.exists():
-            self._move(left_behind, home / "data")
+        for left_behind in _data_folders(self._servers, kind):
+            target = folder / left_behind.relative_to(self._servers)
+            if target.exists():
+                # A move was interrupted after the copy was complete: this is what remains of the original.
+                shutil.rmtree(left_behind, ignore_errors=True)
+            else:
+                target.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                self._move(left_behind, target)
         return home
 
     def programs(self, folder: Path) -> Path:
@@ -120,8 +123,8 @@ class Away:
         if self._state.away is None:
             return
         folder = Path(self._state.away)
-        for data in folder.glob("*/data"):
-            target = self._servers / data.parent.name / "data"
+        for data in _data_folders(folder, "*"):
+            target = self._servers / data.relative_to(folder)
             if not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._move(data, target)
@@ -177,3 +180,8 @@ class Away:
         device = self._servers.stat().st_dev
         folders = [Path("/var/tmp"), Path(tempfile.gettempdir()).resolve()]  # noqa: S108  mkdtemp makes the folder
         return sorted(folders, key=lambda folder: not folder.is_dir() or folder.stat().st_dev != device)
+
+
+def _data_folders(root: Path, kind: str) -> list[Path]:
+    """Return the data of servers of this kind, and of the nodes of groups."""
+    return [*root.glob(f"{kind}/data"), *root.glob(f"{kind}/nodes/*/data")]

@@ -74,6 +74,12 @@ def _assign(times: OperationTimes, tallies: Iterable[LatencyTally], spans: list[
     for tally in tallies:
         name = MEASURED[tally.operation]
         slowest = max(tally.counts, default=0)
+        if not _is_touched(tally.slot, max((slowest, *tally.errors)), spans):
+            # Nothing of it was inside, as of nearly every tally: it need not be looked at one bucket at a time.
+            timed = times.outside.setdefault(name, Timed())
+            timed.latency.merge(LogHistogram(tally.counts, tally.max_seconds))
+            timed.errors += sum(tally.errors.values())
+            continue
         for bucket, count in tally.counts.items():
             timed = _side(times, tally.slot, bucket, spans).setdefault(name, Timed())
             timed.latency.add(bucket, count, tally.max_seconds if bucket == slowest else longest_seconds(bucket))
@@ -82,10 +88,16 @@ def _assign(times: OperationTimes, tallies: Iterable[LatencyTally], spans: list[
 
 
 def _side(times: OperationTimes, slot: int, bucket: int, spans: list[Span]) -> dict[str, Timed]:
+    return times.inside if _is_touched(slot, bucket, spans) else times.outside
+
+
+def _is_touched(slot: int, bucket: int, spans: list[Span]) -> bool:
+    """Whether operations of this slot that took so long had a moment inside of a fault."""
+    if not spans:
+        return False
     began_us = slot * LATENCY_SLOT_US - longest_seconds(bucket) * _US
     ended_us = (slot + 1) * LATENCY_SLOT_US
-    touched = any(span.since_us < ended_us and began_us < span.until_us for span in spans)
-    return times.inside if touched else times.outside
+    return any(span.since_us < ended_us and began_us < span.until_us for span in spans)
 
 
 def spans_of(state: State, store: str) -> list[Span]:
@@ -117,9 +129,16 @@ def latencies_of(state: State) -> list[LatencyResult]:
 
 def _sides(times: OperationTimes, spans: list[Span]) -> tuple[Mapping[str, Timed], Mapping[str, Timed]]:
     """Return what was outside and what was inside, the latest included as far as anyone knows now."""
-    now = msgspec.msgpack.decode(msgspec.msgpack.encode(times), type=OperationTimes)
-    _assign(now, now.waiting, spans)
+    now = OperationTimes(_copied(times.outside), _copied(times.inside))
+    _assign(now, times.waiting, spans)
     return now.outside, now.inside
+
+
+def _copied(side: dict[str, Timed]) -> dict[str, Timed]:
+    return {
+        name: Timed(LogHistogram(dict(timed.latency.counts), timed.latency.max_seconds), timed.errors)
+        for name, timed in side.items()
+    }
 
 
 def _result(store: str, name: str, timed: Timed, *, in_fault: int) -> LatencyResult:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.benchmark_report import Neighbours, machine
 from tests.support.paths import ROOT
 
 SESSIONS = 20_000
@@ -22,6 +23,9 @@ THINK_SECONDS = 10.0
 SPAWN_PER_SECOND = 1_500
 SETTLE_SECONDS = 12.0
 MEASURED_SECONDS = 20.0
+ROUNDS_MAX = 3
+BUSY_CORES_MAX = 0.3
+"""Others on the machine that use more than this make turns late; then it is measured again."""
 
 IS_LOCUSTFILE = "BENCH_SESSIONS_RESULT" in os.environ
 
@@ -73,6 +77,7 @@ if IS_LOCUSTFILE:
                 gevent.sleep(0.5)
             gevent.sleep(SETTLE_SECONDS)
             delays.clear()
+            neighbours = Neighbours()
             cpu, clock, done = time.process_time(), time.perf_counter(), environment.stats.total.num_requests
             gevent.sleep(MEASURED_SECONDS)
             cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
@@ -81,6 +86,7 @@ if IS_LOCUSTFILE:
                 "sessions": environment.runner.user_count,
                 "kilobytes": (process.memory_info().rss - empty) / 1024 / target,
                 "core": cpu / clock,
+                "neighbours": neighbours.cores(clock, cpu),
                 "turns": len(late) / clock,
                 "p50": late[len(late) // 2] * 1e3,
                 "p99": late[len(late) * 99 // 100] * 1e3,
@@ -95,6 +101,15 @@ if IS_LOCUSTFILE:
 
 
 async def main(sessions: int) -> None:
+    for round_number in range(1, ROUNDS_MAX + 1):
+        result = await measure(sessions)
+        show(result)
+        if result["neighbours"] <= BUSY_CORES_MAX:
+            return
+        print(f"round {round_number} of {ROUNDS_MAX}: the machine was busy, so the delays say little ({machine()})")
+
+
+async def measure(sessions: int) -> dict[str, float]:
     from tests.benchmarks.bench_load import publish_run, running_servers  # noqa: PLC0415  not in the process that is measured
 
     with tempfile.TemporaryDirectory(prefix="soak-bench-") as name:
@@ -128,13 +143,18 @@ async def main(sessions: int) -> None:
         if not (folder / "result.json").exists():
             raise SystemExit(output.decode())
         result: dict[str, float] = json.loads((folder / "result.json").read_text())
+    return result
+
+
+def show(result: dict[str, float]) -> None:
     print(f"{'quiet sessions in one Locust process':<44} {'measured':>10}  target")
     print(f"{'sessions':<44} {result['sessions']:>10.0f}  20000")
     print(f"{'turns per second':<44} {result['turns']:>10.0f}")
     print(f"{'operations per second':<44} {result['operations']:>10.0f}")
     print(f"{'failures':<44} {result['failures']:>10.0f}")
-    print(f"{'memory per session, KB':<44} {result['kilobytes']:>10.1f}  at most 15")
-    print(f"{'share of a core':<44} {result['core']:>10.0%}  at most 50%")
+    print(f"{'memory per session, KB':<44} {result['kilobytes']:>10.1f}  at most 12")
+    print(f"{'share of a core':<44} {result['core']:>10.0%}  at most 35%")
+    print(f"{'cores that others used, the Redis among them':<44} {result['neighbours']:>10.2f}")
     print(f"{'added delay, median, ms':<44} {result['p50']:>10.2f}")
     print(f"{'added delay, p99, ms':<44} {result['p99']:>10.2f}  under 10")
     print(f"{'added delay, worst, ms':<44} {result['worst']:>10.2f}")

@@ -62,6 +62,14 @@ SHOWN = {
         ),
         ("test_redis_groups", "test_a_failover_takes_what_it_is_known_to_take"),
     ),
+    **dict.fromkeys(
+        ("machine_crash", "standby_outage", "standby_lag", "cancelled_commits"),
+        ("test_postgres_groups", "test_a_failover_to_a_synchronous_standby_takes_nothing_but_what_was_cancelled"),
+    ),
+    **dict.fromkeys(
+        ("patroni_switchover", "patroni_failover", "dcs_outage"),
+        ("test_postgres_groups", "test_patroni_replaces_its_leader"),
+    ),
     "eviction": ("test_faults_servers", "test_eviction_throws_acknowledged_keys_away_while_writes_go_on"),
     "ttl_change": ("test_faults_data", "test_keys_of_the_run_expire_and_those_of_others_stay"),
     "clock_step": ("test_faults_data", "test_a_redis_whose_clock_leaps_ahead_expires_keys_early"),
@@ -93,6 +101,11 @@ SHOWN = {
         "test_faults_servers",
         "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped",
     ),
+    **dict.fromkeys(
+        ("pod_delete", "pod_evict", "scale_to_zero", "rollout_restart"),
+        ("test_faults_kubernetes", "test_the_server_is_another_process_afterwards_and_has_its_data"),
+    ),
+    "policy_partition": ("test_faults_kubernetes", "test_a_policy_lets_nobody_in_until_it_is_taken_back"),
 }
 HARMLESS = frozenset(
     [
@@ -105,16 +118,20 @@ HARMLESS = frozenset(
         "dropped_reply",
         "connection_exhaustion",
         "replica_lag",
+        "standby_outage",
+        "standby_lag",
         "eviction",
         "ttl_change",
         "disk_full",
         "slow_fsync",
         "sqlite_lock",
+        "policy_partition",
     ]
 )
 FAILOVERS = (
     *("early_failover", "primary_crash", "primary_partition", "partial_partition"),
-    *("sentinel_failover", "cluster_takeover"),
+    *("sentinel_failover", "cluster_takeover", "machine_crash", "patroni_failover", "dcs_outage"),
+    "cancelled_commits",
 )
 CLEAN = frozenset(
     [
@@ -124,12 +141,16 @@ CLEAN = frozenset(
         "failover",
         "coordinated_failover",
         "cluster_failover",
+        "patroni_switchover",
         "upgrade",
         "downgrade",
         "clock_step",
         "file_corruption",
         "aof_truncation",
         "wiped_volume",
+        "pod_evict",
+        "scale_to_zero",
+        "rollout_restart",
     ]
 )
 
@@ -154,7 +175,7 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
     assert excuses == {
         **dict.fromkeys(HARMLESS, Excuse.NOTHING),
         **dict.fromkeys(CLEAN, Excuse.CLEAN),
-        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash"), Excuse.CRASH),
+        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash", "pod_delete"), Excuse.CRASH),
         **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
         **dict.fromkeys(FAILOVERS, Excuse.FAILOVER),
     }

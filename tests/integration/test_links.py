@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from soak.servers.links import CLIENTS, Link, Links
+from soak.servers.callers import CLIENTS, CallersByAddress
+from soak.servers.links import Link, Links
 from soak.servers.ports import HOST, free_port
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Group:
 async def group() -> AsyncIterator[Group]:
     port, front = free_port(), free_port()
     server = await asyncio.start_server(echo, HOST, port)
-    links = Links({NODE: "redis-2"})
+    links = Links(CallersByAddress({NODE: "redis-2"}))
     await links.listen("redis-1", front, HOST, port)
     made = Group(links, front)
     yield made

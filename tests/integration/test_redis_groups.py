@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from soak.checker.message import Message
-from soak.checker.outcome import NotApplied
 from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
@@ -20,6 +15,7 @@ from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from soak.stores.speaking import Speaker
 from tests.support.servers.breaking import running, started
+from tests.support.servers.talk import Talk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,46 +38,6 @@ def context_of(servers: LocalServers, **options: object) -> StoreContext:
 
 def group_of(servers: LocalServers) -> SentinelGroup:
     return cast("SentinelGroup", servers.nodes["redis"])
-
-
-class Talk:
-    """One participant that writes to one session until it is told to stop."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._speaker = Speaker("run")
-        self.session = self._speaker.session("talk")
-        self.acknowledged: list[int] = []
-        self.unknown: list[int] = []
-        self._is_over = False
-        self._task = asyncio.create_task(self._write())
-
-    async def _write(self) -> None:
-        for seq in itertools.takewhile(lambda _: not self._is_over, itertools.count(1)):
-            message = self._speaker.message(self.session, seq, f"number {seq}")
-            try:
-                await self._store.append(self.session, message)
-                self.acknowledged.append(seq)
-            except NotApplied:
-                await asyncio.sleep(0.02)
-            except Exception:  # noqa: BLE001  whether it was applied is not known
-                self.unknown.append(seq)
-            await asyncio.sleep(0.005)
-
-    async def until_acknowledged(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
-        wanted, deadline = len(self.acknowledged) + count, time.monotonic() + 30
-        while len(self.acknowledged) < wanted and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
-        assert len(self.acknowledged) >= wanted
-
-    async def lost(self) -> list[int]:
-        """Stop, and return what was acknowledged and is not there."""
-        self._is_over = True
-        await self._task
-        found = {one.seq for one in await self._store.history(self.session) if isinstance(one, Message)}
-        assert found <= {*self.acknowledged, *self.unknown}, "a refused write was applied"
-        return [seq for seq in self.acknowledged if seq not in found]
 
 
 @pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
