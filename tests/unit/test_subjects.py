@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,6 @@ def kit() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     # Dataclasses look their module up by its name.
-    import sys  # noqa: PLC0415
-
     sys.modules["soak_subject"] = module
     spec.loader.exec_module(module)
     return module
@@ -158,3 +157,17 @@ def test_the_kit_needs_nothing_but_the_standard_library() -> None:
     import sys  # noqa: PLC0415
 
     assert names <= set(sys.stdlib_module_names)
+
+
+def test_a_factory_is_found_by_its_name_in_the_folder_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "savers_of_a_test.py").write_text(
+        "class Saver:\n    @staticmethod\n    def make(address): return address\n"
+    )
+    monkeypatch.setattr("sys.path", list(sys.path))
+    surroundings = kit().Surroundings(
+        factory="savers_of_a_test:Saver.make", import_path=str(tmp_path), folder="/here", servers={}
+    )
+    assert surroundings.found_factory()(surroundings.address) == "/here/memory.db"
+    assert kit().Surroundings(servers={"redis": "redis://a"}).address == "redis://a"
