@@ -168,7 +168,7 @@ async def test_a_policy_that_nobody_enforces_is_no_fault(
     monkeypatch.setattr("soak.faults.policy_partition.EFFECT_SECONDS_MAX", 0.3)
     async with cluster(tmp_path, certificate, fault.name) as one, one.given(fault.name) as servers:
 
-        async def nothing(*_: object) -> None: ...
+        async def nothing(before: dict[str, Any], after: dict[str, Any]) -> None: ...
 
         one.api._control = nothing
         with pytest.raises(ServerUnreachableError, match="enforces NetworkPolicies"):

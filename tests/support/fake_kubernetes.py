@@ -127,9 +127,10 @@ class FakeKubernetes:
         if verb == "update":
             return self._update(resource, sub, found, body)
         options = body.get("deleteOptions", body)
-        if sub == "eviction":
-            validate(body, VERSIONS[1])
-        validate({**options, "apiVersion": "meta/v1"}, VERSIONS[1])  # as the schema calls it
+        # The options have a schema only as a part of an eviction.
+        validate(
+            {"apiVersion": "policy/v1", "kind": "Eviction", **(body if sub else {"deleteOptions": body})}, VERSIONS[1]
+        )
         return self._end(found, options, is_eviction=sub == "eviction")
 
     def _may(self, wanted: Object) -> bool:
