@@ -73,6 +73,7 @@ ONCE_JUDGED_OTHERWISE = {
     2_000_001_362: "its outcome came after a forget was sent, and dates it before the tail of a fault",
     2_000_012_908: "shown in flight by a read that may be behind a forget, and hidden once",
     2_000_014_447: "the primary was asked, and a fault had begun since the read of the replica",
+    2_200_005_665: "two reads order a pair differently, and the session is forgotten while the primary is asked",
     700_008_878: "what prolonged a life came after a fault that may have taken it",
 }
 """Flawed histories of which the checker and the reference once found other kinds."""
@@ -86,6 +87,10 @@ def seed() -> int:
 
 
 ONCE_JUDGED_OTHERWISE_IN_FAILOVERS = {
+    2_200_003_431: "an unknown write that only a read of an old primary dates was sent after an earlier failover",
+    2_200_012_066: "a life began with a message that was lost in a failover",
+    2_200_017_366: "the primary showed it, and then lost it while the replica had never shown it",
+    2_200_018_126: "a failover may have undone what prolonged a life",
     2_100_004_751: "what a read had lacked undecided dated all that the next one lacked",
 }
 """The same of stores whose primary is replaced."""
