@@ -373,7 +373,9 @@ def _is_judged(known: Knowledge, view: View) -> bool:
 def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
     """Whether some second read may be taken for a confirmation."""
     settle = known.history.settle
-    shown = [v.invoked for v in known.shown.get(attempt.id, ()) if _is_of_verifier(known, v) and v.invoked < view.invoked]
+    shown = [
+        v.invoked for v in known.shown.get(attempt.id, ()) if _is_of_verifier(known, v) and v.invoked < view.invoked
+    ]
     # The suspicion is as old as the first read without it, also where that was allowed to be behind.
     lacking = [v.invoked for v in known.full[attempt.id.session] if v.invoked > max(shown, default=attempt.sent)]
     since = min([view.invoked, *(at for at in lacking)])
@@ -530,9 +532,7 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
     if known.contract.staleness != 0:  # then it may wait for the word of the primary, until it is read again
         judged = min((v.returned for v in known.full[one.session] if v.invoked > judged), default=judged)
     return any(
-        known.outcome(forget) is Outcome.OK
-        and attempt.sent <= (forget.ended or 0)
-        and forget.sent <= judged
+        known.outcome(forget) is Outcome.OK and attempt.sent <= (forget.ended or 0) and forget.sent <= judged
         for forget in known.forgets[one.session]
     )
 
