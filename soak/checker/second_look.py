@@ -325,6 +325,8 @@ def _lost(
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
     is_hole, epsilon = _is_hole(place, attempt, before, look.rules), look.rules.clock_epsilon_us
+    if earliest is not None and attempt is not None:
+        earliest = max(earliest, attempt.sent - epsilon)  # nothing is applied before it is sent
     for window in look.faults:
         if is_hole and allowed_loss_seconds(window, look.rules.contract) is not None:
             continue  # only a cache may lose anything

@@ -259,7 +259,9 @@ def _is_told_after_life(known: Knowledge, attempt: Attempt, view: View) -> bool:
         is_doubtful = not told and any(
             known.outcome(one) is Outcome.UNKNOWN and (one.delivered_at or NEVER) <= told_by for one in others
         )
-        if attempt.sent <= at <= view.returned and (is_doubtful or (told and max(told) + ttl <= at)):
+        # A fault may have undone what prolonged it.
+        last = min(told) if told and known.lossy_faults else max(told, default=0)
+        if attempt.sent <= at <= view.returned and (is_doubtful or (told and last + ttl <= at)):
             return True
     return False
 
@@ -371,7 +373,9 @@ def _is_judged(known: Knowledge, view: View) -> bool:
 def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
     """Whether some second read may be taken for a confirmation."""
     settle = known.history.settle
-    shown = [v.invoked for v in known.shown.get(attempt.id, ()) if v.is_full and v.invoked < view.invoked]
+    shown = [
+        v.invoked for v in known.shown.get(attempt.id, ()) if _is_of_verifier(known, v) and v.invoked < view.invoked
+    ]
     # The suspicion is as old as the first read without it, also where that was allowed to be behind.
     lacking = [v.invoked for v in known.full[attempt.id.session] if v.invoked > max(shown, default=attempt.sent)]
     since = min([view.invoked, *(at for at in lacking)])
@@ -384,6 +388,11 @@ def _is_looked_at_again(known: Knowledge, attempt: Attempt, view: View) -> bool:
         if is_late_enough and is_quiet and (is_wrong or _may_seem_alive(known, attempt, second)):
             return True
     return False
+
+
+def _is_of_verifier(known: Knowledge, view: View) -> bool:
+    """Whether a read is full, and no answer of the primary, which is asked beside a read of a replica."""
+    return view.is_full and (known.contract.staleness == 0 or view.source is Source.REPLICA)
 
 
 def _may_seem_alive(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -519,11 +528,11 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
 
 def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View) -> bool:
     """Whether a forget that has happened removed what one of two reads shows, which is behind."""
-    attempt = known.attempts[front]
+    attempt, judged = known.attempts[front], max(one.returned, other.returned)
+    if known.contract.staleness != 0:  # then it may wait for the word of the primary, until it is read again
+        judged = min((v.returned for v in known.full[one.session] if v.invoked > judged), default=judged)
     return any(
-        known.outcome(forget) is Outcome.OK
-        and attempt.sent <= (forget.ended or 0)
-        and forget.sent <= max(one.returned, other.returned)
+        known.outcome(forget) is Outcome.OK and attempt.sent <= (forget.ended or 0) and forget.sent <= judged
         for forget in known.forgets[one.session]
     )
 
@@ -741,6 +750,9 @@ def _expired(report: _Report, known: Knowledge) -> None:  # noqa: C901  one case
         if known.is_refused(attempt):
             continue
         surely, if_nothing_prolonged_it = gone_after(known, attempt)
+        if known.contract.expiry is Expiry.ABSOLUTE and known.lossy_faults:  # which may have taken what began it
+            earlier = [one for one in known.by_session[attempt.id.session] if one.sent <= attempt.sent]
+            if_nothing_prolonged_it = min(gone_after(known, one)[1] for one in earlier)
         for view in known.shown.get(attempt.id, ()):
             finding = found(RESURRECTED, attempt.id)
             if known.lossy_faults:
