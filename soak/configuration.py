@@ -182,6 +182,7 @@ def read(
 _ELSEWHERE: dict[str, Any] = {
     "servers": True,
     "contract": True,
+    "otlp": True,
     "ledger": {"url"},
     "verifier": {login.partition(".")[2] for login in _LOGINS},
 }

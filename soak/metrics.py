@@ -72,6 +72,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     planned_faults_by_store: dict[str, int] = {}
     """Those that soak itself brought about on a server of the store."""
     settings_seconds: dict[str, float] = {}
+    clocks: dict[str, tuple[float, int]] = {}
+    """By host: how exactly its clock is known, in seconds, and how often it jumped."""
 
 
 class VerifierMetrics(Collector):
@@ -108,6 +110,7 @@ class VerifierMetrics(Collector):
         yield from _recoveries(gauges, tally)
         yield from _faults(gauges, tally)
         yield from server_metrics(gauges.servers)
+        yield from _clocks(gauges)
 
     def _infos(self, gauges: Gauges) -> Iterator[Metric]:
         run, seed, namespace, stores = self._run
@@ -182,6 +185,7 @@ _COUNTERS: tuple[tuple[str, str, Callable[[StoreTally], int]], ...] = (
     ("soak_tolerated_losses", "Losses inside the contract.", lambda t: t.tolerated),
     ("soak_tolerated_late_reads", "Messages a replica showed late because of a fault.", lambda t: t.shadowed_reads),
     ("soak_unverifiable_messages", "Messages that cannot be verified: the ledger has gaps.", lambda t: t.unverifiable),
+    ("soak_undecided_messages", "Messages not judged: a clock is uncertain, or was set.", lambda t: t.undecided),
     ("soak_observations", "Suspicious reads of participants.", lambda t: t.observations),
     ("soak_read_messages", "Messages the verifier read back.", lambda t: t.messages_read),
     ("soak_sessions_opened", "Sessions begun.", lambda t: t.sessions_opened),
@@ -381,6 +385,13 @@ def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     ):
         rows = [((s, kind), counts.get(s, {}).get(kind, 0)) for s in _servers(gauges) for kind in _kinds_on(s)]
         yield counter_family(name, text, "server kind", rows)
+
+
+def _clocks(gauges: Gauges) -> Iterator[Metric]:
+    errors = [((host,), error) for host, (error, _) in gauges.clocks.items()]
+    yield gauge_family("soak_clock_error_seconds", "How exactly the clock of another host is known.", "host", errors)
+    jumps = [((host,), jumps) for host, (_, jumps) in gauges.clocks.items()]
+    yield counter_family("soak_clock_jumps", "How often the clock of another host jumped.", "host", jumps)
 
 
 def _servers(gauges: Gauges) -> list[str]:

@@ -109,7 +109,7 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
         _number("rdb_changes_since_last_save"),
     ),
     ("soak_server_rdb_last_save_ok", "Redis: whether a snapshot could be taken.", _is("rdb_last_bgsave_status", "ok")),
-    ("soak_server_database_size_bytes", "PostgreSQL: size of the database.", _number("database_bytes")),
+    ("soak_server_database_size_bytes", "PostgreSQL, SQLite: size of the database.", _number("database_bytes")),
 )
 
 _COUNTERS: tuple[tuple[str, str, Value], ...] = (

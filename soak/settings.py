@@ -203,6 +203,19 @@ class ContainerSettings(Section):
     )
 
 
+WorkloadName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?/(statefulset|deployment)/[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+]
+
+
+class WorkloadSettings(Section):
+    """Workloads in Kubernetes of servers that were given: what may be broken through its API, and nothing else."""
+
+    redis: WorkloadName | None = Field(default=None, description="Of servers.redis: NAMESPACE/statefulset/NAME.")
+    postgres: WorkloadName | None = Field(default=None, description="Of servers.postgres.")
+    postgres_replica: WorkloadName | None = Field(default=None, description="Of servers.postgres_replica.")
+
+
 class TestbedSettings(Section):
     """Where servers that are not given are started, and what may happen to those that are given."""
 
@@ -239,6 +252,10 @@ class TestbedSettings(Section):
     )
     restart_timeout: PositiveSeconds = Field(default=300.0, description="How long that command may take.")
     containers: ContainerSettings = ContainerSettings()
+    workloads: WorkloadSettings = WorkloadSettings()
+    kubeconfig: Path | None = Field(
+        default=None, description="Who breaks them; none: the service account of the pod that soak runs in."
+    )
 
 
 class LedgerSettings(Section):
@@ -257,6 +274,14 @@ class LedgerSettings(Section):
         default=200_000, ge=100, description="Batches in the ledger at which they wait, too; to be removed: bytes_max."
     )
     lease_messages: int = Field(default=32, ge=1, le=10_000, description="Sequence numbers leased in one intent.")
+
+
+class ClockSettings(Section):
+    """How well the clocks of several machines have to be known. On one machine nothing depends on it."""
+
+    error_max: PositiveSeconds = Field(
+        default=0.25, le=10.0, description="A host whose clock is known less exactly is not judged."
+    )
 
 
 class VerifierSettings(Section):
@@ -376,6 +401,16 @@ class HttpSettings(Section):
     )
 
 
+class OtlpSettings(Section):
+    """Metrics by OTLP over HTTP, besides /metrics; needs soak[otlp]."""
+
+    endpoint: HttpServiceAddress | None = Field(
+        default=None, description="Where they are sent: http://collector:4318/v1/metrics; none: nowhere."
+    )
+    interval: Annotated[Seconds, Field(ge=1)] = Field(default=15.0, description="How often.")
+    token: SecretStr | None = Field(default=None, description="Bearer token for it.")
+
+
 class SupervisionSettings(Section):
     """How the daemon treats a load or a verifier that dies."""
 
@@ -436,9 +471,11 @@ class SoakSettings(Section):
     servers: ServerSettings = ServerSettings()
     testbed: TestbedSettings = TestbedSettings()
     ledger: LedgerSettings = LedgerSettings()
+    clock: ClockSettings = ClockSettings()
     verifier: VerifierSettings = VerifierSettings()
     faults: FaultSettings = FaultSettings()
     http: HttpSettings = HttpSettings()
+    otlp: OtlpSettings = OtlpSettings()
     supervision: SupervisionSettings = SupervisionSettings()
     log: LogSettings = LogSettings()
     report: ReportSettings = ReportSettings()

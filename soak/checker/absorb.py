@@ -316,7 +316,7 @@ def _end_excuses(expected: ExpectedSession, judgement: Judgement, read: Read, ru
     forgets, staleness = expected.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None or rules.contract.drops_by_itself:
         return
-    if read.invoked <= forgets.ended + staleness + rules.clock_epsilon_us:
+    if read.invoked <= forgets.ended + staleness:
         return
     for number, first, last in (*judgement.fresh, *runs_of(judgement.unsettled)):
         writer = expected.writers[number]

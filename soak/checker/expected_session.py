@@ -81,9 +81,9 @@ class Forgets(msgspec.Struct, eq=False, gc=False, array_like=True):
     open: list[int] = []
     """When those were sent whose outcome is on its way."""
     sent: int = 0
-    """When the last one was sent that has happened."""
+    """When the last one was sent that has happened; by the clocks of other hosts, at the earliest."""
     ended: int = 0
-    """When the last one was answered that has happened; 0: none has."""
+    """When the last one was answered that has happened; by the clocks of other hosts, at the latest. 0: none has."""
     is_undone: bool = False
     """A fault may have undone it; the next one that happens settles that."""
     may_happen: int = 0

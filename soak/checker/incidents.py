@@ -34,6 +34,8 @@ class Suspicion(msgspec.Struct, kw_only=True):
     """What that read returned."""
     before: bytes = b""
     """The order that had been verified before it, packed as in the book."""
+    is_before_whole: bool = False
+    """One full read had shown all of that."""
     last_lacked: int = 0
     """When the last read that lacked it was invoked; 0: there was only the first."""
     seen_in_shadow: bool = False

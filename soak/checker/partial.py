@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from soak.checker.contract import Contract, Duplicates, Order, Searches
+from soak.checker.contract import Duplicates, Order, Searches
 from soak.checker.expected_session import NOTHING, ExpectedSession, WriterBook, name_of
 from soak.checker.faults import FaultWindow, allowed_loss_seconds
 from soak.checker.incidents import Missed
@@ -137,7 +137,8 @@ def _vanished(expected: ExpectedSession, seen: list[MessageId], read: Read, rule
         return []
     if contract.staleness_us is None or may_have_expired(expected, expected.last_returned, rules):
         return []
-    if contract.ttl_seconds is not None and (expected.span is None or 0 < expected.span.reborn >= read.invoked):
+    since = read.invoked - rules.clock_epsilon_us
+    if contract.ttl_seconds is not None and (expected.span is None or 0 < expected.span.reborn >= since):
         return []  # it may have been of an earlier life
     shown = set(expected.unsettled_names())
     return [
@@ -180,7 +181,7 @@ def _judge_window(
         acked = {place for place in acked if times.get(place, 0) <= due or place in at}
     missed = judge_window(last, seen, acked, whole, unsure, rules.contract)
     if not missed and not set(seen) <= set(whole):
-        missed = _older_instead(seen, acked & set(whole) - unsure, known, rules.contract)
+        missed = _older_instead(seen, acked & set(whole) - unsure, known, rules)
     for found in missed:
         if found.kind is Kind.STALE:
             lag = max(0, invoked - times.get(found.place, invoked)) / 1e6
@@ -193,9 +194,10 @@ def _judge_window(
 
 
 def _older_instead(
-    seen: list[MessageId], acked: set[MessageId], known: Mapping[MessageId, tuple[int, int]], contract: Contract
+    seen: list[MessageId], acked: set[MessageId], known: Mapping[MessageId, tuple[int, int]], rules: Rules
 ) -> list[WindowFinding]:
     """Find what a window lacked while something stood in it that is older, where nothing of it is left to compare."""
+    contract = rules.contract
     if contract.duplicates is Duplicates.AT_LEAST_ONCE or contract.order is Order.NONE:
         return []
     detail = "acknowledged before the read, which showed something older in its place"
@@ -205,7 +207,7 @@ def _older_instead(
         if place in known
         and any(
             other in known
-            and known[other][1] < known[place][0]
+            and known[other][1] + rules.clock_epsilon_us < known[place][0]
             and (contract.order is Order.REALTIME or other[0] == place[0])
             for other in seen
         )

@@ -37,7 +37,7 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
         # From here on it may be a new life, whose end is counted from this append.
         expected.span = _restarted(expected, attempt, rules)
         return
-    if expected.span is not None and attempt.sent <= expected.span.reborn:
+    if expected.span is not None and attempt.sent - rules.clock_epsilon_us <= expected.span.reborn:
         # It was under way when the new life began, and may have been the last thing said in the old one.
         expected.writer(attempt.writer).excuse(Intervals([attempt.seq, attempt.seq]))
         if attempt.ended < expected.span.reborn:
@@ -102,7 +102,8 @@ def expiry_overdue(expected: ExpectedSession, read: Read, rules: Rules) -> int:
     if rules.contract.staleness_us is None:
         return 0  # a read may show what was, for ever
     latest, forgets = _latest_end(expected.span, rules), expected.forgets
-    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= expected.span.last_ended:
+    until = expected.span.last_ended + rules.clock_epsilon_us
+    if forgets is not None and forgets.is_in_doubt and forgets.in_doubt_since <= until:
         # It may have ended this life, and any append since may have begun another.
         latest = _latest_end(expected.span._replace(first_ended=NEVER), rules)
     return max(0, read.invoked - latest - rules.contract.staleness_us)
@@ -183,6 +184,7 @@ def end_forget(
     ended: int,
     *,
     behind_us: int | None = 0,
+    clock_epsilon_us: int = 0,
     ends_excuses: bool = True,
     is_applied_once: bool = True,
 ) -> None:
@@ -190,11 +192,12 @@ def end_forget(
 
     A full read that was invoked more than `behind_us` after it shows what it has left; None: no read does for certain.
     What raced with it and was left is expected again, where that `ends_excuses`. Unless `is_applied_once`, an append
-    without an outcome may be applied again after a read has shown it.
+    without an outcome may be applied again after a read has shown it. Other hosts' clocks may be apart by epsilon.
     """
     forgets = expected.forgets or Forgets()
     intent = max((other for other in forgets.open if other <= sent), default=None)
     forgets.open = [other for other in forgets.open if other != intent]
+    sent, ended = sent - clock_epsilon_us, ended + clock_epsilon_us
     is_news = outcome is Outcome.OK and forgets.happened(sent, ended)
     forgets.may_happen = forgets.may_happen or (sent if outcome is Outcome.UNKNOWN else 0)
     expected.forgets = forgets if forgets.ended or forgets.is_in_doubt else None
@@ -314,7 +317,7 @@ def must_be_forgotten(expected: ExpectedSession, at: int, rules: Rules) -> bool:
     forgets, staleness = expected.forgets, rules.contract.staleness_us
     if forgets is None or not forgets.is_certain or staleness is None:
         return False
-    return at > forgets.ended + staleness + rules.clock_epsilon_us
+    return at > forgets.ended + staleness
 
 
 class Absences(NamedTuple):
@@ -346,8 +349,8 @@ def absences(expected: ExpectedSession, read: Read, names: list[MessageId], rule
         return Absences(gone, {})
     # Whatever stands there takes up a place, a permitted repeat as well as a message.
     if taken < rules.contract.retained_messages:
-        return Absences(*_part_superseded(expected, gone, present, rules.contract.retained_messages))
-    return Absences(*_part_trimmed(expected, gone, names))
+        return Absences(*_part_superseded(expected, gone, present, rules))
+    return Absences(*_part_trimmed(expected, gone, names, rules.clock_epsilon_us))
 
 
 def _part_expired(
@@ -395,16 +398,17 @@ def _missing(expected: ExpectedSession, read: Read, present: dict[int, Intervals
 
 
 def _part_superseded(
-    expected: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], retained: int
+    expected: ExpectedSession, gone: dict[int, Intervals], present: dict[int, Intervals], rules: Rules
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing where too few stand: so many may be newer that a message had to go, or it had to stay."""
     at = {place: index for index, place in enumerate(expected.names_in_order())}
     times = {(one.writer, one.seq): one for one in (*expected.recent, *expected.pending)}
+    retained = rules.contract.retained_messages or 0
     absent: dict[int, Intervals] = {}
     superseded: dict[int, Intervals] = {}
     for number, seqs in gone.items():
         for seq in seqs:
-            newer = _count_newer(expected, (number, seq), present, at, times)
+            newer = _count_newer(expected, (number, seq), present, at, times, rules.clock_epsilon_us)
             (superseded if newer >= retained else absent).setdefault(number, Intervals()).add(seq)
     return absent, superseded
 
@@ -415,6 +419,7 @@ def _count_newer(
     present: dict[int, Intervals],
     at: dict[MessageId, int],
     times: dict[MessageId, Attempt],
+    epsilon_us: int,
 ) -> int:
     """Count the messages that may have been applied after this one: acknowledged, or shown."""
     mine, count = times.get(place), 0
@@ -427,22 +432,29 @@ def _count_newer(
             count += sum(1 for seq in applied if seq > place[1])
         else:
             others = ((number, seq) for seq in applied)
-            count += sum(not _is_before(other, place, mine, at, times) for other in others)
+            count += sum(not _is_before(other, place, mine, at, times, epsilon_us) for other in others)
     return count
 
 
 def _is_before(
-    other: MessageId, place: MessageId, mine: Attempt | None, at: dict[MessageId, int], times: dict[MessageId, Attempt]
+    other: MessageId,
+    place: MessageId,
+    mine: Attempt | None,
+    at: dict[MessageId, int],
+    times: dict[MessageId, Attempt],
+    epsilon_us: int,
 ) -> bool:
     """Whether another message was certainly applied before this one."""
     if other in at and place in at:
         return at[other] < at[place]
     theirs = times.get(other)
-    return mine is not None and theirs is not None and theirs.outcome == Outcome.OK and theirs.ended < mine.sent
+    if mine is None or theirs is None or theirs.outcome != Outcome.OK:
+        return False
+    return theirs.ended + epsilon_us < mine.sent
 
 
 def _part_trimmed(
-    expected: ExpectedSession, gone: dict[int, Intervals], names: list[MessageId]
+    expected: ExpectedSession, gone: dict[int, Intervals], names: list[MessageId], epsilon_us: int
 ) -> tuple[dict[int, Intervals], dict[int, Intervals]]:
     """Part what is missing from the last so many: trimmed if nothing that stands is older, suspicious otherwise.
 
@@ -461,7 +473,8 @@ def _part_trimmed(
     trimmed: dict[int, Intervals] = {}
     for number, seqs in gone.items():
         for seq in seqs:
-            sent = times[number, seq].sent if (number, seq) in times else None
+            # At the earliest, by the clock of whatever it is compared with.
+            sent = times[number, seq].sent - epsilon_us if (number, seq) in times else None
             has_older = number in first_seq and first_seq[number] < seq
             has_older |= first_at is not None and at.get((number, seq), -1) > first_at
             has_older |= sent is not None and first_back is not None and first_back < sent

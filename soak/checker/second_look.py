@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from soak.checker.absorb import thinned_out
-from soak.checker.expected_session import IN_FLIGHT_GRACE_US, NOTHING, ExpectedSession
+from soak.checker.expected_session import IN_FLIGHT_GRACE_US, NOTHING, ExpectedSession, runs_in
 from soak.checker.faults import FaultWindow, allowed_loss_seconds, is_excused
 from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
@@ -32,8 +32,11 @@ class Resolution(NamedTuple):
     non_monotonic: Seqs
 
 
-def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> Suspicion | None:
-    """Open a suspicion for what no other one covers yet. The book is as it was before this read was taken into it."""
+def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Suspicion]) -> list[Suspicion]:
+    """Suspect what is not suspected yet. The book is as it was before this read was taken into it.
+
+    What reads before the last one lacked already, and nobody could decide, was seen longer ago than the rest.
+    """
     new: Seqs = {}
     for number, seqs in absent.items():
         rest = seqs
@@ -42,23 +45,30 @@ def suspect(expected: ExpectedSession, absent: Seqs, read: Read, known: list[Sus
         if rest:
             new[number] = rest
     if not new:
-        return None
+        return []
     shown = {number: expected.writers[number].standing.copy() for number in new}
     for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
         if number in shown:
             shown[number].add(seq)
     seen = {number: seqs.both(shown[number]) for number, seqs in new.items()}
-    last_seen = min(
-        [expected.last_read, *(at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING))]
-    )
-    return Suspicion(
-        invoked=read.invoked,
-        returned=read.returned,
-        last_seen=last_seen,
-        items=len(read.items),
-        absent={number: seqs.bounds for number, seqs in new.items()},
-        seen={number: seqs.bounds for number, seqs in seen.items() if seqs},
-    )
+    veiled: Seqs = {}
+    for number, seq, _ in expected.veiled or ():
+        veiled.setdefault(number, Intervals()).add(seq)
+    older = {number: seqs.both(veiled.get(number, NOTHING)) for number, seqs in new.items()}
+    newer = {number: seqs.minus(older[number]) for number, seqs in new.items()}
+    older_seen = min((at for number, seq, at in expected.veiled or () if seq in new.get(number, NOTHING)), default=0)
+    return [
+        Suspicion(
+            invoked=read.invoked,
+            returned=read.returned,
+            last_seen=last_seen,
+            items=len(read.items),
+            absent={number: seqs.bounds for number, seqs in part.items() if seqs},
+            seen={number: bounds for number, seqs in part.items() if (bounds := seen[number].both(seqs).bounds)},
+        )
+        for part, last_seen in ((newer, expected.last_read), (older, older_seen))
+        if any(part.values())
+    ]
 
 
 def resolve(suspicion: Suspicion, absent: Seqs, present: Seqs, *, is_final: bool) -> Resolution:
@@ -107,6 +117,8 @@ class Look(NamedTuple):
     asks_primary: bool
     sampled_since: int | None = None
     """When the server was last asked whether it is still the one it was; None: nobody can ask it."""
+    keeps_one_log: bool = False
+    """What one read shows stands in one log, each message once: if the later of two survives, the earlier does."""
     primary_judged: Judgement | None = None
     """What the primary lacks when it is asked: by then a message may have expired, or made room for newer ones."""
 
@@ -162,8 +174,9 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
     late += _late(look, resolution.stale, missed_at, Kind.STALE)
     late += _late(look, resolution.non_monotonic, missed_at, Kind.NON_MONOTONIC)
     times = times_of(look.book) if resolution.lost or resolution.rolled_back else {}
+    hole_before = _hole_before(look, suspicion, times, present)
     lost = [
-        _lost(look, suspicion, kind, (number, seq), times.get((number, seq)))
+        _lost(look, suspicion, kind, (number, seq), times.get((number, seq)), hole_before)
         for kind, seqs_by in ((Kind.LOST, resolution.lost), (Kind.ROLLED_BACK, resolution.rolled_back))
         for number, seqs in seqs_by.items()
         for seq in seqs
@@ -269,7 +282,40 @@ def _late(look: Look, seqs_by: Seqs, missed_at: int, kind: Kind) -> list[Late]:
     return found
 
 
-def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None) -> Lost:
+class _HoleBefore(NamedTuple):
+    """What the last full read had shown together with something that survived."""
+
+    together: Seqs
+    sent: int
+    """When the latest of what survived was sent: of the others, what was acknowledged before that is a hole."""
+
+
+def _hole_before(look: Look, suspicion: Suspicion, times: dict[MessageId, Attempt], present: Seqs) -> _HoleBefore:
+    """Find what has to be there because it stood in one log with something that was sent after it, and that is there.
+
+    That holds whichever primary had the log when one is replaced by another, and whenever the two were acknowledged.
+    """
+    together: Seqs = {}
+    if not look.keeps_one_log or not suspicion.is_before_whole or not times:
+        return _HoleBefore(together, 0)
+    for number, first, last in runs_in(suspicion.before):
+        together.setdefault(number, Intervals()).add_run(first, last)
+    left = {number: seqs.both(present.get(number, NOTHING)) for number, seqs in together.items()}
+    sent = [
+        one.sent for one in times.values() if one.outcome == Outcome.OK and one.seq in left.get(one.writer, NOTHING)
+    ]
+    return _HoleBefore(together, max(sent, default=0))
+
+
+def _is_hole(place: MessageId, attempt: Attempt | None, before: _HoleBefore, rules: Rules) -> bool:
+    if attempt is None or attempt.outcome != Outcome.OK or place[1] not in before.together.get(place[0], NOTHING):
+        return False
+    return attempt.ended + rules.clock_epsilon_us < before.sent
+
+
+def _lost(
+    look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None, before: _HoleBefore
+) -> Lost:
     # A read that may be behind shows what was: it may have been before the fault, although the read came after it.
     behind = look.rules.contract.staleness_us
     last_seen = max(0, suspicion.last_seen - (behind or 0)) if kind is Kind.ROLLED_BACK else 0
@@ -278,10 +324,13 @@ def _lost(look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attemp
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
+    is_hole, epsilon = _is_hole(place, attempt, before, look.rules), look.rules.clock_epsilon_us
     for window in look.faults:
+        if is_hole and allowed_loss_seconds(window, look.rules.contract) is not None:
+            continue  # only a cache may lose anything
         # It may have taken it if it had begun before it was missed, and was not survived by it.
-        begun = window.started <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
-        survived = window.ended is not None and last_seen > window.ended
+        begun = window.started - epsilon <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
+        survived = window.ended is not None and last_seen > window.ended + epsilon
         dated = applied
         if applied is not None and earliest is not None and window.ended is not None:
             dated = max(earliest, min(applied, window.ended))

@@ -98,12 +98,19 @@ class StoreJudging:
         staleness = contract.staleness_us
         self.final_us = settle_us if asks_primary else None if staleness is None else settle_us + staleness
         """How long after a read that lacked something a second one is the last word; None: it never is."""
+        self.keeps_one_log = staleness is not None and contract.duplicates is Duplicates.EXACTLY_ONCE
+        """What one read shows stands in one log, each message once."""
         self.search_final_us = None if staleness is None else settle_us + staleness
         self._shadowed = msgspec.structs.replace(rules, contract=_eventual(contract))
         loss = max(contract.loss_seconds_max, 0.0)
         # Where times are thinned out, the first of a slot is needed for as long as any in it may be taken.
         slot = SLOT_SECONDS if loss > EXACT_SECONDS else 0.0
         self.remember_us = int((loss + slot + REMEMBER_SECONDS_MIN) * 1e6)
+
+    def widen(self, clock_epsilon_us: int) -> None:
+        """Compare times across hosts less exactly from now on."""
+        self.rules = msgspec.structs.replace(self.rules, clock_epsilon_us=clock_epsilon_us)
+        self._shadowed = msgspec.structs.replace(self._shadowed, clock_epsilon_us=clock_epsilon_us)
 
     def windows(self) -> list[FaultWindow]:
         """Return the faults of the servers that the store depends on."""
@@ -120,6 +127,7 @@ class StoreJudging:
         """
         if self.rules.contract.replica_reads is ReplicaReads.STRICT:
             return False
+        invoked, returned = invoked - self.rules.clock_epsilon_us, returned + self.rules.clock_epsilon_us
         if self.faults.is_failing_over(self.targets, invoked, returned):
             return True
         return self.reads_replica and self.faults.casts_shadow(self.targets, invoked, returned)
@@ -167,8 +175,7 @@ class SessionChecker:
 
     def _end_forget(self, event: ForgetEnded) -> None:
         expected, rules = self.book, self.store.rules_at(self.book.last_whole, self.book.last_returned)
-        staleness, drops = rules.contract.staleness_us, rules.contract.drops_by_itself
-        behind_us = None if staleness is None else staleness + rules.clock_epsilon_us
+        drops = rules.contract.drops_by_itself
         if expected.veiled is not None and event.outcome is Outcome.OK:
             # What was seen in the shadow of a fault may have been of long before.
             expected.veiled = [one for one in expected.veiled if not self.store.is_shadowed(one[2], one[2])] or None
@@ -177,7 +184,8 @@ class SessionChecker:
             event.outcome,
             event.sent,
             event.ended,
-            behind_us=behind_us,
+            behind_us=rules.contract.staleness_us,
+            clock_epsilon_us=rules.clock_epsilon_us,
             ends_excuses=not drops,
             is_applied_once=rules.contract.duplicates is Duplicates.EXACTLY_ONCE,
         )
@@ -207,9 +215,11 @@ class SessionChecker:
 
     def doubt(self, window: FaultWindow) -> None:
         """Claim no longer what the contract lets a fault undo: not only an append may be in the tail it takes."""
-        undone = window.undoes(self.store.rules.contract)
+        undone, epsilon = window.undoes(self.store.rules.contract), self.store.rules.clock_epsilon_us
         if undone is not None:
-            undo(self.book, *undone, started=window.started)
+            since, until = undone
+            # When a forget had ended is known at the latest: see `Forgets`.
+            undo(self.book, since - epsilon, until + 2 * epsilon, started=window.started - epsilon)
 
     # -- which read is needed next --
 
@@ -242,7 +252,8 @@ class SessionChecker:
         late = [one for one in expected.overlooked if one.ended + epsilon + staleness < expected.last_read]
         if contract.retained_messages is not None:
             known = (*expected.recent, *expected.pending)
-            late = [one for one in late if sum(o.ended >= one.sent for o in known) <= contract.retained_messages]
+            room = contract.retained_messages
+            late = [one for one in late if sum(o.ended + epsilon >= one.sent for o in known) <= room]
         late = [one for one in late if expected.was_overlooked(one)]  # and is not missed in another way since
         expected.overlooked = late or None
 
@@ -306,8 +317,7 @@ class SessionChecker:
         report_late(self.book, self._shown_late(), None, events)
         earlier = unpacked(before) if known else expected
         events.append(self._take_in(judgement, read, rules))
-        if opened is not None:
-            events.append(Suspected(opened))
+        events.extend(map(Suspected, opened))
         for suspicion in known if not judgement.is_undecided else ():
             look = self._look(earlier, read, judgement, rules)
             look = look._replace(primary=primary, primary_judged=primary_judged)
@@ -316,7 +326,7 @@ class SessionChecker:
             self._glimpse(primary)
         if known:
             expected.drop_excused()
-        expected.suspicions = [one for one in (*known, *([opened] if opened else ())) if not one.is_over] or None
+        expected.suspicions = [one for one in (*known, *opened) if not one.is_over] or None
         heal_after(self.book, [read] if primary is None else [read, primary], events)
         return Observed(events, before)
 
@@ -349,20 +359,23 @@ class SessionChecker:
         for attempt, invoked, returned in self.book.shown_late or ():
             rules = self.store.rules_at(invoked, returned)
             lag = (invoked - attempt.ended) / 1e6
+            if lag * 1e6 <= rules.clock_epsilon_us:
+                continue  # it may have been acknowledged after that read was invoked
             if not may_have_expired(self.book, returned, rules) and not rules.contract.eviction_allowed:
                 is_broken = breaks_freshness(lag, Kind.STALE, rules)
                 place = (attempt.writer, attempt.seq)
                 shown.append(Late(Kind.STALE, place, lag, late_detail(lag), is_broken))
         return shown
 
-    def _suspect(self, read: Read, judgement: Judgement, known: list[Suspicion]) -> Suspicion | None:
-        """Open a suspicion for what is missing, with the read that lacked it."""
+    def _suspect(self, read: Read, judgement: Judgement, known: list[Suspicion]) -> list[Suspicion]:
+        """Suspect what is missing, with the read that lacked it."""
         expected = self.book
         opened = suspect(expected, judgement.absent, read, known)
-        if opened is not None:
-            opened.shown, opened.before = save(read, expected.session, self.store.author), expected.order
-            opened.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
-            opened.seen_in_shadow = self.store.is_shadowed(expected.last_read, expected.last_returned)
+        for one in opened:
+            one.shown, one.before = save(read, expected.session, self.store.author), expected.order
+            one.is_before_whole = expected.last_read == expected.last_whole
+            one.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
+            one.seen_in_shadow = self.store.is_shadowed(expected.last_read, expected.last_returned)
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
@@ -380,7 +393,10 @@ class SessionChecker:
         """Note what the last full read shows, unless that may be behind."""
         expected, store, staleness = self.book, self.store, self.store.rules.contract.staleness_us
         if survivors and staleness is not None and not store.is_shadowed(expected.last_whole, expected.last_returned):
-            store.faults.note_survivors(store.targets, expected.last_whole - staleness, survivors)
+            epsilon = store.rules.clock_epsilon_us
+            if epsilon:
+                survivors = [one._replace(applied=one.applied + epsilon) for one in survivors]
+            store.faults.note_survivors(store.targets, expected.last_whole - staleness - epsilon, survivors)
 
     def _seen_unknown(self, seen: Read | None = None) -> list[Survivor]:
         """Return the unknown writes that a read has shown, and the last one shows: each was applied by its time."""
@@ -440,6 +456,7 @@ class SessionChecker:
             final_us=store.final_us,
             asks_primary=store.asks_primary,
             sampled_since=store.faults.sampled_since(store.targets),
+            keeps_one_log=store.keeps_one_log,
         )
 
     def _resolve(self, suspicion: Suspicion, look: Look, events: list[Event]) -> None:

@@ -153,6 +153,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """Reads that looked odd to a participant and were not recorded, because there were too many of them."""
     observations_unjudged: int = 0
     """Those that were recorded and not judged by the end."""
+    undecided: int = 0
+    """Acknowledged messages whose times cannot be compared with those of other hosts, or of their server."""
+    clock_doubts: list[str] = []
+    """Which clocks were uncertain or set, one line for each."""
     reads_failed_at_end: int = 0
     faults_not_injected: int = 0
     canaries_missed: dict[str, int] = {}
@@ -202,6 +206,9 @@ def _doubts(facts: Facts) -> list[str]:
     doubts += _doubts_of_coverage(facts)
     if facts.unverifiable:
         doubts.append(f"the ledger has gaps: {facts.unverifiable} records cannot be verified")
+    doubts += facts.clock_doubts
+    if facts.undecided:
+        doubts.append(f"{facts.undecided} acknowledged messages were not judged: their times cannot be compared")
     if facts.suspicions_open:
         doubts.append(f"{facts.suspicions_open} suspicions could not be confirmed or dismissed")
     doubts += _doubts_of_participants(facts)

@@ -41,7 +41,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("begin", "end", "list"), help="what to do")
     parser.add_argument("id", nargs="?", metavar="ID", help="for 'end': what 'begin' printed")
-    parser.add_argument("--server", help="for 'begin': redis, postgres, postgres-replica, chroma or http")
+    parser.add_argument("--server", help="for 'begin': redis, postgres, postgres-replica, chroma, http or sqlite")
     parser.add_argument("--excuses", choices=[one.value for one in Excuse], help="for 'begin': what it may take")
     parser.add_argument("--reason", default="", metavar="TEXT", help="for 'begin': who does what, for the report")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="SERVER NAME=VALUE",
-        help="the server (redis, postgres, postgres-replica, chroma or http), and parameters of the fault",
+        help="the server (redis, postgres, postgres-replica, chroma, http or sqlite), and parameters of the fault",
     )
     parser.add_argument("--target", metavar="SERVER", help="the server, in place of the word")
     parser.add_argument("--hold", default="5s", metavar="TIME", help="how long it is left broken (default: 5s)")

@@ -32,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     text: str
     what: str = "drift"
-    """`drift` of its configuration, or `restart`."""
+    """`drift` of its configuration, `restart`, or `clock`: its wall clock was set, or it was suspended."""
     setting: str = ""
     before: str = ""
     now: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from soak.daemon.plan import RunPlan, addresses, setting_of
 from soak.errors import UsageError
@@ -38,7 +39,9 @@ def make_testbed(
     Proxies and power cuts are had where the settings or the caller want them. Nothing is started yet.
     """
     wanted = settings.testbed
-    containers = _containers(settings)
+    containers, workloads = _named(settings, "container"), _named(settings, "workload")
+    if both := sorted({*containers} & {*workloads}):
+        raise UsageError(f"{both[0]} has a container and a workload; leave out testbed.containers or testbed.workloads")
     others: list[Servers] = []
     local = LocalServers(
         folder,
@@ -76,7 +79,7 @@ def make_testbed(
             proxied=proxied or wanted.proxied,
             power_cuts=power_cuts or wanted.power_cuts,
         )
-    given = _given(settings, plan, folder, containers)
+    given = _given(settings, plan, folder, containers, workloads)
     others += [own, given] if docker else [given]
     # What is here comes last: a service gets the addresses of all that it depends on.
     return CombinedServers(
@@ -134,7 +137,9 @@ def _docker(
     )
 
 
-def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str]) -> Servers:
+def _given(
+    settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict[str, str], workloads: dict[str, str]
+) -> Servers:
     wanted = settings.testbed
     for name in wanted.allow_faults:
         try:
@@ -149,17 +154,20 @@ def _given(settings: SoakSettings, plan: RunPlan, folder: Path, containers: dict
         proxy_host=wanted.proxy_host,
         restart_command=OperatorCommand(command, wanted.restart_timeout) if command is not None else None,
         containers=containers,
+        workloads=workloads,
+        kubeconfig=wanted.kubeconfig,
     )
 
 
-def _containers(settings: SoakSettings) -> dict[str, str]:
-    """Return the containers of given servers by kind; raises `UsageError` where one cannot be meant."""
-    named = {kind.replace("_", "-"): name for kind, name in settings.testbed.containers if name is not None}
+def _named(settings: SoakSettings, what: Literal["container", "workload"]) -> dict[str, str]:
+    """Return the containers or workloads of given servers by kind; raises `UsageError` where one cannot be meant."""
+    section = settings.testbed.containers if what == "container" else settings.testbed.workloads
+    named = {kind.replace("_", "-"): name for kind, name in section if name is not None}
     if strangers := sorted(set(named) - set(addresses(settings))):
         raise UsageError(
-            f"testbed.containers.{strangers[0].replace('-', '_')} names a container of a server whose address is not "
+            f"testbed.{what}s.{strangers[0].replace('-', '_')} names a {what} of a server whose address is not "
             f"given; set {setting_of(strangers[0])}, too"
         )
     if len(set(named.values())) < len(named):
-        raise UsageError("testbed.containers names one container twice; each server has its own")
+        raise UsageError(f"testbed.{what}s names one {what} twice; each server has its own")
     return named

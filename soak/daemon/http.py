@@ -128,9 +128,13 @@ class HttpServer:
     async def _metrics_page(self, request: web.Request) -> web.Response:
         with self.scrapes.one(request.headers):
             exposition = asked_for(request.headers.get("Accept", ""))
-            verifier_text = await self._source.verifier_metrics(exposition)
-            text = self._metrics.text(await self._source.snapshot(), verifier_text, self._source.use(), exposition)
+            text = await self.metrics_text(exposition)
             return web.Response(body=text.encode(), headers={"Content-Type": exposition.value})
+
+    async def metrics_text(self, exposition: Exposition = Exposition.TEXT) -> str:
+        """Return what /metrics shows now."""
+        verifier_text = await self._source.verifier_metrics(exposition)
+        return self._metrics.text(await self._source.snapshot(), verifier_text, self._source.use(), exposition)
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = (await self._source.snapshot()).not_ready

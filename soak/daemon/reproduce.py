@@ -16,7 +16,10 @@ from soak.thresholds import thresholds_in
 RUN_DEFAULTS = {"faults.preset": "auto"}
 """Where `soak run` differs from the defaults of the settings."""
 _LEFT_OUT = frozenset(
-    {"data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"}
+    {
+        *("data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"),
+        *("otlp.endpoint", "otlp.interval", "otlp.token"),
+    }
 )
 """Settings that change nothing in what happens, or that are written in another way."""
 _RULES, _THRESHOLDS = "faults.rules", "thresholds"

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import secrets
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from soak import join, log
 from soak.api.permission import Permission
@@ -33,7 +33,7 @@ from soak.daemon.status_page import StatusPage
 from soak.daemon.stop import LeftError, StopRequest, await_verdict, end_load, reason_to_abort, write_end_of_load
 from soak.daemon.unplanned_faults import UnplannedFaults
 from soak.daemon.view import View
-from soak.errors import DamagedRecordError, ExitCode, SoakError
+from soak.errors import DamagedRecordError, ExitCode, SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.window import heal_leftovers
 from soak.join import JoinInfo
@@ -44,6 +44,9 @@ from soak.report import outcome as outcomes
 from soak.report.outcome import RunOutcome
 from soak.servers.server import LifecycleEvent
 from soak.tasks import end_tasks
+
+if TYPE_CHECKING:
+    from soak.daemon.otlp import OtlpExporter
 
 REFRESH_SECONDS = 1.0
 TOKEN_BYTES = 32
@@ -141,6 +144,7 @@ class Daemon:
         runbook = Runbook(self._settings.http.runbook)
         routes = [*self._faults_page.routes(), *announced_page.routes(), *self._page.routes(), *runbook.routes()]
         self._http = HttpServer(self._settings.http, self._board, routes)
+        self._otlp = self._make_exporter()
 
     # The course of a run ------------------------------------------------------------------------------------
 
@@ -200,6 +204,8 @@ class Daemon:
         )
         self._spawn(self._refresh(), "refresh")
         self._spawn(self._board.consumption.measure(), "consumption")
+        if self._otlp is not None:
+            self._spawn(self._otlp.send_forever(), "OTLP")
         self._spawn(keep_notified(self._notifier, self._board.snapshot), "service manager")
         servers = dict(beginning.plan.given)
         if beginning.plan.embedded:
@@ -291,6 +297,8 @@ class Daemon:
     async def _let_scrapers_know(self, outcome: RunOutcome) -> None:
         """Wait until Prometheus, if it scrapes us, has seen the end; otherwise it would look like a crash."""
         self._board.ended(outcome.verdict)
+        if self._otlp is not None:
+            await self._otlp.send()
         if longest := self._http.scrapes.expected_seconds():
             self._say(f"{outcome.verdict}; waiting at most {longest:.0f}s for a Prometheus scrape, Ctrl-C skips it")
         with contextlib.suppress(LeftError):
@@ -351,6 +359,15 @@ class Daemon:
             stop=self._stop.ask,
             why_no_faults=lambda: "" if self._faults_page.hand is not None else self._faults_page.refusal,
         )
+
+    def _make_exporter(self) -> OtlpExporter | None:
+        if self._settings.otlp.endpoint is None:
+            return None
+        try:
+            from soak.daemon.otlp import OtlpExporter  # noqa: PLC0415  needs an extra
+        except ModuleNotFoundError:
+            raise UsageError("otlp.endpoint needs opentelemetry-proto; install soak[otlp]") from None
+        return OtlpExporter(self._settings.otlp, self._beginning.run, self._http.metrics_text)
 
     def _has_result(self) -> bool:
         return self._folder.result(self._beginning.run) is not None

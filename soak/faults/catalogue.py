@@ -28,6 +28,9 @@ from soak.faults.latency import Latency
 from soak.faults.parameters import Given, ParameterListing
 from soak.faults.partition import Partition
 from soak.faults.pause import Pause
+from soak.faults.pod_delete import PodDelete
+from soak.faults.pod_evict import PodEvict
+from soak.faults.policy_partition import PolicyPartition
 from soak.faults.power_cut import PowerCut
 from soak.faults.primary_crash import PrimaryCrash
 from soak.faults.primary_partition import PartialPartition, PrimaryPartition
@@ -35,6 +38,8 @@ from soak.faults.replica_lag import ReplicaLag
 from soak.faults.restart import Restart
 from soak.faults.restart_from_aof import RestartFromAof
 from soak.faults.restart_from_rdb import RestartFromRdb
+from soak.faults.rollout_restart import RolloutRestart
+from soak.faults.scale_to_zero import ScaleToZero
 from soak.faults.sentinel_failover import CoordinatedFailover, SentinelFailover
 from soak.faults.shutdown_nosave import ShutdownNosave
 from soak.faults.slow_fsync import SlowFsync
@@ -100,6 +105,11 @@ ALL: dict[str, Fault] = {
         WipedVolume(),
         SqliteLock(),
         WriterCrash(),
+        PodDelete(),
+        PodEvict(),
+        ScaleToZero(),
+        RolloutRestart(),
+        PolicyPartition(),
     )
 }
 ALIASES = {alias: fault.name for fault in ALL.values() for alias in fault.aliases}

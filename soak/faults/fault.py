@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from soak.checker.faults import Excuse
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
+from soak.servers.backend import OnKubernetes
 from soak.servers.kinds import SERVED, Protocol, Role, names_of
 from soak.servers.postgres import PostgresServer
 from soak.servers.proxy import Proxy
@@ -255,3 +256,24 @@ class NetworkFault(Fault):
         if proxy is None:
             raise self.refusal(servers, target)
         return proxy
+
+
+# Kubernetes --------------------------------------------------------------------------------------------------
+
+
+class KubernetesFault(Fault):
+    """A fault of a given server that runs in Kubernetes, through its API."""
+
+    targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
+    needs = "a server in Kubernetes whose workload is named in testbed.workloads"
+
+    def hindrance(self, servers: Servers, target: str) -> str | None:
+        if not isinstance(servers.nodes[target].backend, OnKubernetes):
+            return "only where the server was given, runs in Kubernetes, and testbed.workloads names its workload"
+        return None
+
+    def workload(self, servers: Servers, target: str) -> OnKubernetes:
+        backend = servers.nodes[target].backend
+        if not isinstance(backend, OnKubernetes):
+            raise self.refusal(servers, target)
+        return backend

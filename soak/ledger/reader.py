@@ -35,11 +35,13 @@ class WorkerBatch(NamedTuple):
     boot: str
     """Which boot of which host its times are of."""
     clock_offset_us: int
-    """Wall clock less monotonic clock on that host, to compare its times with another host's."""
+    """The ledger's time less that host's, as it was measured, to compare its times with another host's."""
     number: int
     batch: Batch
     host: str = ""
     """The name of that host."""
+    clock_error_us: int | None = None
+    """By how much the offset may be wrong; None: it could not be measured."""
 
 
 class RunRecord(NamedTuple):
@@ -129,6 +131,11 @@ class LedgerReader:
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
 
+    async def time(self) -> tuple[int, int]:
+        """Ask the ledger's server what time it is: seconds and microseconds."""
+        seconds, microseconds = await self._connection.redis.time()
+        return seconds, microseconds
+
     async def publish(self, progress: VerifierBacklog, *, valid_seconds: float) -> None:
         """Say how far the verifier has come; after that time nobody believes it any more."""
         try:
@@ -145,6 +152,11 @@ class LedgerReader:
 def is_before(one: str, other: str) -> bool:
     """Whether one place in the ledger comes before another."""
     return _place(one) < _place(other)
+
+
+def milliseconds_of(at: str) -> int:
+    """Return when a record was written, by the clock of the ledger's server."""
+    return int(at.partition("-")[0])
 
 
 def _place(at: str) -> tuple[int, int]:
@@ -167,16 +179,17 @@ def _entry(at: str, fields: dict[bytes, bytes]) -> Entry:
             return RunRecord(at, _run_record(fields))
         worker, number = fields[b"w"].decode(), int(fields[b"n"])
         host, boot = fields[b"h"].decode(), fields[b"u"].decode()
-        offset, crc = int(fields[b"o"]), int(fields[b"c"])
-        _check_seal(fields, worker, host, boot, offset, number, crc)
-        return WorkerBatch(at, worker, boot, offset, number, decode_batch(fields[b"b"], crc), host)
+        offset, error, crc = int(fields[b"o"]), int(fields[b"e"]), int(fields[b"c"])
+        _check_seal(fields, worker, host, boot, offset, error, number, crc)
+        batch = decode_batch(fields[b"b"], crc)
+        return WorkerBatch(at, worker, boot, offset, number, batch, host, None if error < 0 else error)
     except (KeyError, ValueError) as error:
         reason = f"no field {error}" if isinstance(error, KeyError) else str(error)
         is_foreign = not _OURS & fields.keys()
         return Damaged(at, worker, number, reason, is_foreign, is_end=fields.get(b"k") == b"end")
 
 
-_OURS = {b"w", b"h", b"u", b"o", b"n", b"c", b"s", b"b", b"k"}
+_OURS = {b"w", b"h", b"u", b"o", b"e", b"n", b"c", b"s", b"b", b"k"}
 
 
 def _check_seal(fields: dict[bytes, bytes], *marks: object) -> None:

@@ -19,13 +19,13 @@ import msgspec
 from soak.checker.contract import Contract
 from soak.checker.faults import Excuse
 from soak.checker.outcome import Attempt, OutcomeNumber, Seq, WriterNumber
-from soak.clock import boot_identity
+from soak.clock import timeline
 from soak.histogram import Buckets
 from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"
 """Begins the name of a worker whose participants have browsers."""
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -163,6 +163,10 @@ class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
     """Whose CLOCK_MONOTONIC the time is of; empty: that of the ledger's reader."""
     boot: str = ""
     """Which boot of that host: the clock begins anew with each."""
+    clock_offset_us: int = 0
+    """The ledger's time less that host's, as it was measured."""
+    clock_error_us: int | None = None
+    """By how much that may be wrong; None: it could not be measured."""
 
 
 class EndOfLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +177,10 @@ class EndOfLoad(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     host: str = ""
     boot: str = ""
-    """Which boot of that host: times of another one cannot be compared with its own. The journal fills both in."""
+    """Which boot of that host: times of another one cannot be compared with its own. The journal fills these in."""
+    clock_offset_us: int = 0
+    clock_error_us: int | None = None
+    """As in a fault's record."""
 
 
 class VerifierBacklog(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,8 +206,6 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     stores: list[str]
     contracts: dict[str, Contract]
     started_wall_seconds: float
-    clock_epsilon_seconds: float = 0.0
-    """How far apart the clocks of hosts that take part may be."""
     recall_seconds: float = 45.0
     """How long after its end a session may be recalled by the load; the verifier retires it no sooner."""
     origins: dict[str, str] = {}
@@ -276,4 +281,4 @@ class Host(NamedTuple):
 
 
 def this_host() -> Host:
-    return Host(socket.gethostname(), boot_identity())
+    return Host(socket.gethostname(), timeline())

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from soak.errors import UsageError
 from soak.json_input import decode_json
+from soak.ledger.clock import EXCHANGES_FIRST, LedgerClock
 from soak.ledger.connection import LedgerConnection, keys_of, reaching, unreachable
 from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, RunHeader, seal, this_host
 
 _CURRENT_KEY = "soak:ledger:current"
+_Record = TypeVar("_Record", FaultPhase, EndOfLoad)
 
 
 async def create_run(url: str, header: RunHeader) -> None:
@@ -54,6 +56,7 @@ class RunJournal:
 
     def __init__(self, connection: LedgerConnection) -> None:
         self._connection = connection
+        self._clock = LedgerClock(connection.redis.time)
 
     @classmethod
     async def connect(cls, url: str, run: str | None = None) -> Self:
@@ -61,11 +64,11 @@ class RunJournal:
         return cls(LedgerConnection(url, header.run))
 
     async def fault(self, phase: FaultPhase) -> None:
-        await self._write("fault", msgspec.json.encode(_of_this_host(phase)))
+        await self._write("fault", msgspec.json.encode(await self._timed(phase)))
 
     async def faults(self, *phases: FaultPhase) -> None:
         """Write several records, all of them or none."""
-        entries = [_fields("fault", msgspec.json.encode(_of_this_host(phase))) for phase in phases]
+        entries = [_fields("fault", msgspec.json.encode(await self._timed(phase))) for phase in phases]
         try:
             async with self._connection.redis.pipeline(transaction=True) as pipe:
                 for fields in entries:
@@ -76,8 +79,25 @@ class RunJournal:
 
     async def end_of_load(self, end: EndOfLoad) -> None:
         """Write that the load has ended, with the host that says so."""
-        host = this_host()
-        await self._write("end", msgspec.json.encode(msgspec.structs.replace(end, host=host.name, boot=host.boot)))
+        await self._write("end", msgspec.json.encode(await self._timed(end)))
+
+    async def _timed(self, record: _Record) -> _Record:
+        """Say whose clock the time of a record is of, and how that stands to the ledger's."""
+        if not self._clock.is_fresh():
+            try:
+                await self._clock.measure(EXCHANGES_FIRST)
+            except ResponseError:
+                pass  # its server does not say what time it is: nobody on another host can place the record
+            except (RedisError, OSError) as error:
+                raise unreachable(self._connection.url, error) from error
+        host, reading = this_host(), self._clock.reading()
+        return msgspec.structs.replace(
+            record,
+            host=host.name,
+            boot=host.boot,
+            clock_offset_us=0 if reading is None else reading.offset_us,
+            clock_error_us=None if reading is None else reading.error_us,
+        )
 
     async def _write(self, kind: str, blob: bytes) -> None:
         try:
@@ -87,12 +107,6 @@ class RunJournal:
 
     async def close(self) -> None:
         await self._connection.close()
-
-
-def _of_this_host(phase: FaultPhase) -> FaultPhase:
-    """Say whose clock the time of a record is of."""
-    host = this_host()
-    return msgspec.structs.replace(phase, host=host.name, boot=host.boot)
 
 
 def _fields(kind: str, blob: bytes) -> dict[str, Any]:

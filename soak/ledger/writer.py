@@ -20,8 +20,9 @@ from typing import Any, Self
 import msgspec
 from redis.exceptions import RedisError
 
-from soak.clock import clock_offset_us, now_us
+from soak.clock import now_us
 from soak.histogram import bucket_of
+from soak.ledger.clock import EXCHANGES_FIRST, LedgerClock
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.records import (
     LATENCY_SLOT_US,
@@ -54,12 +55,16 @@ STALL_POLL_SECONDS = 0.2
 MEASURE_SECONDS = 1.0
 """How often the ledger's size is asked for: its server looks at all of it for the answer."""
 DRAIN_SECONDS_MAX = 10.0
+UNMEASURED = -1
+"""In place of an error: the ledger's server does not say what time it is."""
 
 
 class LedgerWriter:
     """Records what one load process attempts. Used from one event loop."""
 
-    def __init__(self, connection: LedgerConnection, header: RunHeader, settings: LedgerSettings, host: Host) -> None:
+    def __init__(
+        self, connection: LedgerConnection, header: RunHeader, settings: LedgerSettings, host: Host, clock: LedgerClock
+    ) -> None:
         self.header = header
         self.worker = "w" + secrets.token_hex(4)
         self.lease_messages = settings.lease_messages
@@ -72,7 +77,7 @@ class LedgerWriter:
         self._connection = connection
         self._settings = settings
         self._host = host
-        self._clock_offset_us = clock_offset_us()
+        self._clock = clock
         self._sessions = 0
         self._number = 0
         self._bytes = 0
@@ -86,11 +91,15 @@ class LedgerWriter:
         self._flowing.set()
         self._closing = False
         self._flusher = asyncio.create_task(self._flush_forever())
+        self._measuring = asyncio.create_task(self._clock.run())
 
     @classmethod
     async def connect(cls, url: str, settings: LedgerSettings, *, host: Host | None = None) -> Self:
         header = await read_header(url)
-        return cls(LedgerConnection(url, header.run), header, settings, host or this_host())
+        connection = LedgerConnection(url, header.run)
+        clock = LedgerClock(connection.redis.time)
+        await clock.try_to_measure(EXCHANGES_FIRST)  # before there is any load: it is never known better
+        return cls(connection, header, settings, host or this_host(), clock)
 
     async def open_session(self, session: str, store: str, writers: int) -> int:
         """Begin a session and lease the first block of each of its writers."""
@@ -161,7 +170,7 @@ class LedgerWriter:
         self._urgent.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._flusher), DRAIN_SECONDS_MAX)
-        await end_tasks([self._flusher])
+        await end_tasks([self._flusher, self._measuring])
         await self._connection.close()
 
     async def _written(self) -> None:
@@ -203,10 +212,12 @@ class LedgerWriter:
         self._number += 1
         blob = encode_batch(batch)
         crc = zlib.crc32(blob)
-        marks = (self._host.name, self._host.boot, self._clock_offset_us, self._number, crc)
+        reading = self._clock.reading()
+        offset, error = (0, UNMEASURED) if reading is None else reading
+        marks = (self._host.name, self._host.boot, offset, error, self._number, crc)
         fields = {
             "w": self.worker,
-            **dict(zip("huonc", marks, strict=True)),
+            **dict(zip("huoenc", marks, strict=True)),
             "s": seal(self.worker, *marks),
             "b": blob,
         }

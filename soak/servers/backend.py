@@ -41,6 +41,32 @@ class Upgradable(Protocol):
         """
 
 
+@runtime_checkable
+class OnKubernetes(Protocol):
+    """A backend whose server is a workload in Kubernetes, which its operator has named."""
+
+    async def delete_pod(self, grace_seconds: float) -> None:
+        """Delete the pod, and return when it is gone; its controller makes another."""
+
+    async def evict_pod(self) -> None:
+        """Evict the pod as a drained node does, and return when it is gone."""
+
+    async def restart_rollout(self) -> None:
+        """Have all pods replaced; that goes on afterwards."""
+
+    async def replicas(self) -> int:
+        """Return how many pods are wanted."""
+
+    async def scale(self, replicas: int) -> None:
+        """Have so many pods; to none it returns when all are gone."""
+
+    async def isolate(self) -> None:
+        """Let no connection in to any pod."""
+
+    async def rejoin(self) -> None:
+        """Let connections in again."""
+
+
 class ServerBackend(abc.ABC):
     """Starts and ends what runs the server. Who may do so, and when, is decided by the server it belongs to."""
 

@@ -276,12 +276,16 @@ class Server(abc.ABC):
 
     async def stop_cleanly(self) -> None:
         """End the server as an operator does; it stays down until `start_again`."""
+        self.backend.check("stopped")
+        await self.end_by(lambda: self.backend.end(STOP_SECONDS_MAX))
+
+    async def end_by(self, act: Callable[[], Awaitable[None]]) -> None:
+        """End the server by what its backend can do; it stays down, or is not waited for, until `start_again`."""
         async with self._planned:
-            self.backend.check("stopped")
             await self._remember_start()
             await self._unwatch()
             try:
-                await self.backend.end(STOP_SECONDS_MAX)
+                await act()
             except BaseException:
                 self._mark_before = None  # it was not ended, so no other start is waited for
                 raise
@@ -425,7 +429,7 @@ class Server(abc.ABC):
         if before is not None and await self._start_mark() == before:
             raise ServerUnreachableError(
                 f"{self.title} was ended and started again, and the server that answers is still the old one; "
-                "see that testbed.containers names the right container"
+                "see that testbed.containers or testbed.workloads names the right one"
             )
 
     async def _is_ready(self) -> bool:

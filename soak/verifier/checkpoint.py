@@ -12,14 +12,16 @@ import msgspec
 from soak.checker.expected_session import NO_ATTEMPTS, NOTHING
 from soak.checker.faults import FaultWindow
 from soak.checker.incidents import Counted
+from soak.clock import clock_offset_us
 from soak.errors import UsageError
 from soak.ledger.records import EndOfLoad, Observation
 from soak.proc.files import replacing
+from soak.verifier.clocks import HostClock
 from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.tracked_session import TrackedSession
 
-VERSION = 6
+VERSION = 7
 FILE_NAME = "checkpoint.mpk"
 _SEAL = struct.Struct(">8sHI")
 _MARK = b"soak-chk"
@@ -58,8 +60,18 @@ class Checkpoint(msgspec.Struct):
     faults: list[FaultWindow]
     end: EndOfLoad | None
     observations: list[SavedObservations]
-    journalled: list[tuple[str, str, Counted]] = []
+    journalled: list[tuple[str, str, Counted]]
     """By store and session, what the journal has on sessions that the ledger has still to open again."""
+    timeline: str
+    """Whose clock all times in it are of."""
+    wall_offset_us: int
+    """The wall clock less that one."""
+    ledger_offset_us: int
+    """The ledger's less that one."""
+    ledger_error_us: int | None
+    """None: that was not measured."""
+    hosts: dict[str, HostClock]
+    base_error_us: int
 
 
 class _Versioned(msgspec.Struct):
@@ -90,6 +102,12 @@ def encode(state: State, journal_size: int) -> bytes:
             for tracked, noted in lane.observations.items()
         ],
         journalled=[(store, session, counted) for (store, session), counted in state.journalled.items()],
+        timeline=state.clocks.boot,
+        wall_offset_us=clock_offset_us(),
+        ledger_offset_us=state.clocks.ledger_offset_us,
+        ledger_error_us=None if state.clocks.own is None else state.clocks.own.error_us,
+        hosts=state.clocks.hosts,
+        base_error_us=state.clocks.base_error_us,
     )
     return _encoder.encode(checkpoint)
 
@@ -115,8 +133,35 @@ def load(folder: Path, state: State) -> int | None:
         raise DamagedCheckpointError(str(error)) from error
     if checkpoint.run != header.run:
         raise UsageError(f"{path} belongs to run {checkpoint.run}, not {header.run}; use another data folder")
+    if checkpoint.timeline != state.clocks.boot:
+        _go_on_in(path, state, checkpoint)
     _restore(state, checkpoint)
     return checkpoint.journal_size
+
+
+def _go_on_in(path: Path, state: State, checkpoint: Checkpoint) -> None:
+    """Go on in the timeline of another boot, or of another host, by what the ledger's clock says of both.
+
+    That clock may have been set in between. The wall clocks show it: they would not agree on how long that was.
+    """
+    now = state.clocks.own
+    if now is None or checkpoint.ledger_error_us is None:
+        raise UsageError(
+            f"{path} was saved in another boot or on another host, and the ledger does not say what time it is, so its "
+            "times cannot be compared with those of now; use another data folder"
+        )
+    ahead = now.offset_us - checkpoint.ledger_offset_us
+    apart = abs(clock_offset_us() - checkpoint.wall_offset_us - ahead)
+    error = checkpoint.ledger_error_us + now.error_us + apart
+    if error > state.clocks.error_max_us:
+        raise UsageError(
+            f"{path} was saved in another boot or on another host, and the wall clock here and the ledger's disagree "
+            f"by {apart / 1e6:.1f} s on how long ago that was; set the clocks right and start again, or use another "
+            "data folder"
+        )
+    state.clocks.go_on_in(checkpoint.timeline, ahead, error)
+    for lane in state.lanes.values():
+        lane.begin_timers()
 
 
 def _unsealed(path: Path, content: bytes) -> bytes:
@@ -142,6 +187,7 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
     for window in checkpoint.faults:
         state.faults.begin(window)
     state.end = checkpoint.end
+    state.clocks.restore(checkpoint.hosts, checkpoint.base_error_us)
     state.journalled = {(store, session): counted for store, session, counted in checkpoint.journalled}
     for saved in checkpoint.workers:
         worker = state.workers[saved.name] = Worker(saved.host)

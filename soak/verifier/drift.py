@@ -27,6 +27,7 @@ from soak.servers.inspect import inspect
 from soak.tasks import raise_if_cancelled
 from soak.verifier.result import ConfigurationStatus, ContractStatus, ServerChange
 from soak.verifier.state import SERVER_EVENTS_KEPT, State
+from soak.verifier.wall_clocks import WallClocks
 
 _log = structlog.get_logger()
 
@@ -48,8 +49,10 @@ class DriftWatch:
         servers: Mapping[str, str],
         settle_seconds: float = SAMPLE_SECONDS,
         restarts: RestartWatch | None = None,
+        walls: WallClocks | None = None,
     ) -> None:
         self._state = state
+        self._walls = walls
         self._restarts = restarts
         # Between the first read that lacks something and the one that confirms it, every server is heard, and a
         # restart that took it is on record.
@@ -85,6 +88,8 @@ class DriftWatch:
         if with_size:
             self._sized_at[kind] = time.monotonic()
         self.take(self._with_size(sample), asked)
+        if self._walls is not None:
+            self._walls.take(sample, asked, is_planned=self._is_our_doing(sample, asked))
         if self._restarts is not None:
             await self._restarts.take(sample, asked)
         return True
@@ -215,7 +220,7 @@ def drift_notes(state: State) -> list[str]:
     """Say what has changed during the run, the latest last; it is no verdict, but it must not go unseen."""
     events = state.tally.events
     notes = [
-        event.text if event.what == "restart" else f"configuration drift: {event.text}"
+        event.text if event.what in {"restart", "clock"} else f"configuration drift: {event.text}"
         for event in events[-EVENTS_TOLD:]
     ]
     earlier = len(events) - len(notes)

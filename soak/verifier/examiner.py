@@ -71,7 +71,6 @@ class Examiner:
         self.name = name
         self.store = store
         self.targets = targets
-        self.rules = rules
         self._author = author
         self._state = state
         self._tally = state.tally.stores[name]
@@ -95,6 +94,10 @@ class Examiner:
         self._searcher = None if search is None else Searcher(self, search, author, reporter, self._tally)
         self._answered = _LastTime()
         self._failed = _LastTime()
+
+    @property
+    def rules(self) -> Rules:
+        return self.judging.rules
 
     def for_canaries(self) -> Examiner:
         """Return the same examiner with counts of its own: what is read of a canary is none of the run's messages."""

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import structlog
 
-from soak.clock import clock_offset_us, now_us
+from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before
+from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before, milliseconds_of
 from soak.verifier.intake import Intake
 from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State
@@ -46,8 +46,8 @@ class Follower:
         self._on_end = on_end
         self._pause: asyncio.Future[None] | None = None
         self.unverified_age = UnverifiedAge(state, lambda: self.is_reachable)
-        self._started_ms = time.time_ns() // 1_000_000
-        self._heard_ms: int | None = _milliseconds(state.position)
+        self._started_ms = self._ledger_ms()
+        self._heard_ms: int | None = milliseconds_of(state.position)
         """When the last record was written, of those from before the start; None: all of these were taken in."""
 
     async def run(self) -> None:
@@ -67,10 +67,11 @@ class Follower:
             self.is_reachable = True
             if self._heard_ms is not None:
                 self._note_downtime(entries, self._heard_ms)
+            await self._state.clocks.prepare(entries)
             for entry in entries:
                 self._intake.take(entry, now)
                 self._record(entry)
-            if entries and time.time_ns() // 1_000_000 - _milliseconds(entries[0].at) > LATE_MS:
+            if entries and self._ledger_ms() - milliseconds_of(entries[0].at) > LATE_MS:
                 self.unverified_age.tick(now)  # before anybody can read it
             if self._state.end is not None:
                 self._on_end()
@@ -91,13 +92,17 @@ class Follower:
         if self._pause is not None and not self._pause.done():
             self._pause.set_result(None)
 
+    def _ledger_ms(self) -> int:
+        """Return what time it is by the clock that records are dated by."""
+        return (now_us() + self._state.clocks.ledger_offset_us) // 1000
+
     def _note_downtime(self, entries: list[Entry], heard: int) -> None:
         """Note when neither a verifier nor anybody who writes was there, before this one was started."""
-        ahead_us = clock_offset_us()
+        ahead_us = self._state.clocks.ledger_offset_us
         if not heard:
             note_downtime(self._state, 0, self._started_ms * 1000 - ahead_us)  # it is started for the first time
             heard = self._started_ms
-        for at in [*(_milliseconds(entry.at) for entry in entries), *([] if entries else [self._started_ms])]:
+        for at in [*(milliseconds_of(entry.at) for entry in entries), *([] if entries else [self._started_ms])]:
             until = min(at, self._started_ms)
             if until - heard >= SILENCE_MS_MIN:
                 note_downtime(self._state, heard * 1000 - ahead_us, until * 1000 - ahead_us)
@@ -138,7 +143,7 @@ class Follower:
             last = (await self._reader.extent()).last
         except ServerUnreachableError:
             return
-        behind_ms = _milliseconds(last) - _milliseconds(position)
+        behind_ms = milliseconds_of(last) - milliseconds_of(position)
         self.lag_seconds = behind_ms / 1000 if is_before(position, last) and position != "0-0" else 0.0
 
     async def trim(self, before: str) -> None:
@@ -150,7 +155,3 @@ class Follower:
         except ServerUnreachableError:
             # The next checkpoint does it.
             return
-
-
-def _milliseconds(at: str) -> int:
-    return int(at.partition("-")[0])

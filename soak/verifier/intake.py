@@ -4,6 +4,9 @@ A gap in a worker's batches means that an intent, an outcome or a forget may hav
 about that worker's open sessions any more. They are tainted, counted as unverifiable, and let go; sessions it opens
 later are whole again. What was written is never inferred from the store: that would hide the loss we look for.
 
+The same holds for the open sessions of a host whose clock is not known well enough to compare its times with those of
+others; these are counted apart, as undecided.
+
 A record that is damaged so that nobody can tell whose it was may have been anyone's: it may even have been the
 beginning of a fault that excuses what it took. It taints every open session.
 """
@@ -23,9 +26,10 @@ from soak.checker.outcome import Attempt, ForgetEnded, Outcome
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
-from soak.clock import clock_offset_us, now_us
+from soak.clock import now_us
 from soak.ledger.reader import Damaged, Entry, RunRecord, WorkerBatch
 from soak.ledger.records import BROWSER_WORKER_PREFIX, LATENCY_SLOT_US, Batch, EndOfLoad, FaultPhase, Observation
+from soak.verifier.clocks import Clocks, Placing, Stamp, stamp_of
 from soak.verifier.drift import note_end
 from soak.verifier.latencies import spans_of
 from soak.verifier.latencies import take as take_latency
@@ -42,7 +46,8 @@ _NOBODY = MessageGenerator("", 0)
 class Intake:
     """Feeds the state from the ledger."""
 
-    def __init__(self, state: State, rules: dict[str, Rules], host: str) -> None:
+    def __init__(self, state: State, rules: dict[str, Rules], host: str, clocks: Clocks | None = None) -> None:
+        """Take what stores are judged by, and the timeline of this host."""
         self._state = state
         self._judging = {
             store: StoreJudging(
@@ -51,15 +56,14 @@ class Intake:
             for store, rule in rules.items()
         }
         self._expiring = {store for store, rule in rules.items() if rule.contract.ttl_seconds is not None}
-        self._host = host
-        self._clock_offset_us = clock_offset_us()
+        self._clocks = clocks or Clocks(host)
 
     def take(self, entry: Entry, now: int) -> None:
         self._state.tally.records_taken += 1
         if isinstance(entry, WorkerBatch):
             self._take_batch(entry, now)
         elif isinstance(entry, RunRecord):
-            self._take_run_record(entry.record)
+            self._take_run_record(entry)
         else:
             self._take_damaged(entry, now)
         self._state.position = entry.at
@@ -100,11 +104,36 @@ class Intake:
         worker.last_heard = now
         state.tally.batches += 1
         batch = entry.batch
-        if entry.boot != self._host:
-            batch = _shifted(batch, entry.clock_offset_us - self._clock_offset_us)
+        if self._clocks.is_foreign(entry.boot):
+            batch = self._placed(worker, entry)
         if entry.worker.startswith(BROWSER_WORKER_PREFIX):
             state.tally.browser_acknowledged += sum(attempt.outcome == _OK for attempt in batch.attempts)
         self._take_records(entry.worker, worker, batch, now)
+
+    def widen(self, epsilon_us: int) -> None:
+        """Compare times across hosts less exactly from now on."""
+        for judging in self._judging.values():
+            judging.widen(epsilon_us)
+
+    def _placed(self, worker: Worker, entry: WorkerBatch) -> Batch:
+        """Return what another host wrote, in times of this one; what cannot be placed is undecided."""
+        stamp = stamp_of(entry)
+        shift, placing = (0, Placing.UNCERTAIN) if stamp is None else self._clocks.place(stamp, _span_us(entry.batch))
+        if placing is Placing.JUMPED:
+            self._doubt_host(entry.boot)
+        elif placing is Placing.UNCERTAIN:
+            self._doubt_worker(worker)
+        worker.is_uncertain = placing is Placing.UNCERTAIN
+        return _shifted(entry.batch, shift)
+
+    def _doubt_host(self, boot: str) -> None:
+        for worker in self._state.workers.values():
+            if worker.host == boot:
+                self._doubt_worker(worker)
+
+    def _doubt_worker(self, worker: Worker) -> None:
+        for tracked in worker.sessions.values():
+            self._taint(tracked, is_undecided=True)
 
     def _take_records(self, name: str, worker: Worker, batch: Batch, now: int) -> None:
         tally = self._state.tally
@@ -117,13 +146,13 @@ class Intake:
             self._end_forget(worker, outcome.session, Outcome(outcome.outcome), outcome.sent, outcome.ended)
         if attempts:
             self._take_attempts(worker, attempts)
-        if self._state.recovery_times.is_following:
+        if self._state.recovery_times.is_following and not worker.is_uncertain:
             self._state.recovery_times.take(worker.sessions, batch)
         for number in batch.closes:
             self._close(worker, number, now, is_certain=True)
         for observation in batch.observations:
             self._observe(worker, observation)
-        for latency in batch.latencies:
+        for latency in () if worker.is_uncertain else batch.latencies:
             store = tally.stores.get(latency.store)
             if store is not None:
                 store.add_latency(latency)
@@ -149,6 +178,8 @@ class Intake:
             worker.sessions[opened.number] = tracked
             worker.last_session = opened.number
             state.watch(tracked, now)
+            if worker.is_uncertain:
+                self._taint(tracked, is_undecided=True)
         for lease in batch.leases:
             session = worker.sessions.get(lease.session)
             if session is not None:
@@ -205,6 +236,8 @@ class Intake:
     def _count_unverifiable(self, tracked: TrackedSession | None) -> None:
         if tracked is None:
             self._state.tally.batches_missing += 1
+        elif tracked.undecided:
+            self._state.tally.stores[tracked.book.store].undecided += 1
         else:
             self._state.tally.stores[tracked.book.store].unverifiable += 1
 
@@ -254,17 +287,28 @@ class Intake:
         for tracked in worker.sessions.values():
             self._taint(tracked)
 
-    def _taint_all(self) -> None:
+    def _taint_all(self, *, is_undecided: bool = False) -> None:
         for tracked in self._state.tracked():
-            self._taint(tracked)
+            self._taint(tracked, is_undecided=is_undecided)
 
-    def _taint(self, tracked: TrackedSession) -> None:
+    def doubt_expiring(self, targets: frozenset[str]) -> None:
+        """Decide nothing about open sessions that expire by a clock which was set."""
+        for tracked in self._state.tracked():
+            store = tracked.book.store
+            if store in self._expiring and targets.intersection(self._state.targets[store]):
+                self._taint(tracked, is_undecided=True)
+
+    def _taint(self, tracked: TrackedSession, *, is_undecided: bool = False) -> None:
         if tracked.tainted:
             return
-        tracked.tainted = True
+        tracked.tainted, tracked.undecided = True, is_undecided
         tracked.book.suspicions = tracked.book.missed = None
         tracked.book.failing = tracked.book.dirty = tracked.book.overlooked = None
-        self._state.tally.stores[tracked.book.store].unverifiable += len(tracked.book.pending)
+        tally = self._state.tally.stores[tracked.book.store]
+        if is_undecided:
+            tally.undecided += len(tracked.book.pending)
+        else:
+            tally.unverifiable += len(tracked.book.pending)
         tracked.book.pending = NO_ATTEMPTS
         lane = self._state.lanes[tracked.book.store]
         for line in (lane.hot, lane.suspicious, lane.observations):
@@ -290,11 +334,22 @@ class Intake:
 
     # -- the run as a whole --
 
-    def _take_run_record(self, record: FaultPhase | EndOfLoad) -> None:
+    def _take_run_record(self, entry: RunRecord) -> None:
+        record = entry.record
+        stamp = stamp_of(entry)
+        if stamp is not None and self._clocks.is_foreign(stamp.boot):
+            record = self._placed_record(record, stamp)
         if isinstance(record, EndOfLoad):
             self._state.end = record
         elif not self._is_repeated(record):
             self._take_fault(record)
+
+    def _placed_record(self, record: FaultPhase | EndOfLoad, stamp: Stamp) -> FaultPhase | EndOfLoad:
+        shift, placing = self._clocks.place(stamp)
+        if placing is not Placing.CERTAIN and isinstance(record, FaultPhase):
+            # When it happened is not known, so nobody can tell what it may have taken.
+            self._taint_all(is_undecided=True)
+        return msgspec.structs.replace(record, at=record.at + shift)
 
     def _is_repeated(self, record: FaultPhase) -> bool:
         """Whether it is on record already: a restart that another verifier had noticed, too."""
@@ -341,6 +396,12 @@ class Intake:
         for tracked in self._state.tracked():
             if window.target in self._state.targets[tracked.book.store]:
                 self._checker(tracked.book).doubt(window)
+
+
+def _span_us(batch: Batch) -> int:
+    """Return the time from the first to the last moment that a batch tells of."""
+    ended = max((attempt.ended for attempt in batch.attempts), default=0)
+    return ended - min((attempt.sent for attempt in batch.attempts), default=ended)
 
 
 def _shifted(batch: Batch, shift: int) -> Batch:

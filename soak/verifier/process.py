@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -17,9 +18,10 @@ from soak.checker.faults import CATCH_UP_US
 from soak.checker.read import Rules
 from soak.checker.text import MessageGenerator
 from soak.checker.verdict import Verdict
-from soak.clock import boot_identity, now_us
+from soak.clock import now_us, timeline
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
+from soak.ledger.clock import EXCHANGES_FIRST, LedgerClock
 from soak.ledger.connection import LedgerConnection
 from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
@@ -31,6 +33,7 @@ from soak.stores import registry
 from soak.tasks import end_tasks
 from soak.verifier import checkpoint, endpoint, result
 from soak.verifier.canary import Canary, CanaryNumbers
+from soak.verifier.clocks import Clocks
 from soak.verifier.drift import DriftWatch, RestartWatch
 from soak.verifier.endpoint import Endpoint
 from soak.verifier.evidence import EvidenceFolder
@@ -46,6 +49,7 @@ from soak.verifier.resuming import go_on_without, recount, restore_journal
 from soak.verifier.state import State
 from soak.verifier.status import Status
 from soak.verifier.sweeper import Sweeper
+from soak.verifier.wall_clocks import WallClocks
 
 _log = structlog.get_logger()
 
@@ -104,22 +108,24 @@ class Verifier:
         """Take up the saved state, reach the ledger, and open the stores."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._evidence = EvidenceFolder(self._folder, self._settings.verifier.evidence_max)
-        counted = self._load_checkpoint()
+        self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
+        counted = await self._take_up(self._reader)
         if self._settings.verifier.history_sessions:
             sessions = self._settings.verifier.history_sessions
             self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
             self._state.recorder.take_up(self._state.tracked())
-        self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
         await self._make_good(counted)
-        rules = self._rules()
-        self._follower = Follower(
-            self._reader, self._state, Intake(self._state, rules, boot_identity()), on_end=self._wake.set
-        )
+        rules, clocks = self._rules(), self._state.clocks
+        intake = Intake(self._state, rules, clocks.boot, clocks)
+        self._follower = Follower(self._reader, self._state, intake, on_end=self._wake.set)
+        ttl_epsilon_us = int(self._settings.verifier.ttl_epsilon * 1e6)
+        self._walls = WallClocks(self._state, ttl_epsilon_us, intake.doubt_expiring)
         self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
-        self._restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
+        restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if POSTGRES_REPLICA.name in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
         context = self._info.verifier_context()
+        self._drift = DriftWatch(self._state, context.servers, self._settings.verifier.settle, restarts, self._walls)
         for name in self._info.header.stores:
             store = written = await registry.open_store(name, context)
             if self._info.verifier_logins:
@@ -141,6 +147,8 @@ class Verifier:
                 examiner, self._state, self._settings.verifier, stores=len(self._info.header.stores), written=written
             )
             self._sweepers.append(sweeper)
+        clocks.on_wider = functools.partial(self._widen, intake)
+        self._widen(intake, clocks.epsilon_us)
         if self._settings.verifier.canary:
             self._canaries = self._make_canaries()
         self._backpressure = Backpressure(
@@ -158,6 +166,14 @@ class Verifier:
             self._backpressure,
             self._settings,
         )
+
+    def _widen(self, intake: Intake, epsilon_us: int) -> None:
+        """Compare the times of different hosts as exactly as their clocks are known."""
+        intake.widen(epsilon_us)
+        for sweeper in self._sweepers:
+            sweeper.examiner.judging.widen(epsilon_us)
+        if self._state.recorder is not None and epsilon_us:
+            self._state.recorder.widen(epsilon_us)
 
     def _read_up_to(self) -> float:
         """Until when what was acknowledged has been read: taken in from the ledger, and looked for."""
@@ -187,10 +203,20 @@ class Verifier:
             store: Rules(
                 contract=header.contracts[store],
                 ttl_epsilon_us=int(self._settings.verifier.ttl_epsilon * 1e6),
-                clock_epsilon_us=int(header.clock_epsilon_seconds * 1e6),
             )
             for store in header.stores
         }
+
+    async def _take_up(self, reader: LedgerReader) -> int | None:
+        """Measure the clock, and take up what was saved by it; returns what `_load_checkpoint` does."""
+        self._clock = LedgerClock(reader.time)
+        await self._clock.try_to_measure(EXCHANGES_FIRST)
+        error_max_us = int(self._settings.clock.error_max * 1e6)
+        self._state.clocks = Clocks(timeline(), self._clock, error_max_us=error_max_us)
+        counted = self._load_checkpoint()
+        if self._state.clocks.own is None:
+            await self._clock.try_to_measure(EXCHANGES_FIRST)  # it goes on in another timeline
+        return counted
 
     def _load_checkpoint(self) -> int | None:
         """Take up what was saved; returns how much of the journal that had counted, None if there is nothing."""
@@ -267,13 +293,13 @@ class Verifier:
     def _parts(self) -> list[Any]:
         return [
             self._follower.run(),
+            self._clock.run(),
+            self._walls.run(),
             self._backpressure.run(),
             self._follower.unverified_age.run(),
             *(part for sweeper in self._sweepers for part in sweeper.parts()),
             *(canary.run() for canary in self._canaries),
-            DriftWatch(
-                self._state, self._info.verifier_context().servers, self._settings.verifier.settle, self._restarts
-            ).run(),
+            self._drift.run(),
             self._state.recoveries.run(),
             *(Probe(sweeper.examiner, self._state).run() for sweeper in self._sweepers),
             self._checkpoint_forever(),

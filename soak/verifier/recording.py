@@ -53,6 +53,8 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tolerated: tuple[int, int] | None = None
     """(writer, seq) of a message that is gone, rightly so by the contract."""
     forgotten: bool = False
+    clock_epsilon_us: int = 0
+    """It is this much from here on, and for all that came before."""
 
 
 class Recording(msgspec.Struct, kw_only=True):
@@ -113,11 +115,19 @@ class Recorder:
         self._sessions_max = sessions_max
         self._pens: dict[str, dict[int, _Pen]] = {}
         self._begun: Counter[str] = Counter()
+        self._clock_epsilon_us = 0
         if sessions_max:
             for path in self._folder.glob("*.jsonl"):
                 recording = read_recording(path)
                 if recording is not None:
                     self._begun[recording.store] += 1
+
+    def widen(self, epsilon_us: int) -> None:
+        """Note that the times of different hosts can be compared less exactly than was said before."""
+        self._clock_epsilon_us = epsilon_us
+        for pens in self._pens.values():
+            for pen in pens.values():
+                pen.note(Line(clock_epsilon_us=epsilon_us))
 
     def take_up(self, tracked: list[TrackedSession]) -> None:
         """Go on with the recordings of sessions that a checkpoint knows."""
@@ -145,7 +155,7 @@ class Recorder:
                 store=opened.store,
                 session=opened.session,
                 contract=self._header.contracts[opened.store],
-                clock_epsilon_us=int(self._header.clock_epsilon_seconds * 1e6),
+                clock_epsilon_us=self._clock_epsilon_us,
             )
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
@@ -255,3 +265,4 @@ def _take_line(recording: Recording, line: Line) -> None:
     if line.tolerated is not None:
         recording.tolerated.add(line.tolerated)
     recording.is_forgotten |= line.forgotten
+    recording.clock_epsilon_us = max(recording.clock_epsilon_us, line.clock_epsilon_us)

@@ -37,6 +37,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     violations: int
     tolerated: int
     unverifiable: int
+    undecided: int = 0
+    """Not judged, because times cannot be compared: a clock is uncertain, or was set."""
     indeterminate: int
     reads: int
     messages_read: int
@@ -339,6 +341,18 @@ class ServerChange(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class ClockStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How well the clock of another host is known."""
+
+    host: str
+    error_seconds: float | None
+    """None: nothing was measured."""
+    is_uncertain: bool
+    """Worse than `clock.error_max`: what it writes is not judged."""
+    jumps: int
+    """How often it was suspended or moved."""
+
+
 class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How the verification stands: the verifier's `/status`. The keys are part of the interface."""
 
@@ -382,6 +396,10 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     configurations: dict[str, ConfigurationStatus]
     events: list[ServerChange]
     warnings: list[str]
+    clocks: list[ClockStatus] = []
+    """Those of other hosts; none on one machine."""
+    clock_epsilon_seconds: float = 0.0
+    """How exactly times of different hosts are compared; 0: they are all of one."""
     latencies: list[LatencyResult] = []
     thresholds: list[ThresholdResult] = []
 

@@ -240,7 +240,7 @@ async def go_on_without(reader: LedgerReader, state: State) -> int:
     if dropped:
         for name, batch in first.items():
             # Its earlier batches are among those that were dropped: they are no gap besides.
-            worker = state.workers[name] = Worker(batch.host)
+            worker = state.workers[name] = Worker(batch.boot)
             worker.last_number = batch.number - 1
         state.tally.records_taken += dropped
         state.tally.batches_missing += dropped

@@ -7,9 +7,10 @@ from collections import deque
 from soak.checker.faults import CATCH_UP_US, FaultHistory
 from soak.checker.incidents import Counted
 from soak.checker.telemetry import ServerSample
-from soak.clock import now_us
+from soak.clock import now_us, timeline
 from soak.ledger.reader import START
 from soak.ledger.records import EndOfLoad, Observation, RunHeader
+from soak.verifier.clocks import Clocks
 from soak.verifier.recording import Recorder
 from soak.verifier.recovery import CatchingUp, Recoveries, RecoveryTimes
 from soak.verifier.tally import StoreTally, Tally
@@ -27,7 +28,7 @@ VISITS_AT_ONCE_MAX = 1_000
 class Worker:
     """One load process, as far as its batches tell."""
 
-    __slots__ = ("farewell", "host", "last_heard", "last_number", "last_session", "sessions")
+    __slots__ = ("farewell", "host", "is_uncertain", "last_heard", "last_number", "last_session", "sessions")
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -35,6 +36,8 @@ class Worker:
         self.last_session = 0
         self.last_heard = 0
         self.farewell = False
+        self.is_uncertain = False
+        """When its last batch was written is not known well enough."""
         self.sessions: dict[int, TrackedSession] = {}
 
 
@@ -55,8 +58,9 @@ class StoreQueues:
         """Sessions that lack something and wait for a second look."""
         self.timers: dict[int, list[TrackedSession]] = {}
         """When each session is read whole next (in its rounds, for a second look, at an age), by slots of time."""
-        self.timers_at = now_us() // TIMER_SLOT_US
+        self.timers_at = 0
         """The slot that is opened next."""
+        self.begin_timers()
         self.sweep: deque[TrackedSession] = deque()
         """Sessions still to be read since a fault ended."""
         self.observations: dict[TrackedSession, list[Observation]] = {}
@@ -68,6 +72,10 @@ class StoreQueues:
         """Those of them that were drawn to be kept to the last age."""
         self.troubles: deque[int] = deque(maxlen=TROUBLES_REMEMBERED_MAX)
         """When operations of this store failed lately, in microseconds."""
+
+    def begin_timers(self) -> None:
+        """Let the timers begin now."""
+        self.timers_at = now_us() // TIMER_SLOT_US
 
     def oldest_unverified(self) -> int | None:
         """Return when the oldest acknowledgement came in that nobody has verified yet."""
@@ -156,6 +164,8 @@ class State:
         """What was reported about the verifier's own spoiled sessions; they are in the lanes, and nowhere else."""
         self.recorder: Recorder | None = None
         """Keeps the whole history of a few sessions."""
+        self.clocks = Clocks(timeline())
+        """How the clocks of the hosts that take part stand to each other."""
         self.end: EndOfLoad | None = None
         self.listening_since = 0
         """Since when the ledger has been followed without a break."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from prometheus_client.core import Exemplar
 
 from soak.checker.verdict import Facts, FaultsTried, OperationCount, Verdict, reach_verdict, what_was_tried
 from soak.clock import clock_offset_us, now_us
+from soak.ledger.records import this_host
 from soak.metrics import Gauges, Latest
 from soak.settings import SoakSettings, VerifierSettings
 from soak.store_errors import StoreError
@@ -24,6 +26,7 @@ from soak.verifier.result import (
     UNDECIDED,
     ActiveFault,
     CanaryResult,
+    ClockStatus,
     FaultResult,
     KindCount,
     Measured,
@@ -111,6 +114,8 @@ class Status:
             planned_faults_active=sum(w.is_active and w.planned for w in self._state.faults.values()),
             planned_faults_by_store=self._planned_faults_by_store(),
             settings_seconds=self._settings_seconds,
+            clocks={this_host().name: (0.0, 0)}
+            | {one.host: (one.error_seconds, one.jumps) for one in self._state.clocks.shown},
         )
 
     def _planned_faults_by_store(self) -> dict[str, int]:
@@ -183,6 +188,8 @@ class Status:
             contracts=drift.contracts_now(state),
             configurations=drift.configurations_now(state),
             events=drift.latest_events(state),
+            clocks=clocks_of(state),
+            clock_epsilon_seconds=state.clocks.epsilon_us / 1e6,
             warnings=self.warnings(),
         )
 
@@ -220,6 +227,7 @@ class Status:
             warnings.append("the ledger cannot be reached; writers wait for it")
         if self._backpressure.is_holding:
             warnings.append(self._backpressure.warning)
+        warnings += self._state.clocks.warnings
         return warnings + self._state.tally.damage + drift.drift_warnings(self._state)
 
     def oldest_unverified_seconds(self) -> float:
@@ -252,6 +260,8 @@ class Status:
                 observations_unjudged=sum(
                     len(noted) for lane in state.lanes.values() for noted in lane.observations.values()
                 ),
+                undecided=totals.undecided,
+                clock_doubts=clock_doubts(state),
                 reads_failed_at_end=unread,
                 faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
                 thresholds_missed=[one.line for one in thresholds if one.state is ThresholdState.MISSED],
@@ -302,6 +312,7 @@ def settings_seconds(settings: SoakSettings) -> dict[str, float]:
     verifier, recovery_max = settings.verifier, settings.faults.recovery_max
     return {
         "faults.recovery_max": float("inf") if recovery_max is None else recovery_max,
+        "clock.error_max": settings.clock.error_max,
         "load.think": settings.load.think,
         "verifier.canary": verifier.canary,
         "verifier.canary_deadline": verifier.canary_deadline,
@@ -357,9 +368,29 @@ def _canary_facts(state: State, settings: VerifierSettings) -> dict[str, Any]:
 # What was counted, as values -------------------------------------------------------------------------------------
 
 
+def clock_doubts(state: State) -> list[str]:
+    """Say which clocks were uncertain, or were set."""
+    steps = state.tally.server_clock_steps
+    doubts = [f"the wall clock of {server} was set while sessions were to expire by it" for server in steps]
+    return state.clocks.doubts + doubts
+
+
+def clocks_of(state: State) -> list[ClockStatus]:
+    """Return how well the clock of each other host is known."""
+    return [
+        ClockStatus(
+            host=one.host,
+            error_seconds=None if math.isinf(one.error_seconds) else one.error_seconds,
+            is_uncertain=one.is_uncertain,
+            jumps=one.jumps,
+        )
+        for one in state.clocks.shown
+    ]
+
+
 def totals_of(state: State) -> Totals:
     stores = state.tally.stores.values()
-    never = sum(s.released + s.unverifiable for s in stores)
+    never = sum(s.released + s.unverifiable + s.undecided for s in stores)
     attempts = {outcome: sum(s.attempts[outcome] for s in stores) for outcome in ("ok", "failed", "unknown")}
     return Totals(
         attempts=attempts,
@@ -371,6 +402,7 @@ def totals_of(state: State) -> Totals:
         violations=state.tally.violations,
         tolerated=sum(s.tolerated for s in stores),
         unverifiable=state.tally.unverifiable,
+        undecided=sum(s.undecided for s in stores),
         indeterminate=sum(max(0, s.attempts["unknown"] - s.surfaced) for s in stores),
         reads=sum(sum(s.latency[op].counts) for s in stores for op in ("history", "recall", "search", "sweep")),
         messages_read=sum(s.messages_read for s in stores),

@@ -96,6 +96,8 @@ class StoreTally(msgspec.Struct):
     """Violations that still stand; one that heals and comes back is open again, and not counted again."""
     tolerated: int = 0
     unverifiable: int = 0
+    undecided: int = 0
+    """Acknowledged messages of sessions whose times cannot be compared, because of a clock."""
     unverified_seconds_max: float = 0.0
     """The longest that an acknowledged message ever had to wait to be verified, while it could have been."""
     pauses: list[tuple[int, int]] = []
@@ -173,6 +175,8 @@ class Tally(msgspec.Struct):
     observations_suppressed: int = 0
     evidence_failures: int = 0
     restarts: int = 0
+    server_clock_steps: dict[str, int] = {}
+    """By server: how often its wall clock was set while sessions on it were to expire by it."""
     servers: dict[str, ServerRecord] = {}
     """How each server under test was configured at the beginning, and what differs from that."""
     events: list[Event] = []

@@ -26,12 +26,14 @@ class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     busy: bool = False
     queued: bool = False
     tainted: bool = False
-    """The ledger has a gap that touches it: nothing can be claimed about it any more."""
+    """Nothing can be claimed about it any more: the ledger has a gap that touches it, or see `undecided`."""
     retired: bool = False
     visit_slot: int = 0
     """Where its next visit stands in the lane's timers; 0: none is planned."""
     canary: bool = False
     """A session of the verifier's own, spoiled on purpose: what is wrong with it is no violation."""
+    undecided: bool = False
+    """Its times cannot be compared with those of other hosts, or of its server: a clock is uncertain, or was set."""
 
     @property
     def last_whole(self) -> int:

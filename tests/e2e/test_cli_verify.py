@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+import pytest
 import redis.asyncio
 
 from soak.checker.contract import Contract
@@ -22,6 +23,8 @@ from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
+from tests.support.checking import wait_until
+from tests.support.hosts.namespaces import ENTER, FAKETIME, missing
 from tests.support.paths import ROOT
 
 SESSION = "talk"
@@ -70,13 +73,22 @@ async def end_of(ledger_url: str, run: str) -> None:
     await journal.close()
 
 
-def verify(cwd: Path, redis_url: str, ledger_url: str, *words: str) -> subprocess.CompletedProcess[str]:
+VERIFY = (sys.executable, "-m", "soak", "verify", "--data-dir", "sidecar", "--port", "0")
+
+
+def environment(redis_url: str, ledger_url: str) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     addresses = {"SOAK_SERVERS__REDIS": redis_url, "SOAK_LEDGER__URL": ledger_url}
+    return {**plain, "PYTHONPATH": str(ROOT), **addresses}
+
+
+def verify(
+    cwd: Path, redis_url: str, ledger_url: str, *words: str, enter: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "soak", "verify", "--data-dir", "sidecar", "--port", "0", *words],
+        [*enter, *VERIFY, *words],
         cwd=cwd,
-        env={**plain, "PYTHONPATH": str(ROOT), **addresses},
+        env=environment(redis_url, ledger_url),
         capture_output=True,
         text=True,
         timeout=60,
@@ -94,12 +106,16 @@ async def test_a_sidecar_passes_a_run_whose_memory_is_whole(redis_url: str, ledg
     assert told["result"]["totals"]["verified"] == MESSAGES
 
 
-async def test_a_sidecar_finds_the_message_that_is_gone(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    header = await loaded_run(redis_url, ledger_url)
+async def remove_the_first(redis_url: str, header: RunHeader) -> None:
     client = redis.asyncio.Redis.from_url(redis_url)
     keys = [key async for key in client.scan_iter(match=f"*{header.namespace}*") if await client.type(key) == b"list"]
     await client.ltrim(keys[0], 1, -1)
     await client.aclose()
+
+
+async def test_a_sidecar_finds_the_message_that_is_gone(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+    header = await loaded_run(redis_url, ledger_url)
+    await remove_the_first(redis_url, header)
     await end_of(ledger_url, header.run)
     done = verify(tmp_path, redis_url, ledger_url, "--run", header.run)
     assert done.returncode == ExitCode.VIOLATION, done.stdout + done.stderr
@@ -127,3 +143,56 @@ async def test_it_begins_only_where_the_server_can_keep_what_the_run_promises(
     assert "soak: redis-list promises nothing lost after a crash, but redis as configured gives" in refused.stderr
     allowed = verify(tmp_path, redis_url, ledger_url, "--allow-weaker-server")
     assert allowed.returncode == ExitCode.PASS, allowed.stderr
+
+
+def rebooted(seconds: int, **environment: str) -> tuple[str, ...]:
+    """Return what runs a program in another boot, whose monotonic clock is so far ahead."""
+    if (reason := missing()) is not None:
+        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return sys.executable, str(ENTER), "rebooted", str(seconds * 10**9), json.dumps(environment)
+
+
+async def stopped_sidecar(redis_url: str, ledger_url: str, cwd: Path) -> RunHeader:
+    """Verify a run whose load goes on, and stop: what was verified is in the checkpoint."""
+    header = await loaded_run(redis_url, ledger_url)
+    with (cwd / "first").open("wb") as output:
+        first = subprocess.Popen(VERIFY, cwd=cwd, env=environment(redis_url, ledger_url), stdout=output, stderr=output)
+        result = cwd / "sidecar" / "verifier" / "result.json"
+        wait_until(lambda: result.exists() and json.loads(result.read_text())["totals"]["verified"] == MESSAGES)
+        first.terminate()
+        assert first.wait(60) == ExitCode.INCONCLUSIVE
+    return header
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [-1_000, 100_000])
+async def test_after_a_reboot_a_sidecar_goes_on_by_the_ledgers_clock_and_finds_what_is_gone(
+    seconds: int, redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    enter = rebooted(seconds)
+    header = await stopped_sidecar(redis_url, ledger_url, tmp_path)
+    await remove_the_first(redis_url, header)
+    await end_of(ledger_url, header.run)
+    done = verify(tmp_path, redis_url, ledger_url, "--json", enter=enter)
+    assert done.returncode == ExitCode.VIOLATION, done.stdout + done.stderr
+    (found,) = json.loads(done.stdout)["result"]["violations"]
+    assert (found["kind"], found["message"]) == ("rolled_back", f"{SESSION}/0/1")
+
+
+@pytest.mark.long
+async def test_a_checkpoint_of_another_boot_is_refused_where_the_clocks_disagree_and_taken_up_once_they_agree(
+    redis_url: str, ledger_url: str, tmp_path: Path
+) -> None:
+    wrong = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": "+1h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    enter, enter_wrong = rebooted(5), rebooted(5, **wrong)
+    header = await stopped_sidecar(redis_url, ledger_url, tmp_path)
+    await end_of(ledger_url, header.run)
+    refused = verify(tmp_path, redis_url, ledger_url, enter=enter_wrong)
+    assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("soak: ")]
+    assert "was saved in another boot or on another host" in line
+    assert "disagree by 3600" in line
+    done = verify(tmp_path, redis_url, ledger_url, enter=enter)
+    assert done.returncode == ExitCode.PASS, done.stdout + done.stderr

@@ -93,6 +93,11 @@ SHOWN = {
         "test_faults_servers",
         "test_a_server_that_is_down_comes_back_with_its_data_unless_they_were_wiped",
     ),
+    **dict.fromkeys(
+        ("pod_delete", "pod_evict", "scale_to_zero", "rollout_restart"),
+        ("test_faults_kubernetes", "test_the_server_is_another_process_afterwards_and_has_its_data"),
+    ),
+    "policy_partition": ("test_faults_kubernetes", "test_a_policy_lets_nobody_in_until_it_is_taken_back"),
 }
 HARMLESS = frozenset(
     [
@@ -110,6 +115,7 @@ HARMLESS = frozenset(
         "disk_full",
         "slow_fsync",
         "sqlite_lock",
+        "policy_partition",
     ]
 )
 FAILOVERS = (
@@ -130,6 +136,9 @@ CLEAN = frozenset(
         "file_corruption",
         "aof_truncation",
         "wiped_volume",
+        "pod_evict",
+        "scale_to_zero",
+        "rollout_restart",
     ]
 )
 
@@ -154,7 +163,7 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
     assert excuses == {
         **dict.fromkeys(HARMLESS, Excuse.NOTHING),
         **dict.fromkeys(CLEAN, Excuse.CLEAN),
-        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash"), Excuse.CRASH),
+        **dict.fromkeys(("crash", "container_oom", "shutdown_nosave", "writer_crash", "pod_delete"), Excuse.CRASH),
         **dict.fromkeys(("power_cut", "fsync_error"), Excuse.POWER),
         **dict.fromkeys(FAILOVERS, Excuse.FAILOVER),
     }

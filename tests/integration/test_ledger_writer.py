@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
+from soak.clock import clock_offset_us
 from soak.errors import ServerUnreachableError, UsageError
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, Entry, LedgerReader, RunRecord, WorkerBatch
@@ -226,7 +227,8 @@ async def test_batches_count_from_one_and_outcomes_are_in_them_in_order(ledger: 
     assert [attempt.seq for entry in batches for attempt in entry.batch.attempts] == list(range(1, 31))
     assert [entry.batch.farewell for entry in batches] == [False] * (len(batches) - 1) + [True]
     assert [number for entry in batches for number in entry.batch.closes] == [number]
-    assert len({(entry.worker, entry.host, entry.clock_offset_us) for entry in batches}) == 1
+    assert len({(entry.worker, entry.host, entry.boot) for entry in batches}) == 1
+    assert all(entry.clock_error_us is not None for entry in batches)
 
 
 async def test_a_flood_of_observations_is_cut_short_and_the_cut_is_counted(ledger: Ledger) -> None:
@@ -375,7 +377,9 @@ async def test_the_end_of_the_load_says_on_which_host_and_since_which_boot_it_wa
     entries = await ledger.entries()
     host = this_host()
     ended = next(entry.record for entry in entries if isinstance(entry, RunRecord))
-    assert ended == EndOfLoad(at=5, reason="enough", host=host.name, boot=host.boot)
+    assert (ended.host, ended.boot, ended.at) == (host.name, host.boot, 5)
+    assert ended.clock_error_us is not None
+    assert abs(ended.clock_offset_us - clock_offset_us()) <= ended.clock_error_us + 50_000, "both are of this machine"
     batches = [entry for entry in entries if isinstance(entry, WorkerBatch)]
     assert {(batch.host, batch.boot) for batch in batches} == {host}
 

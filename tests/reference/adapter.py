@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
+from tests.reference.clocks import Hosts
 from tests.reference.findings import Finding, Judgement, Obligation, found
 from tests.reference.history import (
     MILLISECOND,
@@ -74,10 +75,11 @@ class Disagreement:
     judgement: Judgement
 
 
-def drive(history: History, judge: Judge) -> frozenset[Finding]:
-    """Feed a whole history to a checker and return what it reports."""
-    judge.begin(history)
-    for at, event in events(history):
+def drive(history: History, judge: Judge, hosts: Hosts | None = None) -> frozenset[Finding]:
+    """Feed a whole history to a checker, as it was or as several hosts tell it, and return what it reports."""
+    judge.begin(history if hosts is None else hosts.history)
+    for at, known in events(history):
+        event = known if hosts is None else hosts.told(known)
         if isinstance(event, ReadReturned):
             judge.observe(event.read)
         else:
@@ -85,9 +87,9 @@ def drive(history: History, judge: Judge) -> frozenset[Finding]:
     return frozenset(found(kind, MessageId(*message)) for kind, message in judge.found())
 
 
-def compare(history: History, judge: Judge) -> list[Disagreement]:
-    """Return where a checker and the reference disagree."""
-    reported = drive(history, judge)
+def compare(history: History, judge: Judge, hosts: Hosts | None = None) -> list[Disagreement]:
+    """Return where a checker and the reference disagree; the reference knows the times as they were."""
+    reported = drive(history, judge, hosts)
     judgement = reference_judge(history)
     is_correct = history.planted is None
     missed = [obligation for obligation in judgement.must if not obligation & reported]

@@ -6,10 +6,10 @@ PERHAPS, with a reason. A PERHAPS never has to be reported and always may be.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.reference.findings import NO, YES, Legit, Ruling, perhaps
-from tests.reference.history import Attempt, Expiry, Fault, Forget, Order, Outcome, Source
+from tests.reference.history import Attempt, Expiry, Fault, Forget, MessageId, Order, Outcome, Source
 from tests.reference.knowledge import NEVER, Knowledge, View
 
 Clause = Callable[[Knowledge, Attempt, View], Ruling]
@@ -51,10 +51,27 @@ def _required(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
         return NO  # reads may be behind the primary, and the primary is behind nothing
     if known.contract.staleness is None and view.is_full:
         return _required_eventually(known, attempt, view)
+    return _required_again(known, attempt, view)
+
+
+def _required_again(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
+    """Rule on what a read that may be behind need not show, unless an earlier one of the same source had shown it."""
     earlier = [v for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked and v.source is view.source]
     if not earlier:
         return YES
-    return NO if view.is_full and any(v.is_full for v in earlier) else perhaps("other-reader")
+    full = [v for v in earlier if v.is_full]
+    if full and all(_may_be_of_before_a_forget(known, attempt, v) for v in full):
+        return perhaps("eventual-monotonic")
+    return NO if view.is_full and full else perhaps("other-reader")
+
+
+def _may_be_of_before_a_forget(known: Knowledge, attempt: Attempt, view: View) -> bool:
+    """Whether a read that may be behind a forget showed it in flight: that is not remembered as seen."""
+    in_flight = (attempt.delivered_at or NEVER) > view.returned
+    forgets = [one for one in known.forgets[view.session] if known.outcome(one) is Outcome.OK]
+    return in_flight and any(
+        one.sent <= view.returned and not known.is_current(view, one.ended or NEVER) for one in forgets
+    )
 
 
 def _required_eventually(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
@@ -204,7 +221,11 @@ def _by_one_fault(  # noqa: PLR0911  one ruling a line
     loss = known.contract.loss(fault.excuse)
     if loss is None:
         return perhaps() if shown_after else YES
-    ruling = _by_tail(known, attempt, fault, loss)
+    ruling, sight = _by_tail(known, attempt, fault, loss), _by_sight(known, attempt, view)
+    if ruling.legit is Legit.NO or sight.legit is Legit.NO:
+        return NO
+    if sight.legit is Legit.PERHAPS:
+        return sight
     return perhaps() if shown_after and ruling.legit is Legit.YES else ruling
 
 
@@ -238,9 +259,10 @@ def _by_tail(known: Knowledge, attempt: Attempt, fault: Fault, loss: int) -> Rul
     if hole.legit is Legit.NO:
         return NO
     # Death came between the announcement and the injection: what is too old for one of the two only is undecided.
-    if first <= fault.injected - loss:
+    if first <= fault.survived_until - loss:
         return perhaps()
-    if last > fault.injected:
+    # What an old primary acknowledges until it is demoted is part of the tail.
+    if last > fault.injected and not fault.leaves_old:
         return perhaps("acknowledged-during-fault")
     return hole
 
@@ -263,6 +285,43 @@ def _hole(known: Knowledge, fault: Fault, first: int, last: int) -> Ruling:
     return best
 
 
+def _by_sight(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
+    """Rule by what one read showed together with it: a log that keeps the later of two keeps the earlier, too [R7]."""
+    if known.contract.at_least_once or known.contract.staleness is None or not known.is_acknowledged(attempt):
+        return YES
+    together = [v for v in known.shown.get(attempt.id, ()) if v.returned < view.invoked]
+    later = [
+        other.id
+        for other in known.by_session[attempt.id.session]
+        if known.is_acknowledged(other) and other.sent > (attempt.ended or NEVER) and other.id in known.shown
+    ]
+    if not any(other in v.ids for v in together for other in later):
+        return YES
+    left = [other for other in later if other in view.ids]
+    full = [v for v in known.full[view.session] if v.returned < view.invoked]
+    last = max((n for n, v in enumerate(full) if attempt.id in v.ids), default=None)
+    if last is None or not _is_simple(known, view):
+        return perhaps("new-primary")
+    seen = full[last]
+    settled = [m for n, m in enumerate(seen.order) if _are_told(known, seen.order[: n + 1], seen.invoked)]
+    if attempt.id in settled and any(other in settled for other in left):
+        return NO
+    return perhaps("new-primary")
+
+
+def _is_simple(known: Knowledge, view: View) -> bool:
+    """Whether one source was read of a session that keeps everything."""
+    contract = known.contract
+    drops = contract.retained is not None or contract.ttl is not None or bool(known.forgets[view.session])
+    return contract.staleness == 0 and not drops
+
+
+def _are_told(known: Knowledge, messages: Sequence[MessageId], by: int) -> bool:
+    """Whether the outcomes of messages had come by then."""
+    attempts = [known.attempts.get(message) for message in messages]
+    return all(one is not None and (one.delivered_at or NEVER) <= by for one in attempts)
+
+
 def _swept_by(known: Knowledge, fault: Fault) -> int:
     """Return when the first session had been read after a fault: who survived has to be known by then."""
     after = [v.invoked for views in known.full.values() for v in views if v.invoked > fault.ended]
@@ -280,7 +339,7 @@ def _swept_at(known: Knowledge, fault: Fault) -> int:
 
 def _is_known_applied(known: Knowledge, attempt: Attempt, fault: Fault) -> bool:
     """Whether it was known to be applied by the moment the fault took effect [R7]."""
-    return known.done_by(attempt) <= fault.injected
+    return known.done_by(attempt) <= fault.survived_until
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -406,7 +465,7 @@ def _begun_as_told(known: Knowledge, attempt: Attempt) -> int:
         other.sent + (known.contract.ttl or 0)
         for other in known.by_session[attempt.id.session]
         for forget in known.forgets[attempt.id.session]
-        if other.outcome is Outcome.UNKNOWN and (forget.delivered_at or NEVER) <= (other.delivered_at or 0)
+        if other.outcome is Outcome.UNKNOWN and forget.sent <= (other.delivered_at or 0)
     ]
     return min(told, default=NEVER)
 

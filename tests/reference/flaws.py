@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
 
+from tests.reference.failover import Failover
 from tests.reference.findings import (
     CORRUPTED,
     DUPLICATED,
@@ -76,7 +77,7 @@ def _showing(run: Simulation, message: MessageId, *, source: Source | None = Sou
         and slot.reader == VERIFIER
         and not slot.raises
         and (source is None or slot.source is source)
-        and any(op.message == message for op in store.read(slot.session, slot.position, slot.taken))
+        and any(op.message == message for op in run.standing(store, slot))
     ]
 
 
@@ -227,10 +228,15 @@ def hole_in_tail(run: Simulation) -> Store | None:
                 for a in _acknowledged(run)
                 if a.sent > (victim.ended or NEVER)
                 and (a.ended or NEVER) <= fault.injected
-                and _stands(store, a.id, after)
+                and _stands(run, store, a.id, after)
             ]
             forgotten = any(f.session == victim.id.session and f.ended for f in run.forgets)
-            if survivors and not forgotten and _stands(store, victim.id, after) and not _may_be_trimmed(run, victim):
+            if (
+                survivors
+                and not forgotten
+                and _stands(run, store, victim.id, after)
+                and not _may_be_trimmed(run, victim)
+            ):
                 for op in _ops(store, victim.id):
                     op.lost_at = fault.injected
                 return store
@@ -241,7 +247,7 @@ def tail_too_long(run: Simulation) -> Store | None:
     """Lose more of the tail in a crash than was promised."""
     for fault in run.faults:
         loss = run.contract.loss(fault.excuse)
-        if loss is None or fault.target is Source.REPLICA or len(run.faults) > 1:
+        if loss is None or fault.target is Source.REPLICA or len(run.faults) > 1 or fault.leaves_old:
             continue
         limit = fault.started - loss
         store = _spared(run, fault)
@@ -252,7 +258,12 @@ def tail_too_long(run: Simulation) -> Store | None:
                 continue
             looks = _two_looks(run, _showing(run, victim.id), fault.ended)
             op = _op(store, victim.id)
-            if op and _stands(store, victim.id, after) and looks and looks[1].returned < _may_expire_from(run, victim):
+            if (
+                op
+                and _stands(run, store, victim.id, after)
+                and looks
+                and looks[1].returned < _may_expire_from(run, victim)
+            ):
                 for other in store.ops:
                     if op.at <= other.at <= fault.injected:
                         other.lost_at = fault.injected
@@ -263,7 +274,7 @@ def tail_too_long(run: Simulation) -> Store | None:
 def _lossy(run: Simulation) -> list[Fault]:
     if len(run.faults) > 1:
         return []  # the other one might explain it
-    return [f for f in run.faults if f.target is Source.PRIMARY and run.contract.loss(f.excuse)]
+    return [f for f in run.faults if f.target is Source.PRIMARY and run.contract.loss(f.excuse) and not f.leaves_old]
 
 
 def _spared(run: Simulation, fault: Fault) -> Store:
@@ -275,7 +286,7 @@ def _spared(run: Simulation, fault: Fault) -> Store:
     return store
 
 
-def _stands(store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
+def _stands(run: Simulation, store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
     """Whether at least two full reads of the primary would show it."""
     shows = [
         slot
@@ -284,7 +295,7 @@ def _stands(store: Store, message: MessageId, slots: Iterable[Slot]) -> bool:
         and slot.reader == VERIFIER
         and slot.source is Source.PRIMARY
         and not slot.raises
-        and any(op.message == message for op in store.read(slot.session, slot.position, slot.taken))
+        and any(op.message == message for op in run.standing(store, slot))
     ]
     return len(shows) > 1
 
@@ -325,7 +336,7 @@ def hole_in_window(run: Simulation) -> Store | None:
     for slot in run.slots:
         if slot.last is None or slot.source is not Source.PRIMARY:
             continue
-        standing = run.correct_store().read(slot.session, slot.position, slot.taken)[-slot.last :]
+        standing = run.standing(run.correct_store(), slot)[-slot.last :]
         for op in standing[1:]:
             attempt = next(a for a in run.attempts if a.id == op.message)
             is_fresh = slot.invoked > _fresh_from(run.contract, attempt.ended or NEVER)
@@ -526,7 +537,7 @@ def expire_early(run: Simulation) -> Store | None:
         if looks and not _has_excuse(run, attempt, looks[1].returned):
             store = _broken(run)
             store.ttl = run.contract.ttl // 20
-            shown = any(op.message == attempt.id for op in store.read(attempt.id.session, *[looks[0].taken] * 2))
+            shown = any(op.message == attempt.id for op in run.standing(store, looks[0]))
             return None if shown else store
     return None
 
@@ -571,3 +582,79 @@ FLAWS: dict[str, tuple[Plant, frozenset[str], str | None]] = {
     "hole_in_window": (hole_in_window, frozenset({WINDOW}), None),
 }
 """By name: how it is planted, the kinds of which one is expected, and the contract it needs, if any."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Failovers
+
+
+def _replacements(run: Simulation) -> list[Failover]:
+    """Return the failover of a run, if nothing else might explain what it takes."""
+    return run.failovers if len(run.faults) == 1 and not run.forgets and run.contract.failover_loss is not None else []
+
+
+def _taken_by(run: Simulation, failover: Failover, victims: Iterable[Attempt]) -> Store | None:
+    """Let a failover take a message that reached the new primary, and that would stand after it."""
+    if run.contract.eviction:
+        return None
+    store = _broken(run)
+    for victim in victims:
+        ops = _ops(store, victim.id)
+        if not ops or any(op.abandoned for op in ops) or _may_be_trimmed(run, victim):
+            continue
+        looks = _two_looks(run, _showing(run, victim.id), failover.fault.ended)
+        if looks and looks[1].returned < _may_expire_from(run, victim):
+            for op in ops:
+                op.lost_at = max(failover.promoted, op.at)
+            return store
+    return None
+
+
+def failover_too_long(run: Simulation) -> Store | None:
+    """Lose something in a failover that was acknowledged longer before it than the tail that may go."""
+    for failover in _replacements(run):
+        since = failover.fault.started - (run.contract.failover_loss or 0)
+        return _taken_by(run, failover, [a for a in _acknowledged(run) if (a.ended or NEVER) < since])
+    return None
+
+
+def failover_hole(run: Simulation) -> Store | None:
+    """Lose one message of the tail that a failover may take, and keep what was sent after it."""
+    for failover in _replacements(run):
+        started = failover.fault.started
+        kept = {op.message for op in run.ops if op.abandoned is None}
+        survivors = [a.sent for a in _acknowledged(run) if (a.ended or NEVER) <= started and a.id in kept]
+        since = started - (run.contract.failover_loss or 0)
+        tail = [a for a in _acknowledged(run) if since <= (a.ended or 0) < max(survivors, default=0)]
+        return _taken_by(run, failover, tail)
+    return None
+
+
+def lost_by_new_primary(run: Simulation) -> Store | None:
+    """Lose what the new primary has acknowledged, and a read has shown, and keep what it acknowledged after that."""
+    if run.contract.at_least_once or run.contract.staleness is None:
+        return None
+    for failover in _replacements(run):
+        new = {op.message for op in run.ops if op.at >= failover.promoted and op.abandoned is None}
+        acknowledged = [a for a in _acknowledged(run) if a.id in new]
+        for victim in (a for a in acknowledged if (a.ended or NEVER) <= failover.fault.ended):
+            later = [a.id for a in acknowledged if a.id[:1] == victim.id[:1] and a.sent > (victim.ended or NEVER)]
+            store = _taken_by(run, failover, [victim]) if later else None
+            both = [slot for slot in _showing(run, victim.id) if any(s in later for s in _names(run, slot))]
+            if store is not None and both:
+                for op in _ops(store, victim.id):
+                    op.lost_at = both[0].taken + 1
+                return store
+    return None
+
+
+def _names(run: Simulation, slot: Slot) -> list[MessageId]:
+    return [op.message for op in run.standing(run.correct_store(), slot) if op.message is not None]
+
+
+FAILOVER_FLAWS: dict[str, tuple[Plant, frozenset[str], str | None]] = {
+    "failover_too_long": (failover_too_long, ABSENT, None),
+    "failover_hole": (failover_hole, ABSENT, None),
+    "lost_by_new_primary": (lost_by_new_primary, ABSENT, None),
+}
+"""Those of a group of nodes whose primary is replaced."""

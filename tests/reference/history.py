@@ -1,6 +1,6 @@
 """A complete history of one or two sessions on one server: what happened, and what the verifier learns of it, when.
 
-Plain values, independent of `soak.checker`. All times are integer microseconds of one clock, so epsilon is zero.
+Plain values, independent of `soak.checker`. All times are integer microseconds, of one clock unless epsilon says more.
 """
 
 from __future__ import annotations
@@ -125,6 +125,13 @@ class Fault:
     target: Source = Source.PRIMARY
     caught_up: Micros | None = None
     """When the replica has caught up again; None: not within the history."""
+    leaves_old: bool = False
+    """The primary is replaced by another node, and clients may stay with the old one until it has ended."""
+
+    @property
+    def survived_until(self) -> Micros:
+        """Up to when what was applied, and is still there, has survived it [R7]."""
+        return self.started if self.leaves_old else self.injected
 
 
 class Item(NamedTuple):
@@ -178,6 +185,8 @@ class History:
     took_effect: bool = False
     """Whether some read differs from what the same store without the flaw would have returned."""
     seed: int | None = None
+    clock_epsilon: Micros = 0
+    """By how much the clocks of two hosts may be apart at most: of workers, of the verifier, of who breaks servers."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------

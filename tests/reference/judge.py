@@ -67,6 +67,8 @@ DECISIONS = {
     " and shows the session as it was.",
     "other-reader": "Monotonic reads under a staleness bound between two readers of one source.",
     "pair-of-two-writers": "Two reads that order messages of two writers differently under per_writer order.",
+    "new-primary": "A message that a fault may have taken, and that some read had shown together with one that was sent"
+    " after its acknowledgement and survived, if the last full read before it was missed does not say so.",
     "participant-altered": "A message that only a participant's read of the last N shows altered.",
     "refused-anyway": "What else is said of a message that is a phantom already.",
     "raced-life": "A message past its time to live that was in flight together with a forget.",
@@ -175,8 +177,11 @@ def _report_absence(report: _Report, known: Knowledge, attempt: Attempt, view: V
 def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely: bool) -> str | None:
     """Return the decision by which an absence that is no right one need not be reported."""
     reasons = {
-        "told-after-forget": back_surely and _is_told_after_forget(known, attempt),
+        "told-after-forget": (
+            _is_told_after_forget(known, attempt) if back_surely else _is_dated_after_forget(known, attempt)
+        ),
         "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
+        "swept-first": back_surely and _is_asked_around_fault(known, view),
         "other-reader": _may_be_unseen(known, attempt) and _only_participants_saw(known, attempt),
         "begun-untold": _is_life_untold(known, attempt, view),
         "told-after-life": _is_told_after_life(known, attempt, view),
@@ -199,6 +204,21 @@ def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
 def _is_told_after_forget(known: Knowledge, attempt: Attempt) -> bool:
     forgets = [forget for forget in known.history.forgets if forget.session == attempt.id.session]
     return any(forget.sent > attempt.sent for forget in forgets)
+
+
+def _is_asked_around_fault(known: Knowledge, view: View) -> bool:
+    """Whether the primary was asked beside a read of a replica, and a fault came in between: it says nothing then."""
+    if view.source is not Source.PRIMARY or known.contract.staleness == 0:
+        return False
+    return known.fault_between(_asked_for(known, view), view.returned) or not _is_swept(known, view)
+
+
+def _is_dated_after_forget(known: Knowledge, attempt: Attempt) -> bool:
+    """Whether an outcome that came after a forget was sent says that a fault may not have taken what a read showed."""
+    told = attempt.delivered_at or NEVER
+    is_seen = any(view.is_full and view.returned < told for view in known.shown.get(attempt.id, ()))
+    forgets = [forget for forget in known.forgets[attempt.id.session] if forget.sent > attempt.sent]
+    return is_seen and bool(known.lossy_faults) and any(forget.sent <= told for forget in forgets)
 
 
 def _is_told_after_shadow(known: Knowledge, attempt: Attempt, view: View) -> bool:

@@ -116,15 +116,20 @@ class Knowledge:
         return NEVER if self.contract.staleness is None else self.contract.staleness
 
     def is_tolerated(self, view: View) -> bool:
-        """Whether a replica may be behind because of a fault, until it has caught up [R12]."""
-        if view.source is not Source.REPLICA or self.contract.strict_replica:
+        """Whether a read may be behind because of a fault [R12].
+
+        A replica may be until it has caught up, and a primary that is being replaced until that is over.
+        """
+        if self.contract.strict_replica:
             return False
         return any(
-            fault.started <= view.returned and view.invoked <= self._tolerated_until(fault)
+            fault.started <= view.returned and view.invoked <= self._tolerated_until(fault, view.source)
             for fault in self.history.faults
         )
 
-    def _tolerated_until(self, fault: Fault) -> Micros:
+    def _tolerated_until(self, fault: Fault, source: Source) -> Micros:
+        if source is Source.PRIMARY:
+            return fault.ended if fault.leaves_old else -1
         bound = fault.ended + self.history.recovery_max
         return bound if fault.caught_up is None else min(bound, fault.caught_up)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import NamedTuple
 
+from tests.reference.failover import Failover, draw_failover
 from tests.reference.history import (
     MILLISECOND,
     SECOND,
@@ -46,6 +48,8 @@ RUN: Micros = 3 * SECOND
 """How long faults and forgets may begin; writers may go on a little longer."""
 READ_EVERY_MIN, READ_EVERY_MAX = 50 * MILLISECOND, 500 * MILLISECOND
 FINAL_READS = 4
+FORGETTER = -1
+"""The client that forgets sessions."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,8 @@ class Slot:
     position: Micros
     last: int | None = None
     raises: bool = False
+    olds: tuple[Failover, ...] = ()
+    """The failovers whose old primary answers it."""
 
 
 @dataclass(slots=True)
@@ -78,15 +84,20 @@ class Simulation:
     ops: list[Op] = field(default_factory=list)
     slots: list[Slot] = field(default_factory=list)
     lease_block: int = 10
+    failovers: list[Failover] = field(default_factory=list)
 
     def correct_store(self) -> Store:
         return Store(self.contract, self.ops, self.contract.ttl)
+
+    def standing(self, store: Store, slot: Slot) -> list[Op]:
+        """Return the writes that a read finds in a store."""
+        return store.read(slot.session, slot.position, slot.taken, slot.olds)
 
     def items(self, store: Store, slot: Slot) -> tuple[Element, ...] | None:
         """Return what a read gets from a store."""
         if slot.raises:
             return None
-        standing = store.read(slot.session, slot.position, slot.taken)
+        standing = self.standing(store, slot)
         if self.contract.order is Order.NONE:
             Random(slot.taken).shuffle(standing)
         return tuple(element(op, slot.taken) for op in (standing[-slot.last :] if slot.last else standing))
@@ -128,13 +139,15 @@ def draw_contract(random: Random, base: str) -> Contract:
     return contract
 
 
-def simulate(random: Random, contract: Contract, *, sessions_min: int = 1, must_break: bool = False) -> Simulation:
+def simulate(
+    random: Random, contract: Contract, *, sessions_min: int = 1, must_break: bool = False, fails_over: bool = False
+) -> Simulation:
     """Run writers, forgets, faults and readers against a store that keeps the contract."""
     sessions = tuple(range(1, random.randint(sessions_min, 2) + 1))
     uses_replica = contract.staleness != 0 and random.random() < 0.8
     run = Simulation(random, contract, random.randint(200, 700) * MILLISECOND, sessions, uses_replica)
     run.lease_block = random.choice((1, 5, 10))
-    _break(run, must_break=must_break)
+    _break(run, must_break=must_break, fails_over=fails_over)
     for session in sessions:
         for writer in range(1, random.randint(1, 3) + 1):
             _write(run, session, writer)
@@ -151,12 +164,18 @@ def simulate(random: Random, contract: Contract, *, sessions_min: int = 1, must_
 # Faults
 
 
-def _break(run: Simulation, *, must_break: bool) -> None:
+def _break(run: Simulation, *, must_break: bool, fails_over: bool) -> None:
     random = run.random
     count = random.choice((0, 0, 1, 1, 2))
     at = 0
-    for _ in range(max(count, int(must_break))):
+    for number in range(max(count, int(must_break or fails_over))):
         at = random.randint(at + 300 * MILLISECOND, at + RUN // 2)
+        if fails_over and (number == 0 or random.random() < 0.5):
+            failover = draw_failover(random, run.contract, at, uses_replica=run.uses_replica)
+            run.failovers.append(failover)
+            run.faults.append(failover.fault)
+            at = failover.fault.ended
+            continue
         injected = at + random.choice((0, random.randint(0, 150 * MILLISECOND)))
         ended = injected + random.randint(30 * MILLISECOND, 500 * MILLISECOND)
         excuse = random.choice(tuple(Excuse)[2:] if must_break else tuple(Excuse))
@@ -168,15 +187,15 @@ def _break(run: Simulation, *, must_break: bool) -> None:
 
 
 def is_outage(fault: Fault, source: Source) -> bool:
-    return fault.target is source and fault.excuse is not Excuse.NOTHING
+    return fault.target is source and fault.excuse is not Excuse.NOTHING and not fault.leaves_old
 
 
-def _outage(run: Simulation, start: Micros, end: Micros, source: Source) -> Fault | None:
-    """Return the fault during which the server does not answer, if one touches this time."""
-    for fault in run.faults:
-        if is_outage(fault, source) and fault.injected <= end and start < fault.ended:
-            return fault
-    return None
+def _outage(run: Simulation, start: Micros, end: Micros, source: Source) -> tuple[Micros, Micros] | None:
+    """Return since when and until when the server does not answer, if that touches this time."""
+    outages = [(fault.injected, fault.ended) for fault in run.faults if is_outage(fault, source)]
+    if source is Source.PRIMARY:
+        outages += [failover.outage for failover in run.failovers if failover.outage is not None]
+    return next(((gone, back) for gone, back in sorted(outages) if gone <= end and start < back), None)
 
 
 def _lose_tails(run: Simulation) -> None:
@@ -184,8 +203,8 @@ def _lose_tails(run: Simulation) -> None:
     random = run.random
     for fault in run.faults:
         loss = run.contract.loss(fault.excuse)
-        if loss == 0 or fault.target is Source.REPLICA or random.random() < 0.2:
-            continue
+        if fault.leaves_old or loss == 0 or fault.target is Source.REPLICA or random.random() < 0.2:
+            continue  # of a failover the old primary has it, and the new one has not
         before = [op for op in run.ops if op.at <= fault.injected < op.lost_at]
         if loss is None:
             share = random.choice((1.0, random.random()))
@@ -205,6 +224,30 @@ def _latency(random: Random) -> Micros:
     return random.randint(1, 40) * MILLISECOND if random.random() < 0.8 else random.randint(40, 400) * MILLISECOND
 
 
+class Applied(NamedTuple):
+    """What became of an operation: when it ended, how, and when it was applied, if ever, and where."""
+
+    ended: Micros
+    outcome: Outcome
+    at: Micros | None
+    abandoned: Failover | None = None
+
+
+def _apply_on(run: Simulation, client: tuple[int, int], sent: Micros) -> Applied:
+    """Let an operation be applied by the primary that its client is connected to."""
+    ended, outcome, applied = _apply(run, sent)
+    old = None if applied is None else _abandoned(run, client, applied)
+    if old is None:
+        return Applied(ended, outcome, applied)
+    if not old.acknowledges:
+        return Applied(ended, Outcome.UNKNOWN, None)  # the old one waits for a replica, in vain
+    return Applied(ended, outcome if ended <= old.fault.ended else Outcome.UNKNOWN, applied, old)
+
+
+def _abandoned(run: Simulation, client: tuple[int, int], at: Micros) -> Failover | None:
+    return next((one for one in run.failovers if one.is_abandoned(client, at, run.random)), None)
+
+
 def _apply(run: Simulation, sent: Micros) -> tuple[Micros, Outcome, Micros | None]:
     """Return when an operation ended, how, and when it was applied, if ever."""
     random = run.random
@@ -221,18 +264,20 @@ def _apply(run: Simulation, sent: Micros) -> tuple[Micros, Outcome, Micros | Non
     return ended, Outcome.OK, applied
 
 
-def _apply_around(run: Simulation, sent: Micros, applied: Micros, down: Fault) -> tuple[Micros, Outcome, Micros | None]:
+def _apply_around(
+    run: Simulation, sent: Micros, applied: Micros, down: tuple[Micros, Micros]
+) -> tuple[Micros, Outcome, Micros | None]:
     """Let the server go away in between: refused, no reply, or held back until it was there again."""
-    random = run.random
-    if sent < down.injected and applied <= down.injected:
-        return down.injected + random.randint(1, 100 * MILLISECOND), Outcome.UNKNOWN, applied
+    random, (gone, back) = run.random, down
+    if sent < gone and applied <= gone:
+        return gone + random.randint(1, 100 * MILLISECOND), Outcome.UNKNOWN, applied
     chance = random.random()
-    ended = max(sent, down.injected) + _latency(random)
+    ended = max(sent, gone) + _latency(random)
     if chance < 0.3:
         return ended, Outcome.FAILED, None
     if chance < 0.7:
-        return ended, Outcome.UNKNOWN, random.choice((None, _late(run, max(ended, down.ended))))
-    applied = down.ended + random.randint(1, 30 * MILLISECOND)
+        return ended, Outcome.UNKNOWN, random.choice((None, _late(run, max(ended, back))))
+    applied = back + random.randint(1, 30 * MILLISECOND)
     if _outage(run, applied, applied, Source.PRIMARY):
         return ended, Outcome.UNKNOWN, None
     return applied + random.randint(1, 30 * MILLISECOND), Outcome.OK, applied
@@ -260,13 +305,15 @@ def _write(run: Simulation, session: int, writer: int) -> None:
     lead = random.randint(-200, 200) * MILLISECOND if run.contract.order is Order.PER_WRITER else 0
     for seq in range(1, random.randint(2, 8) + 1):
         message = MessageId(session, writer, seq)
-        ended, outcome, applied = _apply(run, at)
+        ended, outcome, applied, abandoned = _apply_on(run, (session, writer), at)
         run.attempts.append(Attempt(message, at, ended, outcome, _delivery(random, ended)))
         if applied is not None:
-            run.ops.append(Op(applied, session, message, applied + lead + SECOND))
+            run.ops.append(Op(applied, session, message, applied + lead + SECOND, abandoned=abandoned))
             if run.contract.at_least_once and random.random() < 0.3 and outcome is Outcome.OK:
                 again = random.randint(applied, ended)
-                run.ops.append(Op(again, session, message, again + lead + SECOND))
+                retried = Op(again, session, message, again + lead + SECOND)
+                retried.abandoned = _abandoned(run, (session, writer), again)
+                run.ops.append(retried)
         at = ended + random.choice((1, random.randint(1, 80 * MILLISECOND), random.randint(1, 500 * MILLISECOND)))
 
 
@@ -274,10 +321,10 @@ def _forget(run: Simulation, session: int) -> None:
     random = run.random
     at = random.randint(200 * MILLISECOND, RUN)
     for _ in range(random.choice((0, 0, 0, 1, 1, 2))):
-        ended, outcome, applied = _apply(run, at)
+        ended, outcome, applied, abandoned = _apply_on(run, (session, FORGETTER), at)
         run.forgets.append(Forget(session, at, ended, outcome, _delivery(random, ended)))
         if applied is not None:
-            run.ops.append(Op(applied, session, None))
+            run.ops.append(Op(applied, session, None, abandoned=abandoned))
         at = ended + random.randint(1, RUN // 2)
 
 
@@ -343,8 +390,19 @@ def _slot(
     taken = random.randint(at, returned)
     position = replica.position(taken) if source is Source.REPLICA and not raises else taken
     if not raises or last is None:
-        run.slots.append(Slot(session, reader, source, at, taken, returned, position, last, raises))
+        olds = _olds(run, (session, reader), taken) if source is Source.PRIMARY else ()
+        run.slots.append(Slot(session, reader, source, at, taken, returned, position, last, raises, olds))
     return returned
+
+
+def _olds(run: Simulation, client: tuple[int, int], taken: Micros) -> tuple[Failover, ...]:
+    """Return the failovers of which the old primary answers a client; under a strict contract only the new one does."""
+    strict = run.contract.strict_replica
+    return tuple(
+        one
+        for one in run.failovers
+        if taken < (one.promoted if strict else max(one.promoted, one.switches_at(client, run.random)))
+    )
 
 
 class _Replica:

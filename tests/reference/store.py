@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.reference.failover import Failover
 from tests.reference.history import Contract, Element, Expiry, Item, MessageId, Micros, Unreadable
 
 NEVER: Micros = 10**18
@@ -20,6 +22,8 @@ class Op:
     rank: float = 0
     """Where it stands among others; the time at which it was applied, in a correct store with order."""
     lost_at: Micros = NEVER
+    abandoned: Failover | None = None
+    """The failover in which only the old primary had it."""
     altered_at: Micros = NEVER
     unreadable_at: Micros = NEVER
     hidden: tuple[Micros, Micros] = (NEVER, NEVER)
@@ -41,14 +45,17 @@ class Store:
     ops: list[Op] = field(default_factory=list)
     ttl: Micros | None = None
 
-    def read(self, session: int, position: Micros, now: Micros) -> list[Op]:
-        """Return what stands in a session at a position of the log (a replica's is behind), asked for now."""
+    def read(self, session: int, position: Micros, now: Micros, olds: Sequence[Failover] = ()) -> list[Op]:
+        """Return what stands in a session at a position of the log (a replica's is behind), asked for now.
+
+        `olds` are the failovers whose old primary answers.
+        """
         standing: list[Op] = []
         born = last = 0
         ttl, retained = self.ttl, self.contract.retained
         is_sliding = self.contract.expiry is Expiry.SLIDING
         for op in self.ops:
-            if op.session != session or op.at > position or op.lost_at <= position:
+            if op.session != session or op.at > position or op.lost_at <= position or not _is_on_branch(op, olds):
                 continue
             if ttl is not None and standing and (last if is_sliding else born) + ttl <= op.at:
                 standing = []
@@ -66,6 +73,13 @@ class Store:
         if any(op.hidden[0] <= now < op.hidden[1] for op in standing):
             standing = [op for op in standing if not op.hidden[0] <= now < op.hidden[1]]
         return sorted(standing, key=lambda op: op.place(now))
+
+
+def _is_on_branch(op: Op, olds: Sequence[Failover]) -> bool:
+    """Whether the node that answers has it: an old primary has nothing that came after the cut but its own."""
+    if op.abandoned is not None:
+        return op.abandoned in olds
+    return not any(op.at > old.cut for old in olds)
 
 
 def element(op: Op, now: Micros) -> Element:

@@ -105,7 +105,7 @@ def taken(talk: Talk, first_missed: float, window: FaultWindow, *, last_seen: fl
     read = talk.read(first_missed)
     judgement = judge(talk.book, read, talk.rules, AUTHOR)
     talk.book.last_read = int(last_seen * SECOND)
-    suspicion = suspect(talk.book, judgement.absent, read, [])
+    (suspicion,) = suspect(talk.book, judgement.absent, read, [])
     assert suspicion is not None
     again = talk.read(first_missed + 60.0)
     second = judge(talk.book, again, talk.rules, AUTHOR)

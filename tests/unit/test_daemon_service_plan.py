@@ -71,7 +71,7 @@ def test_with_docker_the_service_stays_a_process_and_comes_after_the_containers_
         (("stores.names=redis-list", "testbed.subject=agno-redis"), "add --store http"),
         (("stores.names=http", "testbed.subject=agno-reddis"), "did you mean agno-redis"),
         (("stores.names=http", "testbed.subject=nowhere.py"), "cannot be read"),
-        (("stores.names=http", "testbed.subject=redisvl-messages"), "needs a Redis that loads"),
+        (("stores.names=http", "testbed.subject=redisvl-messages", "testbed.kind=docker"), "needs a Redis that loads"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(assignments: tuple[str, ...], complaint: str) -> None:

@@ -12,6 +12,7 @@ from tests.support.paths import ROOT
 NAMING = (
     *("deploy/Dockerfile", "deploy/.env", "deploy/compose.yaml", "deploy/compose.faults.yaml", "docs/deploy.md"),
     *("deploy/systemd/soak.service", "deploy/systemd/soak.env.example", "deploy/github/soak.yml"),
+    *("deploy/github/action/action.yml", "deploy/gitlab/soak.yml", "docs/kubernetes.md"),
 )
 NOT_SETTINGS = {"SOAK_PROMETHEUS_URL"}  # Grafana's
 

@@ -117,10 +117,11 @@ def crash(
     excuse: Excuse = Excuse.CRASH,
     target: Source = Source.PRIMARY,
     caught_up: int | None = None,
+    leaves_old: bool = False,
 ) -> Fault:
     effect = started if injected is None else injected
     caught = None if caught_up is None else caught_up * MILLISECOND
-    return Fault(excuse, started * MILLISECOND, effect * MILLISECOND, ended * MILLISECOND, target, caught)
+    return Fault(excuse, started * MILLISECOND, effect * MILLISECOND, ended * MILLISECOND, target, caught, leaves_old)
 
 
 def history(*happened: Happened, contract: Contract = STRICT) -> History:
@@ -758,6 +759,48 @@ def test_events_come_in_order_of_time_and_a_read_returns_what_it_was_asked() -> 
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Failovers
+
+FAILOVER = Contract(failover_loss=1000 * MILLISECOND)
+
+
+def replaced(started: int, ended: int) -> Fault:
+    """Return a failover, in which clients may stay with the old primary until it has ended."""
+    return crash(started, ended, excuse=Excuse.FAILOVER, leaves_old=True)
+
+
+def test_what_the_old_primary_acknowledged_until_it_was_demoted_is_excused() -> None:
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100), read(3400)]
+    assert "lost 1" in demanded(wrote(1, 900), *happened, contract=FAILOVER)
+    assert verdict(wrote(1, 1100), *happened, contract=FAILOVER) is Verdict.CLEAN
+    assert verdict(wrote(1, 2900), *happened, contract=FAILOVER) is Verdict.CLEAN
+    assert "lost 1" in demanded(wrote(1, 3010), *happened, contract=FAILOVER)
+    assert "lost 1" in demanded(wrote(1, 2900), *happened, contract=STRICT)
+
+
+def test_a_survivor_of_a_failover_counts_up_to_its_start() -> None:
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
+    assert "lost 1" in demanded(wrote(1, 1500), wrote(2, 1600), *happened, contract=FAILOVER)
+    assert verdict(wrote(1, 1500), wrote(2, 2100), *happened, contract=FAILOVER) is Verdict.CLEAN
+
+
+def test_what_one_read_showed_together_stood_in_one_log() -> None:
+    written: list[Happened] = [wrote(1, 2100), wrote(2, 2200)]
+    happened: list[Happened] = [replaced(2000, 3000), *swept(3100, 2), read(3400, 2)]
+    assert "rolled_back 1" in demanded(*written, read(2500, 1, 2), *happened, contract=FAILOVER)
+    assert not demanded(*written, read(2500, 1, 2), *happened, contract=replace(FAILOVER, at_least_once=True))
+    apart: list[Happened] = [read(2150, 1), read(2500, 2)]
+    assert verdict(*written, *apart, *happened, contract=FAILOVER) is Verdict.CLEAN
+
+
+def test_reads_of_a_primary_that_is_replaced_are_tolerated_unless_the_contract_is_strict() -> None:
+    happened: list[Happened] = [wrote(1, 0), replaced(2000, 3000), read(100, 1), read(2500), *swept(3100, 1), read(3400, 1)]
+    assert verdict(*happened, contract=FAILOVER) is Verdict.CLEAN
+    assert verdict(*happened, contract=replace(FAILOVER, strict_replica=True)) is Verdict.UNDECIDED
+    assert "non_monotonic 1" in demanded(*happened, contract=Contract(strict_replica=True))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # Where the page is silent
 
 HIDDEN_BY_REPLICA = (read(50, 1, source=REPLICA), read(100, source=REPLICA), read(200, 1, source=REPLICA))
@@ -790,6 +833,13 @@ EXAMPLES: dict[str, tuple[Contract, tuple[Happened, ...]]] = {
     "may-be-in-flight": (
         LAST_TWO,
         (wrote(1, 0), wrote((2, 1), 20, delivered=None), read(100, (2, 1)), read(300, (2, 1))),
+    ),
+    "new-primary": (
+        FAILOVER,
+        (
+            *(wrote(1, 2100), wrote(2, 2200), window(2250, 2, 1, 2)),
+            *(replaced(2000, 2300), *swept(2400, 2), read(2700, 2)),
+        ),
     ),
     "order-not-promised": (PER_WRITER, (wrote(1, 0), wrote((2, 1), 20), wrote(2, 40), window(60, 2, 1, 2))),
     "order-over-forget": (

@@ -89,7 +89,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_the_built_in_stores_say_what_they_are() -> None:
     assert list(specs()) == [
         "redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica", "pgvector", "chroma",
-        "http",
+        "http", "sqlite",
     ]  # fmt: skip
     for spec in specs().values():
         assert spec.needs

@@ -27,6 +27,9 @@ OVER_THE_WIRE = frozenset(
 IN_THE_WAY = frozenset({"partition", "connection_refused", "connection_reset", "latency", "slow_link", "dropped_reply"})
 """Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
 
+IN_ITS_WORKLOAD = frozenset({"pod_delete", "pod_evict", "policy_partition", "rollout_restart", "scale_to_zero"})
+"""Faults of a server in Kubernetes, through its API."""
+
 
 class Allowance:
     """What the operator of given servers lets happen to them."""
@@ -45,6 +48,8 @@ class Allowance:
             return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
         if fault == RESTART and self.restart is None:
             return "testbed.restart_command does not say how it is restarted"
+        if fault in IN_ITS_WORKLOAD:
+            return "its workload is not named; set testbed.workloads to NAMESPACE/statefulset/NAME"
         if fault not in {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}:
             possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE, *IN_THE_WAY}))
             return f"{fault} needs its process or its disk, which are not ours; possible are {possible}"

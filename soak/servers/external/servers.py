@@ -39,11 +39,14 @@ class ExternalServers:
         restart_command: OperatorCommand | None = None,
         proxy_host: str = HOST,
         containers: Mapping[str, str] | None = None,
+        workloads: Mapping[str, str] | None = None,
+        kubeconfig: Path | None = None,
     ) -> None:
         """Take servers by kind; the command restarts the one that replaces `{server}` in it.
 
         Where a fault of the network is allowed, our clients come through a proxy that listens on the given address.
-        Servers whose containers are named are broken through Docker instead of by the command.
+        Servers whose containers are named are broken through Docker instead of by the command, and those whose
+        workloads are named through the Kubernetes API, as the pod's service account or the kubeconfig's user.
         """
         if restart_command is not None and len(addresses) > 1 and not restart_command.names_the_server:
             raise UsageError(
@@ -54,6 +57,8 @@ class ExternalServers:
         self.namespace: str | None = None
         self._allowance = Allowance(frozenset(allow_faults), restart_command)
         self._containers = containers or {}
+        self._workloads = workloads or {}
+        self._kubeconfig = kubeconfig
         self._addresses = addresses
         self._proxy_host = proxy_host
         self._state = state.ServersState()
@@ -97,8 +102,10 @@ class ExternalServers:
 
     async def _take(self, kind: ServerKind, url: str) -> Server:
         backend: ExternalBackend = OperatorBackend(kind, url, self._folder / kind.name, self._allowance)
-        is_contained = kind.name in self._containers
-        if is_contained:
+        is_named = kind.name in {*self._containers, *self._workloads}
+        if kind.name in self._workloads:
+            backend = self._workload(kind, url)
+        if kind.name in self._containers:
             # Imported only where it is used: the client of Docker is a heavy one.
             from soak.servers.external.containers import NamedContainer  # noqa: PLC0415
 
@@ -111,9 +118,19 @@ class ExternalServers:
         server = kind.support.external(kind, pinned, backend)
         server.state = await backend.open()
         server.no_proxy = "none of the faults that need a proxy is allowed"
-        if is_contained and server.is_running:
+        if is_named and server.is_running:
             await server.learn_configuration()
         return server
+
+    def _workload(self, kind: ServerKind, url: str) -> ExternalBackend:
+        # Imported only where it is used, like the client of Docker.
+        from soak.servers.external.kubernetes import Access, KubernetesApi  # noqa: PLC0415
+        from soak.servers.external.workloads import NamedWorkload, Workload  # noqa: PLC0415
+
+        access = Access.of_pod() if self._kubeconfig is None else Access.of_kubeconfig(self._kubeconfig)
+        workload = Workload.parse(self._workloads[kind.name])
+        folder, faults = self._folder / kind.name, self._allowance.faults
+        return NamedWorkload(kind, url, workload, folder, faults, KubernetesApi(access))
 
     async def _make_ready(self, server: Server) -> None:
         """Do what the faults that are allowed will need."""

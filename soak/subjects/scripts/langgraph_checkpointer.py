@@ -29,6 +29,9 @@ from typing import Any
 from soak_langgraph import AsyncThreads, Threads
 from soak_subject import Surroundings, serve
 
+_ENTERED: list[Any] = []
+"""Context managers that must live as long as the process: one that nobody holds is left, and closes what it opened."""
+
 
 async def open_threads(surroundings: Surroundings) -> Threads | AsyncThreads:
     """Open the checkpointer on the event loop, and make what it needs before it serves."""
@@ -37,6 +40,7 @@ async def open_threads(surroundings: Surroundings) -> Threads | AsyncThreads:
     is_async = hasattr(made, "__aenter__") or hasattr(made, "__await__")
     if hasattr(made, "__await__"):
         made = await made
+    _ENTERED.append(made)
     if hasattr(made, "__aenter__"):
         made = await made.__aenter__()
     elif hasattr(made, "__enter__"):

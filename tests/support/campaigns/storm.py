@@ -52,7 +52,6 @@ from tests.support.paths import ROOT
 BUILT_IN = ("redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica")
 LETTING_GO = ("tests.support.stores.storm:LastFew", "tests.support.stores.storm:ShortLived")
 TIMEOUT_SECONDS = 1.0
-CLOCK_EPSILON_SECONDS = 0.4
 VERIFIER_SETTINGS = {
     "SETTLE": "1s", "HOT_INTERVAL": "300ms", "COVERAGE": "5s", "CHECKPOINT": "500ms", "DRAIN": "90s",
     "RECALL_AGES": '["2s", "15s"]', "UNVERIFIED_AGE_MAX": "60s",
@@ -206,7 +205,6 @@ def join_info(storm: Storm, urls: dict[str, str]) -> JoinInfo:
         stores=list(storm.stores),
         contracts={store: registry.find(store).contract_for(context) for store in storm.stores},
         started_wall_seconds=time.time(),
-        clock_epsilon_seconds=CLOCK_EPSILON_SECONDS,
         recall_seconds=10.0,
     )
     info = JoinInfo(

@@ -1,7 +1,6 @@
 """One load process of the storm: participants, and talks whose names are easily taken for one another.
 
-Its wall clock jumps while it runs. If it is told to, it plays a worker on another host whose clock is off by less than
-the run has declared.
+Its wall clock jumps while it runs. If it is told to, it plays a worker on another host, whose clock has to be measured.
 """
 
 from __future__ import annotations
@@ -110,7 +109,6 @@ async def run(arguments: argparse.Namespace) -> None:
     if arguments.other_host:
         elsewhere = Host(f"other-{arguments.number}", f"other-{arguments.number}")
         ledger_writer.this_host = lambda: elsewhere  # type: ignore[attr-defined]  # as the writer sees it
-        step_the_clock(source.uniform(-1.0, 1.0) * info.header.clock_epsilon_seconds / 2)
     plan = Plan(
         stores=tuple(info.header.stores),
         think_seconds=arguments.think,
@@ -125,8 +123,7 @@ async def run(arguments: argparse.Namespace) -> None:
     pool = await open_pool(info, plan)
     tasks = [asyncio.create_task(take_turns(pool, source)) for _ in range(arguments.users)]
     tasks += [asyncio.create_task(talk_under_odd_names(pool, source))]
-    if not arguments.other_host:
-        tasks += [asyncio.create_task(jump_about(source))]
+    tasks += [asyncio.create_task(jump_about(source))]
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     stopping = asyncio.create_task(stop.wait())

@@ -35,7 +35,8 @@ class Talk:
     def forget(self, outcome: Outcome | None, sent: float, ended: float) -> None:
         self.book.intend_forget(int(sent * SECOND))
         if outcome is not None:
-            end_forget(self.book, outcome, int(sent * SECOND), int(ended * SECOND))
+            epsilon = self.rules.clock_epsilon_us
+            end_forget(self.book, outcome, int(sent * SECOND), int(ended * SECOND), clock_epsilon_us=epsilon)
 
     def read(self, at: float, *places: int | tuple[int, int] | object) -> Read:
         items = [self._item(place) for place in places]

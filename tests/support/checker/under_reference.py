@@ -89,7 +89,9 @@ class CheckerJudge:
         self._faults = FaultHistory({STORE: SERVERS}, catch_up_us=history.recovery_max)
         self._has_replica = history.contract.staleness != 0
         self._judging = StoreJudging(
-            rules=Rules(contract=contract_of(history.contract), ttl_epsilon_us=0),
+            rules=Rules(
+                contract=contract_of(history.contract), ttl_epsilon_us=0, clock_epsilon_us=history.clock_epsilon
+            ),
             author=AUTHOR,
             faults=self._faults,
             targets=SERVERS,
@@ -166,10 +168,10 @@ class CheckerJudge:
         if event.phase is FaultPhase.STARTED:
             window = FaultWindow(
                 fault=name,
-                kind=fault.excuse.value,
+                kind="partial_partition" if fault.leaves_old else fault.excuse.value,
                 target=fault.target.value,
                 excuses=Excuse(fault.excuse.value),
-                down=True,
+                down=not fault.leaves_old,
                 keeps_data=fault.target is Source.PRIMARY,
                 started=fault.started,
             )
@@ -229,7 +231,8 @@ class CheckerJudge:
         self._last[session] = read
         self._told_of_missing.discard(session)
         self._take(session, checker.observe(read, primary))
-        for seen in [one for one in self._seen[session] if one.returned <= read.invoked]:
+        epsilon = self._history.clock_epsilon
+        for seen in [one for one in self._seen[session] if one.returned + epsilon <= read.invoked]:
             self._seen[session].remove(seen)
             acked = [
                 (one.id.writer, one.id.seq, one.sent, one.ended)
@@ -237,14 +240,14 @@ class CheckerJudge:
                 if one.id.session == session
                 and one.outcome is Outcome.OK
                 and one.ended is not None
-                and one.ended < seen.invoked
+                and one.ended + (0 if one.id.writer == seen.reader else epsilon) < seen.invoked
             ]
             self._take(session, checker.observe_participant(self._read(seen, {}), seen.last, acked))
         self._sweep()
 
     def _sweep(self) -> None:
         """Mark the faults after which every session has been read: with no read that may still be behind."""
-        behind = self._judging.rules.contract.staleness_us or 0
+        behind = (self._judging.rules.contract.staleness_us or 0) + self._history.clock_epsilon
         for window in self._faults.values():
             after = (window.ended or 0) + behind
             is_read = all(one.book.last_whole > after for one in self._checkers.values())
