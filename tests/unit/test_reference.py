@@ -794,7 +794,14 @@ def test_what_one_read_showed_together_stood_in_one_log() -> None:
 
 
 def test_reads_of_a_primary_that_is_replaced_are_tolerated_unless_the_contract_is_strict() -> None:
-    happened: list[Happened] = [wrote(1, 0), replaced(2000, 3000), read(100, 1), read(2500), *swept(3100, 1), read(3400, 1)]
+    happened: list[Happened] = [
+        wrote(1, 0),
+        replaced(2000, 3000),
+        read(100, 1),
+        read(2500),
+        *swept(3100, 1),
+        read(3400, 1),
+    ]
     assert verdict(*happened, contract=FAILOVER) is Verdict.CLEAN
     assert verdict(*happened, contract=replace(FAILOVER, strict_replica=True)) is Verdict.UNDECIDED
     assert "non_monotonic 1" in demanded(*happened, contract=Contract(strict_replica=True))
