@@ -40,7 +40,7 @@ SESSIONS = 2_000
 PER_SESSION = 200
 HISTORIES = 200
 ROUNDS = 5
-MESSAGES_FEW, MESSAGES_MANY = 60_000, 300_000
+MESSAGES_FEW, MESSAGES_MANY = 30_000, 150_000
 """State is measured after so many; it must not grow in between. Every allocation is traced, so more takes minutes."""
 BARE = "redis.asyncio LRANGE, not even decoded"
 RULES = Rules(contract=Contract())

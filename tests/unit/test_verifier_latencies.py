@@ -70,6 +70,26 @@ def test_context_reads_and_recalls_are_reads_and_the_verifiers_own_are_not_count
     assert sides_of(*tallies, spans=[]) == ({"read": (2, 0), "search": (1, 0), "forget": (1, 0)}, {})
 
 
+def test_operations_of_one_slot_are_parted_by_how_long_they_took() -> None:
+    quick_and_slow = ended(17.0, 0.01)
+    quick_and_slow.add(ended(17.0, 5.0))
+    quick_and_slow.add(ended(17.0, 0.001, is_error=True))
+    assert sides_of(quick_and_slow, spans=[seconds(10, 15)]) == ({"append": (1, 1)}, {"append": (1, 0)})
+    assert sides_of(quick_and_slow, spans=[seconds(1, 2)]) == ({"append": (2, 1)}, {})
+
+
+def test_asking_for_the_times_changes_nothing() -> None:
+    spans = [seconds(10, 15)]
+    slots = [ended(at, took) for at in (1.0, 12.0, 16.0, 40.0) for took in (0.01, 2.0)]
+    times = times_of(*slots, spans=spans)
+    kept = msgspec.msgpack.encode(times)
+    assert times.outside
+    first, again = (_sides(times, spans) for _ in range(2))
+    assert first == again
+    assert first[0]["append"].latency.max_seconds == 2.0
+    assert msgspec.msgpack.encode(times) == kept
+
+
 def test_a_fault_that_becomes_known_late_still_has_its_operations() -> None:
     known: list[Span] = []
     times = OperationTimes()
