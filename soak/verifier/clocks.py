@@ -47,6 +47,8 @@ class HostClock(msgspec.Struct):
     """The largest error with which times of it were taken in."""
     is_uncertain: bool = False
     was_uncertain: bool = False
+    is_undecided: bool = False
+    """Something that it wrote was not judged for it."""
     jumps: int = 0
     heard: int = 0
     """When, by the verifier's clock."""
@@ -153,6 +155,10 @@ class Clocks:
         error += drift_us(span_us)
         return self._judged(known, error, placing)
 
+    def note_undecided(self, boot: str) -> None:
+        """Note that something was not judged because of this clock."""
+        self.hosts[boot].is_undecided = True
+
     def _judged(self, known: HostClock, error: int, placing: Placing) -> tuple[int, Placing]:
         known.error_us = error
         if error > self.error_max_us:
@@ -242,10 +248,11 @@ class Clocks:
     @property
     def doubts(self) -> list[str]:
         """Why the run cannot pass, in words."""
-        uncertain = sorted({one.host for one in self.hosts.values() if one.was_uncertain})
+        hosts = [one for one in self.hosts.values() if one.is_undecided]
+        uncertain = sorted({one.host for one in hosts if one.was_uncertain})
         limit = f"clock.error_max = {self.error_max_us / 1e6:g}s"
         doubts = [f"the clock of {host} was uncertain by more than {limit}" for host in uncertain]
-        jumped = sorted({one.host for one in self.hosts.values() if one.jumps})
+        jumped = sorted({one.host for one in hosts if one.jumps})
         return doubts + [f"the clock of {host} jumped: it was suspended, or moved" for host in jumped]
 
 

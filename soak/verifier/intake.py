@@ -123,6 +123,8 @@ class Intake:
             self._doubt_host(entry.boot)
         elif placing is Placing.UNCERTAIN:
             self._doubt_worker(worker)
+            if entry.batch.opens:
+                self._clocks.note_undecided(entry.boot)
         worker.is_uncertain = placing is Placing.UNCERTAIN
         return _shifted(entry.batch, shift)
 
@@ -132,6 +134,8 @@ class Intake:
                 self._doubt_worker(worker)
 
     def _doubt_worker(self, worker: Worker) -> None:
+        if worker.sessions:
+            self._clocks.note_undecided(worker.host)
         for tracked in worker.sessions.values():
             self._taint(tracked, is_undecided=True)
 
@@ -349,6 +353,7 @@ class Intake:
         if placing is not Placing.CERTAIN and isinstance(record, FaultPhase):
             # When it happened is not known, so nobody can tell what it may have taken.
             self._taint_all(is_undecided=True)
+            self._clocks.note_undecided(stamp.boot)
         return msgspec.structs.replace(record, at=record.at + shift)
 
     def _is_repeated(self, record: FaultPhase) -> bool:

@@ -137,6 +137,8 @@ def test_a_host_that_was_suspended_jumps_once_and_makes_the_run_inconclusive(hos
     hosts.worker_ahead_us -= 30 * SECOND
     assert hosts.place() is Placing.JUMPED
     assert run(hosts, 10) == {Placing.CERTAIN}
+    assert hosts.clocks.doubts == [], "it had nothing under way"
+    hosts.clocks.note_undecided("boot-there")
     assert hosts.clocks.doubts == ["the clock of there jumped: it was suspended, or moved"]
 
 
@@ -146,6 +148,7 @@ def test_a_clock_that_is_known_too_badly_is_uncertain_until_it_is_known_better(h
     assert "clock.error_max = 0.25s" in hosts.clocks.warnings[0]
     assert hosts.place(400) is Placing.CERTAIN
     assert not hosts.clocks.warnings
+    hosts.clocks.note_undecided("boot-there")
     assert hosts.clocks.doubts == ["the clock of there was uncertain by more than clock.error_max = 0.25s"]
 
 

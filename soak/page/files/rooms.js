@@ -42,6 +42,11 @@ export function showStores(state, silentSince) {
 
 const numeric = (head, index) => (index === 0 ? head : { cell: head, class: "number" });
 
+function clockError(one) {
+  const error = one.error_seconds === null ? "not known" : `± ${(one.error_seconds * 1000).toFixed(1)} ms`;
+  return one.is_uncertain ? `${error}, not judged` : error;
+}
+
 export function showWatch(state, silentSince) {
   const verifier = state.soak.verifier;
   if (!verifier) {
@@ -59,6 +64,8 @@ export function showWatch(state, silentSince) {
     [state.end?.finished ? "not decided" : "under investigation", plural(verifier.suspicions_open, "suspicion")],
     ["unknown writes never seen", count(totals.indeterminate)],
     ["unverifiable", count(totals.unverifiable)],
+    ...(totals.undecided ? [["not judged: clocks", count(totals.undecided)]] : []),
+    ...(verifier.clocks ?? []).map((one) => [`clock of ${one.host}`, clockError(one)]),
   ];
   const recalls = Object.entries(verifier.recalls ?? {});
   const ages = [...new Set(recalls.flatMap(([, times]) => Object.keys(times)))];
