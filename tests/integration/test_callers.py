@@ -27,7 +27,10 @@ async def test_a_caller_is_the_node_in_whose_folder_it_works_also_as_a_new_child
     callers = CallersByProcess(tmp_path / "nodes")
     addresses: asyncio.Queue[tuple[Address, Address]] = asyncio.Queue()
 
+    taken = []
+
     async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken.append(writer)
         await addresses.put((writer.get_extra_info("peername"), writer.get_extra_info("sockname")))
 
     server = await asyncio.start_server(take, HOST, 0)
@@ -52,6 +55,8 @@ async def test_a_caller_is_the_node_in_whose_folder_it_works_also_as_a_new_child
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for writer in taken:
+            writer.close()
         server.close()
 
 
