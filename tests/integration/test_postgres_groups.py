@@ -215,3 +215,9 @@ async def test_what_patroni_lacks_is_one_line_that_says_what_to_install(monkeypa
         with pytest.raises(ServerUnreachableError, match=r"pip install 'soak\[patroni\]'") as refused:
             find()
         assert "\n" not in str(refused.value)
+
+
+def test_a_fault_of_a_group_is_for_the_servers_that_can_be_one() -> None:
+    assert ALL["sentinel_failover"].targets == ("redis",)
+    assert ALL["dcs_outage"].targets == ALL["standby_outage"].targets == ("postgres",)
+    assert ALL["primary_crash"].targets == ("redis", "postgres")
