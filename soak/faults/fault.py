@@ -154,11 +154,18 @@ class GroupFault(Fault):
     groups: ClassVar[tuple[type[Group], ...]] = (SentinelGroup, ClusterGroup, PatroniGroup, SyncStandbyGroup)
     needs = "a group of nodes that soak has started"
 
+    def __init_subclass__(cls) -> None:
+        """Let it happen to the kinds of servers that such a group can be of."""
+        cls.targets = tuple(name for name in GroupFault.targets if cls._flags(name))
+
+    @classmethod
+    def _flags(cls, target: str) -> list[str]:
+        """Return how a person asks for the groups of this kind that it can happen to."""
+        return [group.flag for group in cls.groups if group.flag.startswith(f"{KINDS[target].flag} ")]
+
     def hindrance(self, servers: Servers, target: str) -> str | None:
         if not isinstance(servers.nodes[target], self.groups):
-            flag = KINDS[target].flag
-            known = [group.flag for group in self.groups if group.flag.startswith(f"{flag} ")]
-            return f"there is no group of this kind; start one with {' or '.join(known)}"
+            return f"there is no group of this kind; start one with {' or '.join(self._flags(target))}"
         return None
 
     def group(self, servers: Servers, target: str) -> Group:

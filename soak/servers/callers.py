@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+Address = tuple[str, int]
 CLIENTS = "clients"
 """Everybody who is no node of the group."""
 _CONNECTIONS = Path("/proc/net/tcp")
@@ -22,8 +23,8 @@ _CLOSED = "0"
 class Callers(Protocol):
     """Tells callers apart."""
 
-    async def name_of(self, host: str, port: int) -> str | None:
-        """Return the node that calls from here, or `CLIENTS`; None: the caller has gone already."""
+    async def name_of(self, caller: Address, front: Address) -> str | None:
+        """Return the node that calls this front from here, or `CLIENTS`; None: the caller has gone already."""
 
 
 class CallersByAddress(NamedTuple):
@@ -32,9 +33,9 @@ class CallersByAddress(NamedTuple):
     nodes: Mapping[str, str]
     """Their names by address."""
 
-    async def name_of(self, host: str, port: int) -> str | None:
-        del port
-        return self.nodes.get(host, CLIENTS)
+    async def name_of(self, caller: Address, front: Address) -> str | None:
+        del front
+        return self.nodes.get(caller[0], CLIENTS)
 
 
 class CallersByProcess:
@@ -46,12 +47,12 @@ class CallersByProcess:
         self._known: dict[int, str] = {}
         """The node of each process that was found the last time all were looked at."""
 
-    async def name_of(self, host: str, port: int) -> str | None:
+    async def name_of(self, caller: Address, front: Address) -> str | None:
         # A few milliseconds. In the event loop, a storm of new connections would hold everybody else up.
-        return await asyncio.to_thread(self._look_up, host, port)
+        return await asyncio.to_thread(self._look_up, caller, front)
 
-    def _look_up(self, host: str, port: int) -> str | None:
-        if (socket := _socket_at(host, port)) is None:
+    def _look_up(self, caller: Address, front: Address) -> str | None:
+        if (socket := _socket_between(caller, front)) is None:
             return None
         # Mostly it is a process that is known, or a child of one: PostgreSQL has a new one for every try to stream.
         for pid, node in (*self._known.items(), *_children_of(self._known)):
@@ -80,14 +81,19 @@ def _children_of(known: Mapping[int, str]) -> Iterator[tuple[int, str]]:
                     yield int(child), node
 
 
-def _socket_at(host: str, port: int) -> str | None:
-    """Return what the kernel calls the socket of this address in `/proc/PID/fd`."""
-    address = "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
+def _socket_between(caller: Address, front: Address) -> str | None:
+    """Return what the kernel calls the caller's socket in `/proc/PID/fd`."""
+    # Both ends: a port is given out again while an older connection from it to somebody else is still listed.
     text = _CONNECTIONS.read_text()
-    if (start := text.find(f": {address} ")) < 0:
+    if (start := text.find(f": {_hexadecimal(caller)} {_hexadecimal(front)} ")) < 0:
         return None
     inode = text[start:].split(maxsplit=_INODE)[_INODE - 1]
     return None if inode == _CLOSED else f"socket:[{inode}]"
+
+
+def _hexadecimal(address: Address) -> str:
+    host, port = address
+    return "".join(f"{int(part):02X}" for part in reversed(host.split("."))) + f":{port:04X}"
 
 
 def _holds(pid: int, socket: str) -> bool:

@@ -141,8 +141,8 @@ class Links:
         self._fronts.clear()
 
     async def _caller(self, writer: asyncio.StreamWriter) -> str | None:
-        address = writer.get_extra_info("peername")
-        return await self._callers.name_of(*address) if address else None
+        caller, front = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        return await self._callers.name_of(caller, front) if caller and front else None
 
     async def _serve(
         self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: tuple[str, int]

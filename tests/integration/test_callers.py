@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
 
-from soak.servers.callers import CLIENTS, CallersByProcess
+from soak.servers.callers import CLIENTS, Address, CallersByProcess
 from soak.servers.ports import HOST
 
 if TYPE_CHECKING:
@@ -24,10 +25,13 @@ async def test_a_caller_is_the_node_in_whose_folder_it_works_also_as_a_new_child
     folder = tmp_path / "nodes" / "postgres-1" / "data"
     folder.mkdir(parents=True)
     callers = CallersByProcess(tmp_path / "nodes")
-    addresses: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+    addresses: asyncio.Queue[tuple[Address, Address]] = asyncio.Queue()
+
+    taken = []
 
     async def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await addresses.put(writer.get_extra_info("peername"))
+        taken.append(writer)
+        await addresses.put((writer.get_extra_info("peername"), writer.get_extra_info("sockname")))
 
     server = await asyncio.start_server(take, HOST, 0)
     port = str(server.sockets[0].getsockname()[1])
@@ -51,4 +55,27 @@ async def test_a_caller_is_the_node_in_whose_folder_it_works_also_as_a_new_child
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for writer in taken:
+            writer.close()
         server.close()
+
+
+async def test_an_older_connection_from_the_same_port_is_not_taken_for_the_caller(tmp_path: Path) -> None:
+    callers = CallersByProcess(tmp_path)
+    fronts = [await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0) for _ in range(2)]
+    try:
+        addresses: list[Address] = [front.sockets[0].getsockname() for front in fronts]
+        with socket.socket() as old, socket.socket() as new:
+            for one in (old, new):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            old.bind((HOST, 0))
+            caller = old.getsockname()
+            old.connect(addresses[0])
+            old.close()
+            new.bind(caller)
+            new.connect(addresses[1])
+            assert await callers.name_of(caller, addresses[1]) == CLIENTS
+            assert await callers.name_of(caller, addresses[0]) is None
+    finally:
+        for front in fronts:
+            front.close()

@@ -15,7 +15,7 @@ from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError
 from soak.faults import ALL
 from soak.faults.catalogue import fault_named
-from soak.hosts import hosts_of
+from soak.hosts import each_host, hosts_of
 from soak.servers import binaries
 from soak.servers.kinds import PostgresTopology, Replication
 from soak.servers.sync_standby import SyncStandbyGroup
@@ -92,6 +92,7 @@ async def test_a_synchronous_standby_keeps_what_was_acknowledged_when_the_primar
         assert await failover_seconds(servers) == 0.0
         for name in STORES:
             await use(await registry.open_store(name, context_of(servers)))
+        await refuse_without_leader(servers)
         before = await servers.telemetry("postgres")
         assert before["primary"] == "postgres-1"
         assert before["postgres-1"].startswith("primary, LSN ")
@@ -101,6 +102,16 @@ async def test_a_synchronous_standby_keeps_what_was_acknowledged_when_the_primar
         assert after["primary"] == "postgres-2"
         assert (after["postgres-1"][:7], after["postgres-1"][-10:]) == ("standby", "timeline 2")
         assert await failover_seconds(servers) == 0.0, "the old primary is waited for now"
+
+
+async def refuse_without_leader(servers: LocalServers) -> None:
+    """Give the addresses of a group that has no primary: one clear line says so."""
+    _, standby = each_host(servers.nodes["postgres"].url)
+    with pytest.raises(ServerUnreachableError) as refused:
+        await registry.open_store("postgres", StoreContext(namespace="t", servers={"postgres": standby}))
+    assert "\n" not in str(refused.value)
+    assert "read-write" in str(refused.value)
+    assert servers.nodes["postgres"].pinned.password not in str(refused.value)
 
 
 async def lose(servers: LocalServers, name: str, rightly: Callable[[list[int]], bool], **parameters: str) -> None:
@@ -204,3 +215,9 @@ async def test_what_patroni_lacks_is_one_line_that_says_what_to_install(monkeypa
         with pytest.raises(ServerUnreachableError, match=r"pip install 'soak\[patroni\]'") as refused:
             find()
         assert "\n" not in str(refused.value)
+
+
+def test_a_fault_of_a_group_is_for_the_servers_that_can_be_one() -> None:
+    assert ALL["sentinel_failover"].targets == ("redis",)
+    assert ALL["dcs_outage"].targets == ALL["standby_outage"].targets == ("postgres",)
+    assert ALL["primary_crash"].targets == ("redis", "postgres")
