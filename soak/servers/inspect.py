@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import asyncpg
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import InvalidResponse, RedisClusterException, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
@@ -63,7 +63,13 @@ _REDIS_COUNTERS = (
 )
 _SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_keys", "keys", "used_memory")
 """Counters of the nodes of a cluster that make sense together."""
-_SILENT = (RedisError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_SILENT = (
+    RedisError,
+    RedisClusterException,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 _ROLES = {"master": "primary", "slave": "replica"}
 
 _POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"
