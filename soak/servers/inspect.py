@@ -13,7 +13,7 @@ from typing import Any
 
 import asyncpg
 from redis import DriverInfo
-from redis.exceptions import InvalidResponse, RedisError
+from redis.exceptions import InvalidResponse, RedisClusterException, RedisError
 
 from soak.answer_bounds import BoundedParser, bounded_answers
 from soak.checker.telemetry import ServerSample
@@ -74,7 +74,14 @@ _SUMMED = ("connected_clients", "connected_slaves", "evicted_keys", "expired_key
 """Counters of the nodes of a cluster that make sense together."""
 _DRIVER = DriverInfo()
 """Made once: redis-py looks its version up in its package's files for every connection that is given none."""
-_SILENT = (RedisError, sqlite3.Error, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_SILENT = (
+    RedisError,
+    RedisClusterException,
+    sqlite3.Error,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 _ROLES = {"master": "primary", "slave": "replica"}
 
 _POSTGRES_SETTINGS_QUERY = "select name, setting || coalesce(unit, '') as value from pg_settings where name = any($1)"

@@ -11,6 +11,7 @@ What one must know before touching it:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.cluster import LoadBalancingStrategy
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from redis.exceptions import (
     AuthenticationError,
     MaxConnectionsError,
@@ -102,11 +104,17 @@ class ClusterClient:
         """Learn who has which keys."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                await self._cluster.initialize()
+                await _learn_layout(self._cluster)
+                await _check_state(self._cluster)
         except (AuthenticationError, NoPermissionError) as error:
             raise LoginRefusedError(str(error)) from error
         except TimeoutError as error:
             raise NotSentError(f"no node answers within {self._timeout_seconds:g}s") from error
+        except RedisClusterException as error:
+            if isinstance(error.__cause__, AuthenticationError | NoPermissionError):
+                raise LoginRefusedError(str(error.__cause__)) from error
+            # redis-py's text says first that it could not, and only then why.
+            raise NotSentError(_first_line(error).rpartition("reachable node: ")[2]) from error
         except (RedisError, OSError) as error:
             raise NotSentError(_first_line(error)) from error
 
@@ -168,13 +176,30 @@ class ClusterClient:
         return ConnectionLostError(f"connection to {self.address} was lost before the reply came ({text})")
 
 
+async def _learn_layout(cluster: RedisCluster) -> None:
+    try:
+        await cluster.initialize()
+    except IndexError:
+        # redis-py takes the first primary without looking whether there is one.
+        raise RedisClusterException("the cluster is down: none of its nodes serves any slot") from None
+
+
+async def _check_state(cluster: RedisCluster) -> None:
+    """Raise `RedisClusterException` if the cluster itself says that it serves nobody."""
+    with contextlib.suppress(ResponseError):  # an account that may not ask
+        said = await cluster.execute_command("CLUSTER INFO", target_nodes=RedisCluster.RANDOM)
+        if said.get("cluster_state") == "fail":
+            slots = said.get("cluster_slots_ok", "not all")
+            raise RedisClusterException(f"the cluster is down: {slots} of {REDIS_CLUSTER_HASH_SLOTS} slots are served")
+
+
 async def cluster_addresses(url: str, *, timeout_seconds: float, replicas: bool) -> list[str]:
     """Return the address of every primary of a cluster, or of every replica, with our login."""
     address = parse_cluster(url)
     parts = urlsplit(url)
     cluster = cluster_at(address, timeout_seconds=timeout_seconds)
     try:
-        await cluster.initialize()
+        await _learn_layout(cluster)
         nodes = cluster.get_replicas() if replicas else cluster.get_primaries()
         places = [HostPort(str(node.host), int(node.port)) for node in nodes]
     finally:

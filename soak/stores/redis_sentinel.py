@@ -99,7 +99,9 @@ async def why_no_primary(address: SentinelAddress, *, timeout_seconds: float) ->
     found = [answer for answer in answers if isinstance(answer, dict)]
     if not found:
         refused = any(isinstance(answer, AuthenticationError | NoPermissionError) for answer in answers)
-        return "the sentinels refuse the login; check sentinel_password" if refused else "no sentinel answers"
+        if refused:
+            return "the sentinels refuse the login; check sentinel_password"
+        return f"no sentinel answers: {' '.join(str(answers[0]).split())}"
     names = sorted({name for answer in found for name in answer})
     if address.service not in names:
         return f"the sentinels watch {', '.join(names) or 'nothing'}, and no {address.service}"

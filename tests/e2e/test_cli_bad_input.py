@@ -109,6 +109,26 @@ def test_a_wrong_password_is_one_line_that_does_not_tell_it(folder: Path, guarde
     assert "hunter2" not in done.stderr + done.stdout
 
 
+@pytest.fixture
+def empty_cluster(folder: Path) -> Iterator[int]:
+    """Run one node of a cluster that has no slots yet."""
+    port, bus = free_port(), free_port()
+    words = ["--port", str(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", str(bus)]
+    with (folder / "cluster.log").open("wb") as log:
+        server = subprocess.Popen([binaries.valkey_server(), *words, "--save", ""], cwd=folder, stdout=log)
+    try:
+        yield port
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_cluster_that_is_down_is_one_line(folder: Path, empty_cluster: int) -> None:
+    url = f"redis+cluster://127.0.0.1:{empty_cluster}"
+    done = soak("check", "--redis", url, "--store", "redis-list", "--plain", cwd=folder)
+    assert "cannot be used (the cluster is down: none of its nodes" in the_one_line(done, ExitCode.UNREACHABLE)
+
+
 def test_a_port_that_is_taken_is_one_line_that_names_it(folder: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -94,7 +94,7 @@ def test_nothing_of_a_group_is_left_after_a_kill_in_the_middle_of_a_failover() -
 @pytest.mark.parametrize(
     ("url", "code", "words"),
     [
-        ("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", ExitCode.UNREACHABLE, "(no sentinel answers)"),
+        ("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", ExitCode.UNREACHABLE, "(no sentinel answers: Error 111"),
         ("redis+sentinel://127.0.0.1:1", ExitCode.USAGE, "which primary"),
     ],
 )
