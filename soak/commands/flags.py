@@ -84,8 +84,8 @@ SERVERS = (
         "--redis",
         "servers.redis",
         "URL|VERSION|TOPOLOGY",
-        "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), the version to start (6.2, 7.0, valkey-9), or "
-        "sentinel (1 + 2 and three sentinels) or cluster (3 + 3)",
+        "a Redis that already runs (passwords by SOAK_SERVERS__REDIS), the version to start (6.2, 7.0, 8, valkey-8, "
+        "valkey-9), or sentinel (1 + 2 and three sentinels) or cluster (3 + 3)",
         version_key="servers.redis_version",
         topology_key="servers.redis_topology",
         topologies=frozenset(RedisTopology),

@@ -19,13 +19,13 @@ from soak.scenarios.runner import answer_of
 from soak.scenarios.scenario import Scenario, ServerSetup
 
 SIDE_BY_SIDE = 2
-SOAK_SECONDS = 50
+SOAK_SECONDS = 36
 SECONDS_MAX = 300.0
 LOAD = (
     *("--users", "12", "--think", "100ms"),
     *("--set", "verifier.settle=1s", "--set", "verifier.hot_interval=300ms"),
 )
-EVERY = "every=20s,hold=1s"
+EVERY = "every=15s,hold=1s"
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +169,7 @@ def _options(**options: str) -> tuple[str, ...]:
 
 _ONE_REPLICA = _options(min_replicas_to_write="1", min_replicas_max_lag="1")
 _NO_CRASH_LOSS = ("--allow-weaker-server", "--set", "contract.redis-list.crash_loss_seconds=0s")
-_SHORT_SECONDS = 35
+_SHORT_SECONDS = 25
 """One server is started at once, and broken once."""
 
 

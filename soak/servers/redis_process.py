@@ -82,7 +82,7 @@ class RedisProcess(ProcessBackend):
             # Given by path, it is the only one that is meant.
             available = binaries.redis_releases(self._upgrade_binary)[-1:]
         else:
-            available = binaries.redis_releases()
+            available = binaries.redis_releases(optional=self._upgrade is not None)
         release = next_release(self.version, available, self._upgrade)
         if release is not None:
             return release
