@@ -742,7 +742,7 @@ def _was_gone_before(known: Knowledge, attempt: Attempt, forgotten: int, view: V
     )
 
 
-def _expired(report: _Report, known: Knowledge) -> None:  # noqa: C901  one case after the other
+def _expired(report: _Report, known: Knowledge) -> None:  # noqa: C901, PLR0912  one case after the other
     """Present after its time to live [R11]."""
     if known.contract.ttl is None:
         return
