@@ -28,6 +28,7 @@ OLD, NEW = "127.0.0.2", "127.0.0.3"
 BEHIND_SECONDS = 8.0
 """Longer than the tail that the contract lets a failover take, and the time between two samples."""
 SYNCED_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 120.0
 OWN_HOSTS = 'mount --bind "$0" /etc/hosts && exec "$@"'
 """A file of hosts of its own, for one process and its children: the resolver reads it anew each time."""
 
@@ -117,7 +118,7 @@ async def until_moved(check: RunningCheck) -> None:
         return "restart" in {event["what"] for event in (status["verifier"] or {}).get("events", [])}
 
     status = await asyncio.to_thread(check.until, noticed)
-    await asyncio.to_thread(check.until_verified, total(status, "verified") + 300)
+    await asyncio.to_thread(check.until_verified, total(status, "verified") + 100)
 
 
 @pytest.mark.long
@@ -128,7 +129,7 @@ async def test_a_name_that_moves_is_a_failover_that_may_take_its_tail_and_no_mor
     async with moving_name(tmp_path) as name:
         words = ("--redis", name.url, "--store", "redis-list", "--duration", "5m", *BUSY)
         with checking(*words, through=through) as check:
-            await asyncio.to_thread(check.until_verified, 300)
+            await asyncio.to_thread(check.until, lambda status: total(status, "verified") >= 150, START_SECONDS_MAX)
             await name.promote()
             if is_behind:
                 await asyncio.sleep(BEHIND_SECONDS)
@@ -139,6 +140,9 @@ async def test_a_name_that_moves_is_a_failover_that_may_take_its_tail_and_no_mor
     assert (window["server"], window["kind"], window["planned"]) == ("redis", "failover", False)
     if is_behind:
         assert told["verdict"] == "violation", told["reasons"]
-        assert {*kinds_by_store(told["result"])["redis-list"]} <= {"lost", "rolled_back", "stale", "non_monotonic"}
+        # What was forgotten meanwhile is there again on the old copy.
+        found = {*kinds_by_store(told["result"])["redis-list"]}
+        assert found <= {"lost", "rolled_back", "resurrected", "stale", "non_monotonic"}
+        assert found & {"lost", "rolled_back"}
     else:
         assert told["verdict"] == "pass", told["reasons"]
