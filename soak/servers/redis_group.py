@@ -28,7 +28,7 @@ from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
 from soak.servers.redis import RedisServer
 from soak.servers.redis_process import RedisProcess
-from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent
+from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent, ServerState
 from soak.servers.state import Pinned
 from soak.servers.versions import ServerRelease, ServerVersion, redis_version
 
@@ -328,19 +328,20 @@ class RedisGroup(RedisServer, abc.ABC):
     # -- life --
 
     async def start(self) -> None:
+        # Not as one server does, which would only take another port for itself.
+        self.state = ServerState.STARTING
         for _ in range(FRESH_PORTS_MAX):
             try:
-                await super().start()
+                await self._launch()
             except PortTakenError:
                 if self._is_formed:
                     raise
                 # Lost the race for a port that nobody knows yet: all nodes take others, for each knows those of all.
-                await self.backend.kill()
-                await self.close_links()
                 await asyncio.to_thread(shutil.rmtree, self.folder / NODES_FOLDER, ignore_errors=True)
                 self.pinned.nodes.clear()
                 self._take_seats()
             else:
+                self._fresh = False
                 return
         raise ServerUnreachableError(f"{self.title} found {FRESH_PORTS_MAX} free ports taken by others; start it again")
 

@@ -422,13 +422,10 @@ async def save_a_checkpoint(script: Script, folder: Path) -> Path:
 
 async def until_trimmed(script: Script) -> None:
     """Wait until what a checkpoint has passed is dropped from the ledger: before that, nothing is lost with it."""
-    reader = await LedgerReader.connect(script.info.ledger_url, script.info.run)
-    try:
-        async with asyncio.timeout(SECONDS_MAX):
-            while not (await reader.extent()).is_trimmed_only:
-                await asyncio.sleep(0.02)
-    finally:
-        await reader.close()
+    key = keys_of(script.info.header.run).batches
+    async with Redis.from_url(script.info.ledger_url) as redis, asyncio.timeout(SECONDS_MAX):
+        while (stream := await redis.xinfo_stream(key))["length"] == stream["entries-added"]:
+            await asyncio.sleep(0.02)
 
 
 async def resume(script: Script, folder: Path) -> None:

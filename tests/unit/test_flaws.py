@@ -18,7 +18,8 @@ from soak.stores import registry
 FOLDER = Path(soak.flaws.__file__).parent
 INCIDENTS = [
     "whole_history_overwrite", "context_window_merge", "app_clock_order", "same_timestamp_ties", "replica_reads",
-    "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "empty_primary", "unconfirmed_failover", "unsynced_tail", "swallowed_error",
+    "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "empty_primary", "unconfirmed_failover",
+    "unsynced_tail", "swallowed_error",
     "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "key_case",
     "ack_before_flush",
     "wiped_volume", "client_retry", "content_dedup", "read_cap", "empty_on_error", "delete_then_late_write",
