@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import asyncpg
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from soak.errors import ServerUnreachableError
+from soak.hosts import is_cluster, parse_cluster
 from soak.masking import mask
 from soak.servers.kinds import POSTGRES, REDIS
+from soak.stores.redis_cluster import cluster_at
+from soak.stores.redis_sentinel import redis_at
 
 ANSWER_SECONDS_MAX = 20.0
 _SCAN_COUNT = 1000
@@ -46,11 +46,10 @@ WHERE NOT starts_with(tablename, $1) AND NOT starts_with(schemaname, $1)
 
 @contextlib.asynccontextmanager
 async def redis_client(url: str) -> AsyncIterator[Any]:
-    client = Redis.from_url(
-        url,
-        retry=Retry(NoBackoff(), 0),
-        socket_timeout=ANSWER_SECONDS_MAX,
-        socket_connect_timeout=ANSWER_SECONDS_MAX,
+    client: Any = (
+        cluster_at(parse_cluster(url), timeout_seconds=ANSWER_SECONDS_MAX)
+        if is_cluster(url)
+        else redis_at(url, timeout_seconds=ANSWER_SECONDS_MAX)
     )
     try:
         yield client
@@ -169,13 +168,15 @@ async def own_keys(client: Any, namespace: str) -> list[bytes]:
 
 async def _batches(client: Any, namespace: str) -> AsyncIterator[list[bytes]]:
     pattern = _GLOB_SPECIAL.sub(r"\\\1", namespace) + "*"
-    cursor = 0
-    while True:
-        cursor, keys = await client.scan(cursor, match=pattern, count=_SCAN_COUNT)
-        if keys:
+    keys: list[bytes] = []
+    # Not SCAN itself: of a cluster, every primary is asked.
+    async for key in client.scan_iter(match=pattern, count=_SCAN_COUNT):
+        keys.append(key)
+        if len(keys) >= _SCAN_COUNT:
             yield keys
-        if cursor == 0:
-            return
+            keys = []
+    if keys:
+        yield keys
 
 
 async def _set_read_only(url: str, value: str) -> None:

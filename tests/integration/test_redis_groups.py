@@ -15,6 +15,7 @@ from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, heal_leftovers
 from soak.faults.catalogue import fault_named
+from soak.servers import redis_group
 from soak.servers.kinds import RedisTopology
 from soak.servers.links import Link
 from soak.servers.redis_cluster import ClusterGroup, ClusterNode
@@ -318,6 +319,20 @@ async def test_the_next_start_heals_a_group_whose_owner_was_killed_in_the_middle
         if isinstance(group, ClusterGroup):
             assert [await node.open_slots() for node in group.servers] == [[]] * len(group.servers)
         await store.close()
+
+
+async def test_a_group_whose_port_is_taken_before_it_starts_takes_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    ports = itertools.chain([port], iter(redis_group._low_port, None))
+    monkeypatch.setattr(redis_group, "_low_port", lambda: next(ports))
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        group = group_of(servers)
+        assert port not in group.pinned.nodes.values()
+        assert len(await group.primaries()) == 1
+    taken.close()
 
 
 async def test_two_groups_side_by_side_do_not_meet(tmp_path: Path) -> None:
