@@ -23,7 +23,7 @@ from soak.servers.links import Link, Links
 from soak.servers.ports import HOST, free_port
 from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
-from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent, Server
+from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent, Server, ServerState
 from soak.servers.state import Pinned
 
 NODES_FOLDER = "nodes"
@@ -248,19 +248,20 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
     # -- life --
 
     async def start(self) -> None:
+        # Not as one server does, which would only take another port for itself.
+        self.state = ServerState.STARTING
         for _ in range(FRESH_PORTS_MAX):
             try:
-                await super().start()
+                await self._launch()
             except PortTakenError:
                 if self._is_formed:
                     raise
                 # Lost the race for a port that nobody knows yet: all nodes take others, for each knows those of all.
-                await self.backend.kill()
-                await self.close_links()
                 await asyncio.to_thread(shutil.rmtree, self.nodes_folder, ignore_errors=True)
                 self.pinned.nodes.clear()
                 self._take_seats()
             else:
+                self._fresh = False
                 return
         raise ServerUnreachableError(f"{self.title} found {FRESH_PORTS_MAX} free ports taken by others; start it again")
 

@@ -15,7 +15,7 @@ from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults import ALL, heal_leftovers
 from soak.faults.catalogue import fault_named
-from soak.servers import redis_group
+from soak.servers import node_group
 from soak.servers.kinds import RedisTopology
 from soak.servers.links import Link
 from soak.servers.redis_cluster import ClusterGroup, ClusterNode
@@ -326,8 +326,8 @@ async def test_a_group_whose_port_is_taken_before_it_starts_takes_others(
 ) -> None:
     taken = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    ports = itertools.chain([port], iter(redis_group._low_port, None))
-    monkeypatch.setattr(redis_group, "_low_port", lambda: next(ports))
+    ports = itertools.chain([port], iter(node_group._low_port, None))
+    monkeypatch.setattr(node_group, "_low_port", lambda: next(ports))
     async with running(tmp_path, "redis", **SENTINEL) as servers:
         group = group_of(servers)
         assert port not in group.pinned.nodes.values()
