@@ -38,6 +38,8 @@ class PolicyPartition(KubernetesFault):
             await asyncio.sleep(_POLL_SECONDS)
 
     async def heal(self, servers: Servers, target: str) -> None:
+        if self.hindrance(servers, target) is not None:
+            return  # it never happened here
         await self.workload(servers, target).rejoin()
         deadline = time.monotonic() + SERVING_SECONDS_MAX
         while not await _answers(servers, target):

@@ -10,17 +10,17 @@ known before is put aside, and it is measured anew.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import msgspec
-import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from soak.clock import now_us
 
-_log = structlog.get_logger()
+_log = logging.getLogger("soak.clock")  # as the load, which does without structlog
 
 DRIFT_PPM_MAX = 500
 """Two clocks drift apart by no more than this: what a kernel slews a clock by at most. Faster is a step."""
@@ -91,7 +91,7 @@ class LedgerClock:
             await self.measure(exchanges)
         except ResponseError as error:
             if not self.is_refused:
-                _log.warning("ledger_time_refused", error=str(error))
+                _log.warning("the ledger's server refuses TIME (%s)", error)
             self.is_refused = True
         except (RedisError, OSError):
             return
@@ -110,7 +110,7 @@ class LedgerClock:
         known = None if self._bracket is None else self._bracket.widened(measured.at)
         if known is not None and not known.meets(measured):
             by = measured.reading.offset_us - known.reading.offset_us
-            _log.warning("clock_stepped", seconds=round(by / 1e6, 6), of="the ledger's server, or this host's")
+            _log.warning("the clock of the ledger's server, or of this host, stepped by %.6f s", by / 1e6)
             self._earlier.appendleft(known)
             known = None
         self._bracket = measured if known is None else known.narrowed(measured)

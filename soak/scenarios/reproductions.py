@@ -79,7 +79,8 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
     def agrees_with(self, published: Published) -> bool:
         if self.reason:
             return False
-        is_lost = bool(self.lost) and (published.loses or self.lost_seconds > published.under_way_seconds)
+        was_under_way = 0 < self.lost_seconds <= published.under_way_seconds
+        is_lost = bool(self.lost) and (published.loses or not was_under_way)
         return is_lost == published.loses
 
 

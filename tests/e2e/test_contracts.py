@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import redis
 
+from soak.contracts.presets import PRESETS
 from soak.errors import ExitCode
 from tests.support.checking import BUSY, checking, new_folder
 from tests.support.paths import ROOT
@@ -133,4 +134,5 @@ def test_presets_are_listed(folder: Path) -> None:
     done = soak(folder, "stores", "--presets")
     assert done.returncode == ExitCode.PASS, done.stderr
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
-    assert names == ["redis-everysec", "redis-always", "redis-rdb", "postgres-sync", "postgres-async", "cache"]
+    assert names == list(PRESETS)
+    assert {"redis-everysec", "sentinel-async", "patroni-sync", "sqlite-full", "memorydb", "cache"} <= {*names}

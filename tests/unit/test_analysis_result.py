@@ -83,7 +83,10 @@ def test_earlier_releases_are_put_through_what_is_known_of_them() -> None:
     assert trials_for(older, every, known_only=False) == every
     assert [one.name for one in trials_for(older, every, known_only=True)] == ["concurrent-writers", "growing-prefix"]
     everything = catalogue.find([], all_releases=True)
-    assert [subject.name for subject in everything] == list(catalogue.all_subjects())
+    # Those that need to be given a factory are left out: there is nothing to analyse without one.
+    assert [subject.name for subject in everything] == [
+        name for name, subject in catalogue.all_subjects().items() if not subject.takes_factory
+    ]
     for subject in everything:
         assert subject.is_newest or trials_for(subject, every, known_only=True), subject.name
 
