@@ -37,9 +37,13 @@ class VectorMemory(PostgresMemory):
 
     async def append(self, session: str, message: Message) -> None:
         async with self.pool.acquire() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", session)
+            await self._lock(connection, session)
             await self.add_row(connection, session, message)
             await self.add_vector(connection, session, message)
+
+    async def _lock(self, connection: Any, session: str) -> None:
+        """Let one transaction after the other write to a session."""
+        await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", session)
 
     async def add_row(self, connection: Any, session: str, message: Message) -> None:
         query = f"INSERT INTO {self.table} (session, body) VALUES ($1, $2)"  # noqa: S608  a name of our own
@@ -61,5 +65,7 @@ class VectorMemory(PostgresMemory):
 
     async def forget(self, session: str) -> None:
         async with self.pool.acquire() as connection, connection.transaction():
+            # Each statement has a snapshot of its own: an append that ends between the two would lose its vector.
+            await self._lock(connection, session)
             await connection.execute(f"DELETE FROM {self.table} WHERE session = $1", session)  # noqa: S608
             await connection.execute(f"DELETE FROM {self.index} WHERE session = $1", session)  # noqa: S608

@@ -15,6 +15,7 @@ import pytest
 from soak.checker.message import Garbled, Message, checksum
 from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.errors import UsageError
+from soak.flaws.vector_memory import VectorMemory
 from soak.stores.embedding import embed
 from soak.stores.protocol import StoreContext, search_of
 from soak.stores.registry import open_store
@@ -162,3 +163,29 @@ async def a_database(url: str, name: str) -> AsyncIterator[str]:
         await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
     finally:
         await admin.close()
+
+
+async def test_the_memory_that_flaws_of_searches_are_held_against_erases_from_both_tables_or_from_none(
+    postgres_url: str, namespace: str
+) -> None:
+    memory = await VectorMemory.open(StoreContext(servers={"postgres": postgres_url}, namespace=namespace))
+    function = f"{memory.table}_wait"
+    try:
+        # The erasure of the messages takes long, and an append arrives before that of the index begins.
+        await memory.pool.execute(
+            f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$"
+        )
+        await memory.pool.execute(
+            f"CREATE TRIGGER late AFTER DELETE ON {memory.table} FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
+        )
+        forgetting = asyncio.create_task(memory.forget(SESSION))
+        await asyncio.sleep(0.1)
+        message = AUTHOR.write(SESSION, 0, 1)
+        await asyncio.gather(forgetting, memory.append(SESSION, message))
+        assert list(await memory.history(SESSION)) == [message]
+        assert list(await memory.search(SESSION, message.content, 5)) == [message]
+    finally:
+        await memory.pool.execute(f"DROP TABLE {memory.table}, {memory.index}")
+        await memory.pool.execute(f"DROP FUNCTION IF EXISTS {function}")
+        await memory.close()
