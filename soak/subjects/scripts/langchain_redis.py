@@ -30,7 +30,7 @@ from soak_subject import ChatTurn, Surroundings, serve
 ROLES = {"human": "user", "ai": "assistant"}
 
 
-class Histories:
+class ChatHistories:
     """A history for each session, on one client for each process."""
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -57,4 +57,4 @@ class Histories:
 
 
 if __name__ == "__main__":
-    serve(Histories)
+    serve(ChatHistories)

@@ -16,11 +16,11 @@ from soak_memories import SqliteRows
 from soak_subject import serve
 
 
-class Rows(SqliteRows):
+class FullySynced(SqliteRows):
     """One file, which all processes share."""
 
     synchronous = "full"
 
 
 if __name__ == "__main__":
-    serve(Rows)
+    serve(FullySynced)

@@ -16,11 +16,11 @@ from soak_memories import SqliteRows
 from soak_subject import serve
 
 
-class Rows(SqliteRows):
+class NormallySynced(SqliteRows):
     """One file, which all processes share."""
 
     synchronous = "normal"
 
 
 if __name__ == "__main__":
-    serve(Rows)
+    serve(NormallySynced)
