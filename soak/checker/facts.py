@@ -696,7 +696,7 @@ class EarlierSurvived(Fact, frozen=True, kw_only=True):
         return window is not None and 0 < window.survivor_sent == self.sent
 
     def sentence(self, when: When) -> str:
-        return f"a message sent at {when(self.sent)} was acknowledged before the fault and outlived it"
+        return f"a message sent at {when(self.sent)} was applied before the fault took effect, and outlived it"
 
 
 class TimeToLiveChanged(Fact, frozen=True, kw_only=True):

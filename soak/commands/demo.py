@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -44,6 +45,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     _say("\nThe story of the clearest example:\n")
     _run("explain", findings[0].example.id, "--data-dir", str(data))
     _say(f"\nThe report, with charts: {report}")
+    if shutil.which("soak") is None:
+        _say("First:         source .venv/bin/activate")
     _say(f"Look further:  soak page {data}")
     _say(f"               soak violations --data-dir {data}")
     _say("Try your own:  soak check --store mypackage.memory:Memory   (docs: your own store)")

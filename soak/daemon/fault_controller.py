@@ -71,7 +71,7 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
             started = f"started are: {', '.join(servers) or 'none'}"
             # A name that is right is meant, whatever it looks like.
             hint = started if target in KINDS else did_you_mean(target, servers, started)
-            raise UsageError(f"{where}: no {target} under test is started for these stores; {hint}")
+            raise UsageError(f"{where}: there is no server {target} in this run; {hint}")
         if target not in ALL[name].targets:
             raise UsageError(f"{where}: {name} can happen to {' or '.join(ALL[name].targets)}, not to {target}")
 

@@ -32,6 +32,11 @@ class Rates:
             self._points.append((snapshot.uptime_seconds, totals.acknowledged, totals.reads))
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the verifier has ever answered."""
+        return bool(self._points)
+
+    @property
     def appended(self) -> float:
         """Acknowledged appends per second."""
         return self._growth(1)
@@ -162,7 +167,8 @@ def status_line(snapshot: SoakStatus, rates: Rates) -> str:
     """Return the whole status in one line."""
     totals = snapshot.totals
     if snapshot.verifier is None:
-        text = f"{snapshot.phase}, the verifier does not answer"
+        silent = "does not answer" if rates.has_begun else "is starting"
+        text = f"{snapshot.phase}, the verifier {silent}"
     else:
         text = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "

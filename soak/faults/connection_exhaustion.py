@@ -47,7 +47,7 @@ class ConnectionExhaustion(Fault):
 
     connections = Count(
         64,
-        "how many are taken of a Redis, whose limit is lowered for the time; of a PostgreSQL all are",
+        "Redis: how many to take (its limit is lowered meanwhile); PostgreSQL: always all",
         least=1,
         most=CONNECTIONS_MAX,
     )

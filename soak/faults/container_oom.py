@@ -16,7 +16,7 @@ class ContainerOom(Fault):
     down = True
     description = (
         "The container's memory is used up and the kernel kills the server; "
-        "what it had not yet handed to the kernel, or to no file, is lost, as in a crash."
+        "what it had not yet written to a file is lost, as in a crash."
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 

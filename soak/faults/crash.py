@@ -14,9 +14,7 @@ class Crash(Fault):
     on_groups = True
     excuses = Excuse.CRASH
     down = True
-    description = (
-        "All processes of the server are killed; what it had not yet handed to the kernel, or to no file, is lost."
-    )
+    description = "All processes of the server are killed; what it had not yet written to a file is lost."
 
     async def inject(self, servers: Servers, target: str) -> None:
         await servers.nodes[target].kill()

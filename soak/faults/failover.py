@@ -80,8 +80,8 @@ class EarlyFailover(Failover):
     excuses = Excuse.FAILOVER
     description = (
         "The replica stops receiving, the primary goes on for a while and crashes, the replica is promoted and takes "
-        "over the address; what it had not received is lost and its row numbers are given out again, which only a "
-        "contract that lets a crash take as much excuses."
+        "over the address; what it had not received is lost and its row numbers are given out again; allowed only "
+        "if the contract permits that much loss in a failover."
     )
 
     behind = Time(1.0, "how long the primary goes on acknowledging what the replica misses", least=0.0, most=60.0)

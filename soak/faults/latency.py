@@ -19,7 +19,7 @@ class Latency(NetworkFault):
     )
 
     delay = Time(0.2, "how much later everything arrives", least=0.0, most=60.0)
-    jitter = Time(0.0, "up to so much later still, at random; the order on a connection stays", least=0.0, most=60.0)
+    jitter = Time(0.0, "extra random delay, at most this much; the order on a connection stays", least=0.0, most=60.0)
     direction = OneOf("both", "to_server", "to_client", help="which way is slow")
 
     async def begin(self, proxy: Proxy) -> None:

@@ -94,8 +94,13 @@ class _Number(Parameter[Number]):
     def read(self, given: Given) -> Number:
         value = self.number(given)
         if not (math.isfinite(float(value)) and self.least <= value <= self.most):
-            raise ValueError(f"it may be {self.range}")
+            raise ValueError(f"it may be {self.range}{self._unit_hint(given)}")
         return value
+
+    def _unit_hint(self, given: Given) -> str:
+        """Say what may be missing in a value that is out of range."""
+        del given
+        return ""
 
     def listing(self) -> ParameterListing:
         return msgspec.structs.replace(super().listing(), least=self.text(self.least), most=self.text(self.most))
@@ -111,6 +116,9 @@ class Time(_Number[float]):
             return parse_seconds(given)
         except ValueError:
             raise ValueError(f"it is a time: write one like {self.text(self.default)}, {self.range}") from None
+
+    def _unit_hint(self, given: Given) -> str:
+        return f"; without a unit it is in seconds: {given}ms?" if str(given).strip().isdigit() else ""
 
     def text(self, value: float) -> str:
         return format_seconds_exactly(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -158,13 +159,16 @@ def _left_out(preset: Preset, recipe: _Recipe, possible: Possible) -> list[str]:
         recipe.faults or dict.fromkeys(name for faults in possible.values() for name in faults)
     )
     lines = []
+    together: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in wanted:
         reasons = {target: faults[name] for target, faults in possible.items() if name in faults}
         if name in LEFT_TO_RULES and None in reasons.values():
             lines.append(f"the preset {preset} leaves out {name}: {LEFT_TO_RULES[name]}; a rule may name it")
-        lines += [
-            f"the preset {preset} leaves out {name} of {target}: {reason}"
-            for target, reason in reasons.items()
-            if reason
-        ]
+        for target, reason in reasons.items():
+            if reason:
+                together[target, reason].append(name)
+    lines += [
+        f"the preset {preset} leaves out {', '.join(names)} of {target}: {reason}"
+        for (target, reason), names in together.items()
+    ]
     return lines

@@ -44,7 +44,9 @@ def _life(book: ExpectedSession, place: MessageId) -> list[Moment]:
     writer, seq = book.find_writer(place[0]), place[1]
     if writer is None:
         return []
-    moments = [Moment(None, f"intended: writer {place[0]} had leased its messages up to {writer.leased}")]
+    moments = [
+        Moment(None, f"intended: the ledger had reserved the numbers up to {writer.leased} for writer {place[0]}")
+    ]
     attempt = times_of(book).get(place)
     if attempt is None:
         if seq in writer.acked and seq not in writer.unknown:

@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from soak.servers.kinds import PostgresTopology, RedisTopology
+from soak.suggestion import did_you_mean
+
 _TITLES = {"redis": "Redis", "valkey": "Valkey", "postgres": "PostgreSQL"}
 _REPOSITORIES = {"redis": "redis", "valkey": "valkey/valkey", "postgres": "postgres"}
 _IMAGE_TAGS = {"valkey-9": "9.0"}
@@ -102,17 +105,19 @@ def next_release(
 
 def redis_version(text: str) -> ServerVersion:
     """Read `6.2`, `redis-7.0`, `valkey-9` or `valkey`; `ValueError` says what is wrong."""
-    return _version(text, ("redis", "valkey"), "6.2, 7.0, 7.4 or valkey-9")
+    return _version(text, ("redis", "valkey"), "6.2, 7.0, 7.4 or valkey-9", RedisTopology)
 
 
 def postgres_version(text: str) -> ServerVersion:
     """Read `16` or `postgres-18`; `ValueError` says what is wrong."""
-    return _version(text, ("postgres",), "16 or 18")
+    return _version(text, ("postgres",), "16 or 18", PostgresTopology)
 
 
-def _version(text: str, families: tuple[str, ...], examples: str) -> ServerVersion:
+def _version(text: str, families: tuple[str, ...], examples: str, topologies: Iterable[str]) -> ServerVersion:
     found = _WRITTEN.fullmatch(text.strip().lower())
     family = found[1] or families[0] if found else ""
     if not found or not text.strip() or family not in families:
-        raise ValueError(f"is no version; write one like {examples}")
+        groups = [name for name in map(str, topologies) if name != RedisTopology.SINGLE]
+        hint = did_you_mean(text, groups, f"write one like {examples}, or {' or '.join(groups)}")
+        raise ValueError(f"is no address, version or topology; {hint}")
     return ServerVersion(family, found[2]) if found[2] else _UNNUMBERED[family]

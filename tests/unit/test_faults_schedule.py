@@ -196,6 +196,14 @@ def test_a_preset_takes_what_is_possible_and_says_what_it_leaves_out() -> None:
     assert made.left_out == ("the preset recovery leaves out restart_from_aof of redis: redis has no append-only file",)
 
 
+def test_what_a_preset_leaves_out_for_one_reason_is_one_line() -> None:
+    can = {"redis": {"primary_crash": "no group", "sentinel_failover": "no group", "primary_restart": "no time"}}
+    assert rules_of(Preset.FAILOVER, can).left_out == (
+        "the preset failover leaves out primary_crash, sentinel_failover of redis: no group",
+        "the preset failover leaves out primary_restart of redis: no time",
+    )
+
+
 def test_no_preset_has_no_rules() -> None:
     assert rules_of(Preset.NONE, CAN).rules == ()
 

@@ -33,7 +33,7 @@ def test_a_redis_version_is_read(text: str, name: str, image: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "localhost", "postgres-16", "6.2x", "-6", "7.", "123"])
 def test_what_is_no_redis_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no version; write one like"):
+    with pytest.raises(ValueError, match="is no address, version or topology; write one like"):
         redis_version(text)
 
 
