@@ -91,6 +91,8 @@ class Fault(abc.ABC):
             return f"{self.name} can happen to {' or '.join(self.targets)}, not to {target}"
         if target not in servers.nodes:
             return f"no {target} server was started here"
+        if servers.nodes[target].is_view:
+            return f"{target} is another way to a group of nodes; break that one"
         if servers.nodes[target].is_group and not self.on_groups:
             return f"{target} is a group of nodes, and {self.name} is for one server"
         return servers.refuses(self.name, target) or self.hindrance(servers, target)

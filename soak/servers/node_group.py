@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -371,13 +371,17 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         """Wait until all nodes see the same primaries, and every other server follows one of them."""
         await self.until(self._agree, "agree on its primaries")
 
-    async def until_replaced(self, primary: N) -> None:
-        """Wait until a server is no longer called a primary."""
+    async def until_replaced(self, primary: N, ask: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Wait until a server is no longer called a primary, asking for that again and again."""
         asked = time.monotonic()
         self.last_replacement = None
 
         async def replaced() -> bool:
-            return primary not in await self.primaries()
+            if primary not in await self.primaries():
+                return True
+            if ask is not None:
+                await ask()
+            return False
 
         await self.until(replaced, f"replace {primary.name}")
         self.last_replacement = Replacement(primary.name, asked, time.monotonic())

@@ -164,6 +164,7 @@ class StandbyReaders(PostgresServer):
     """Any standby of a group, for stores that read from a replica. Nothing runs for it: the group does."""
 
     is_group = True
+    is_view = True
 
     def __init__(self, kind: ServerKind, pinned: Pinned, group: PostgresGroup) -> None:
         super().__init__(kind, pinned, _NothingOfItsOwn(f"standbys of {group.title}", group.folder, {}), fresh=False)

@@ -10,6 +10,7 @@ What one must know before touching it:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -29,6 +30,8 @@ QUORUM = 2
 DOWN_AFTER_MS = 3_000
 """On a busy machine a healthy server may be silent for more than a second."""
 FAILOVER_TIMEOUT_MS = 5_000
+ELECTION_SECONDS = 8.0
+"""After that time a failover for which no sentinel was elected has been given up."""
 COORDINATED_SINCE = 9
 """The Valkey that knows SENTINEL FAILOVER ... COORDINATED; no Redis does."""
 
@@ -138,8 +141,16 @@ class SentinelGroup(RedisGroup):
 
     async def hand_over(self, primary: Node) -> None:
         how = ("COORDINATED",) if self.hands_over else ()
-        await self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *how)
-        await self.until_replaced(primary)
+        asked = -ELECTION_SECONDS
+
+        async def ask() -> None:
+            nonlocal asked
+            # Sentinels that have just started may not reach each other yet: then none is elected, and it is given up.
+            if time.monotonic() - asked >= ELECTION_SECONDS:
+                asked = time.monotonic()
+                await self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *how)
+
+        await self.until_replaced(primary, ask)
 
     def in_order_of_end(self) -> Sequence[Sequence[Node]]:
         # The sentinels first, or they would replace a primary that ends in good order.

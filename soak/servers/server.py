@@ -79,6 +79,8 @@ class Server(abc.ABC):
     """What a proxy must know of its protocol."""
     is_group: ClassVar[bool] = False
     """Whether several nodes act as this server, and so most faults of one server are none of it."""
+    is_view: ClassVar[bool] = False
+    """Only another way to a group: nothing runs for it, and nothing of it can break."""
 
     def __init__(self, kind: ServerKind, pinned: Pinned, backend: ServerBackend, *, fresh: bool) -> None:
         self.kind = kind

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 
@@ -145,8 +145,8 @@ class SyncStandbyGroup(PostgresGroup):
 
     # -- promotion --
 
-    async def until_replaced(self, primary: GroupNode) -> None:
-        await super().until_replaced(primary)
+    async def until_replaced(self, primary: GroupNode, ask: Callable[[], Awaitable[None]] | None = None) -> None:
+        await super().until_replaced(primary, ask)
         await self.until(self.primary.is_primary, f"promote {self.primary.name}")
 
     async def _keep_alive(self, on_event: EventListener) -> None:

@@ -292,7 +292,7 @@ async def read_nothing(self: Sweeper) -> None:
 
 
 BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
-    ("what is missing is never suspected", checking, "suspect", suspect_nothing, "removed"),
+    ("what is missing is never suspected", checking, "suspect", find_nothing, "removed"),
     ("a suspicion is never confirmed", StoreJudging, "is_calm", confirm_nothing, "removed"),
     ("a wrong order is never found", judging, "order_findings", find_nothing, "swapped"),
     ("a wrong order is taken for something else", judging, "order_findings", mistake_order, "swapped"),
