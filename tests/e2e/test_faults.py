@@ -76,7 +76,7 @@ def test_the_same_seed_plans_the_same() -> None:
     ("rules", "complaint"),
     [
         (rule("nonsense", "redis"), "faults.rules.0: there is no fault 'nonsense'"),
-        (rule("crash", "postgres"), "no postgres under test is started for these stores"),
+        (rule("crash", "postgres"), "there is no server postgres in this run"),
         (rule("replica_lag", "redis"), "replica_lag can happen to postgres-replica, not to redis"),
     ],
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -221,7 +223,9 @@ def given_pooler(certificates: Certificates, postgres_url: str, tmp_path: Path) 
         account = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         for one in (folder, *folder.iterdir()):
             os.chown(one, nobody.pw_uid, nobody.pw_gid)
-        for one in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        # pytest's folders are for their owner only, and one level deeper with several workers.
+        top = Path(tempfile.gettempdir()).resolve()
+        for one in itertools.takewhile(lambda folder: folder != top, (tmp_path, *tmp_path.parents)):
             one.chmod(0o755)
     with program(str(path), str(folder / "pgbouncer.ini"), folder=folder, **account):
         yield port

@@ -28,8 +28,8 @@ def rules(fault: str, target: str = "redis") -> FaultSettings:
     [
         ("nonsense", "redis", "faults.rules.0: there is no fault 'nonsense'; 'soak faults' lists them"),
         ("replica_lag", "redis", "replica_lag can happen to postgres-replica, not to redis"),
-        ("crash", "ledger", "no ledger under test is started"),
-        ("crash", "postgres-replica", "no postgres-replica under test is started for these stores; started are: redis"),
+        ("crash", "ledger", "there is no server ledger in this run"),
+        ("crash", "postgres-replica", "there is no server postgres-replica in this run; started are: redis"),
         ("crash", "postgres", "postgres is a server of yours"),
     ],
 )
