@@ -10,6 +10,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -30,7 +31,6 @@ from tests.support.servers.certificates import Certificates, make_certificates
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 USER, PASSWORD = "memory", "pa:ss"
 LOGIN = f"{USER}:{quote(PASSWORD, safe='')}"
