@@ -22,7 +22,7 @@ EPILOG = f"""\
 results: {", ".join(ALL)}
 
 examples:
-  soak reproduce                             all of them, in a few minutes
+  soak reproduce                             all of them; takes a while: each is a soak of its own
   soak reproduce sentinel-failover sentinel-coordinated-failover
   soak reproduce --markdown published.md     the table of docs/published-results.md
 

@@ -68,7 +68,8 @@ class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason:
             return f"not shown: {self.reason}"
         if not self.lost:
-            return f"0 of {self.acknowledged:,} {self.counts} in {self.faults} faults"
+            faults = "1 fault" if self.faults == 1 else f"{self.faults} faults"
+            return f"0 of {self.acknowledged:,} {self.counts} in {faults}"
         words = f"{self.lost:,} of {self.acknowledged:,} {self.counts}"
         return f"{words} ({self.share:.0%}), up to {self.lost_seconds:.1f} s" if self.counts == "lost" else words
 
