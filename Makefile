@@ -8,15 +8,21 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run demo test test-long test-extra lint coverage docs reference dashboards kubernetes-tools kustomize bench lock clean
+.PHONY: help run demo test test-long test-extra lint coverage docs reference pictures dashboards kubernetes-tools kustomize bench lock clean
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --progress-bar off --disable-pip-version-check --no-input
-# Reads what pip prints: on a terminal a line that counts packages and seconds, elsewhere only how it ended.
+# Reads what pip prints: on a terminal a line that counts packages and seconds, each second anew; elsewhere only how it ended.
 define PROGRESS
-{ total=$$(grep -c '^[a-zA-Z]' $(1)); count=0; while IFS= read -r line; do \
-    case "$$line" in Collecting*|Requirement*) count=$$((count + 1)); what="$$count of $$total packages" ;; \
-      Installing*) what="unpacking $$count packages" ;; *) continue ;; esac; \
+{ total=$$(grep -c '^[a-zA-Z]' $(1)); count=0; what="asking for packages"; line=""; \
+  while IFS= read -r -t 1 part || { status=$$?; [ $$status -gt 128 ]; }; do \
+    line=$$line$$part; \
+    if [ "$${status:-0}" -le 128 ]; then \
+      case "$$line" in Ignoring*) total=$$((total - 1)) ;; \
+        Collecting*|Processing*|Requirement*) count=$$((count + 1)); what="$$count of $$total packages" ;; \
+        Installing*) what="unpacking $$count packages" ;; esac; \
+      line=""; \
+    fi; status=0; \
     if [ -t 1 ]; then printf '\r\033[K  %s, %d s' "$$what" $$SECONDS; fi; \
   done; if [ -t 1 ]; then printf '\r\033[K'; fi; echo "  $$count of $$total packages, $$SECONDS s"; }
 endef
@@ -105,11 +111,13 @@ $(RUNTIME): requirements.lock pyproject.toml
 	      && { echo "$$name"; break; }; done || true); \
 	  [ -n "$$python" ] || { echo "soak needs Python 3.11 or newer; none was found (name one with PYTHON=...)" >&2; exit 1; }; \
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null 2>&1 \
-	    || "$$python" -m venv --clear $(VENV) \
+	    || { echo "making a virtual environment in $(VENV) with $$("$$python" --version)"; \
+	         "$$python" -m venv --clear $(VENV); } \
 	    || { echo "$$python cannot make a virtual environment; install its venv module (Debian: apt install python3-venv)" >&2; \
 	         exit 1; }
 	@echo "installing what requirements.lock names into $(VENV)"
 	@$(call INSTALL_LOCK,requirements.lock)
+	@echo "building soak"
 	@# The builder is among what was just installed: building the package downloads nothing.
 	@$(INSTALL) -qq --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -219,7 +219,36 @@ def _times() -> list[Band]:
                 ),
             ],
             [12, 6, 6],
-        )
+        ),
+        Band(
+            7,
+            [
+                graph(
+                    "Primaries that were replaced",
+                    "How often the group named another primary.",
+                    Query(total("server, kind", increase("soak_replacements_total", SERVER)), "{{server}} {{kind}}"),
+                    unit="short",
+                    bars=True,
+                ),
+                graph(
+                    "Time without a primary, the longest of the run",
+                    "From a fault until the group named another primary.",
+                    Query(f"max by (server) ({series('soak_replacement_seconds_max', SERVER)})", "{{server}}"),
+                    unit="s",
+                ),
+                graph(
+                    "Clients that stayed with a replaced primary",
+                    "Connections that went on sending to it, and the longest of the run that one did. What it "
+                    "acknowledged meanwhile may be lost.",
+                    Query(total("server", increase("soak_stayed_clients_total", SERVER)), "{{server}} connections"),
+                    Query(
+                        f"max by (server) ({series('soak_stayed_clients_seconds_max', SERVER)})", "{{server}} seconds"
+                    ),
+                    unit="short",
+                ),
+            ],
+            [8, 8, 8],
+        ),
     ]
 
 

@@ -151,13 +151,13 @@ def timeline(title: str, description: str, *queries: Query, words: Words) -> Bui
     return panel.legend(legend.placement(options.LegendPlacement.BOTTOM).calcs([]))
 
 
-def heat(title: str, description: str, query: Query, *, unit: str = "s") -> Builder[Panel]:
+def heat(title: str, description: str, query: Query) -> Builder[Panel]:
     """Show how a histogram moves: time to the right, buckets upwards."""
     color = heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Spectral").fill("dark-orange")
     panel = heatmap.Panel().title(title).description(description).datasource(SOURCE).unit("short")
     panel = panel.targets(list(_targets([query], instant=False, form=PromQueryFormat.HEATMAP)))
     panel = panel.calculate(False).color(color.exponent(0.5).steps(64).reverse(True)).no_value(NOTHING)
-    panel = panel.y_axis(heatmap.YAxisConfig().unit(unit).axis_placement(options.AxisPlacement.LEFT))
+    panel = panel.y_axis(heatmap.YAxisConfig().unit("s").axis_placement(options.AxisPlacement.LEFT))
     panel = panel.rows_frame(heatmap.RowsHeatmapOptions().layout(options.HeatmapCellLayout.AUTO))
     panel = panel.tooltip(heatmap.HeatmapTooltip().mode(options.TooltipDisplayMode.SINGLE).y_histogram(True))
     return panel.filter_values(heatmap.FilterValueRange().le(1e-9)).cell_gap(1).show_legend()

@@ -61,7 +61,19 @@ def _latency() -> list[Band]:
         Query(quantile(0.99, "soak_operation_duration_seconds", "operation", STORE), "{{operation}}"),
         unit="s",
     )
-    return [Band(8, heats[:4]), Band(8, [*heats[4:], percentiles])]
+    of_run = graph(
+        "99th percentile of the run, in faults and out of them",
+        "What thresholds are held against: all operations of participants since the run began.",
+        *(
+            Query(
+                series("soak_run_latency_seconds", STORE, 'percentile="99"', f'in_fault="{in_fault}"'),
+                f"{{{{operation}}}}{words}",
+            )
+            for in_fault, words in (("false", ""), ("true", ", in fault"))
+        ),
+        unit="s",
+    )
+    return [Band(8, heats[:4]), Band(8, [*heats[4:], percentiles, of_run])]
 
 
 def _outcomes() -> list[Band]:

@@ -153,16 +153,17 @@ class CommandParser(argparse.ArgumentParser):
     """Says what is wrong in one line, with the nearest thing that is right."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}{self._hint(message)}; see '{self.prog} --help'")
+        raise UsageError(f"{self._plainly(message)}; see '{self.prog} --help'")
 
-    def _hint(self, message: str) -> str:
+    def _plainly(self, message: str) -> str:
+        """Add the nearest thing that is right, in place of the list of all that is."""
         unknown = re.search(r"(?:invalid choice: '|unrecognized arguments: )([^\s'=]+)", message)
         if unknown is None:
-            return ""
-        _, _, listed = message.partition("(choose from ")
+            return message
+        said, _, listed = message.partition(" (choose from ")
         known = re.findall(r"[\w-]+", listed) if listed else self.option_names()
         hint = did_you_mean(unknown[1], known)
-        return hint and f" ({hint})"
+        return f"{said.replace('argument COMMAND: invalid choice:', 'no such command:')} ({hint})" if hint else message
 
     def option(self, name: str) -> argparse.Action | None:
         """Return what a flag does, None where there is no such flag."""

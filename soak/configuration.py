@@ -80,6 +80,8 @@ class Configuration(NamedTuple):
     layers: tuple[Layer, ...]
     flags: Mapping[str, str] = MappingProxyType({})
     """By key: the flag that sets it, where it has one."""
+    command: str = "run"
+    """The command that was given these settings."""
 
     def origin(self, key: str) -> str | None:
         """Say where a setting was given, or None where the default holds."""
@@ -102,16 +104,20 @@ _MAY_CHANGE = frozenset(
         "duration",
         "servers.http_token",
         "ledger.url",
+        "verifier.shards",
+        "verifier.shards_elsewhere",
         *_LOGINS,
         *(kind.setting for kind in KINDS.values() if kind.schemes),
     }
 )
-"""A resumed run may have another duration; servers are compared without their passwords, elsewhere."""
+"""A resumed run may have another duration, and more verifiers. Servers are compared elsewhere, without passwords."""
 
 
 def saved(settings: SoakSettings) -> dict[str, Any]:
     """Return the settings of a run for resuming it: what is not the default, and no secret."""
     values: dict[str, Any] = settings.model_dump(mode="json", exclude_defaults=True, exclude=set(NOT_OF_THE_RUN))
+    # Commands differ in it, so what is the default of one is a choice to the next.
+    values.setdefault("faults", {})["preset"] = settings.faults.preset
     for section in ("servers", "ledger", "verifier"):
         for name, secret in getattr(settings, section):
             if isinstance(secret, SecretStr):
@@ -143,7 +149,7 @@ def as_saved(configuration: Configuration, values: Mapping[str, Any]) -> tuple[C
     for path, value in _walk_values(values, ()):
         _put(layer, path, value, "the run that is resumed")
     layers = (*configuration.layers[:-1], layer, *configuration.layers[-1:])
-    return Configuration(_Sources(*layers).plain(), layers), changed
+    return configuration._replace(settings=_Sources(*layers).plain(), layers=layers), changed
 
 
 class ConfigurationError(UsageError):
@@ -237,7 +243,10 @@ class _Sources(SoakSettings, BaseSettings):  # type: ignore[misc]  # two config 
 def _from_flags(flags: Mapping[str, object], places: Mapping[str, str]) -> Layer:
     layer = Layer({}, {})
     for key, value in flags.items():
-        _put(layer, tuple(key.split(".")), value, places.get(key, f"--{key}"))
+        # What a flag says of one store must not be taken for what a file says of another.
+        *section, name = key.split(".")
+        for path, below in _walk_values({name: value}, tuple(section)):
+            _put(layer, path, below, places.get(key, f"--{key}"))
     return layer
 
 

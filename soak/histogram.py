@@ -17,11 +17,11 @@ import msgspec
 RATIO_MAX = 1.04
 """Upper bound of a bucket over its lower one, at most."""
 ERROR_MAX = math.sqrt(RATIO_MAX) - 1
-"""How far a quantile may be off, as a share of it."""
+"""The largest error of a quantile, as a share of it."""
 _ANCHORS = (
     1e-5, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 3600.0,
 )  # fmt: skip
-"""What is shorter or longer than these shares one bucket at either end."""
+"""Shorter and longer durations share one bucket at either end."""
 
 
 def _bounds() -> Iterator[float]:
@@ -72,7 +72,7 @@ class LogHistogram(msgspec.Struct):
         return sum(self.counts.values())
 
     def quantile(self, share: float, zeros: int = 0) -> float | None:
-        """Return the value that this share does not exceed, None without samples; `zeros` took no time and count."""
+        """Return the value that this share does not exceed; None without samples. `zeros` more samples took no time."""
         total = self.total + zeros
         if not total:
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -12,6 +13,8 @@ CLUSTER = "+cluster"
 REDIS_PORT = 6379
 SENTINEL_PORT = 26379
 _CLUSTER_EXAMPLE = "write one like redis+cluster://:password@host:6379,host:6379"
+VIA = "via"
+"""An option of both: `real=proxy`, once for each server that is reached through a proxy of ours."""
 _SENTINEL_EXAMPLE = "write one like redis+sentinel://:password@host:26379,host:26379/mymaster"
 
 
@@ -49,6 +52,15 @@ def each_host(url: str, **options: str) -> list[str]:
     return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}", query=query)) for host in hosts_of(url)]
 
 
+def member_address(url: str, place: object, database: int = 0) -> str:
+    """Return the address of one server of a group, with the login and the TLS options of the group's own address."""
+    parts = urlsplit(url)
+    login, at, _ = parts.netloc.rpartition("@")
+    scheme = parts.scheme.partition("+")[0]
+    query = urlencode({name: values[-1] for name, values in parse_qs(parts.query).items() if name.startswith("ssl_")})
+    return urlunsplit((scheme, f"{login}{at}{place}", f"/{database}", query, ""))
+
+
 def is_sentinel(url: str) -> bool:
     """Whether an address names sentinels."""
     return urlsplit(url).scheme.endswith(SENTINEL)
@@ -72,6 +84,8 @@ class ClusterAddress(NamedTuple):
     password: str | None
     is_encrypted: bool
     ssl: dict[str, str]
+    via: Mapping[HostPort, HostPort]
+    """Where to connect instead of some of its servers."""
 
     def __str__(self) -> str:
         return f"the cluster {', '.join(map(str, self.nodes))}"
@@ -97,6 +111,7 @@ def parse_cluster(url: str) -> ClusterAddress:
         password=_unquoted(parts.password),
         is_encrypted=parts.scheme.startswith("rediss"),
         ssl=_options(parts, ("ssl_",), _CLUSTER_EXAMPLE),
+        via=_via(parts),
     )
 
 
@@ -113,6 +128,8 @@ class SentinelAddress(NamedTuple):
     is_encrypted: bool
     ssl: dict[str, str]
     """Options of TLS as redis-py takes them, for sentinels and servers."""
+    via: Mapping[HostPort, HostPort]
+    """Where to connect instead of some of the servers that the sentinels name."""
 
     def __str__(self) -> str:
         return f"{self.service} of the sentinels {', '.join(map(str, self.sentinels))}"
@@ -146,14 +163,24 @@ def parse_sentinel(url: str) -> SentinelAddress:
         sentinel_password=options.pop("sentinel_password", None),
         is_encrypted=parts.scheme.startswith("rediss"),
         ssl=options,
+        via=_via(parts),
     )
 
 
 def _options(parts: SplitResult, known: tuple[str, ...], example: str) -> dict[str, str]:
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items() if name != VIA}
     if unknown := [name for name in options if not name.startswith(known)]:
         raise ValueError(f"has an option that is not known: {unknown[0]}; {example}")
     return options
+
+
+def _via(parts: SplitResult) -> dict[HostPort, HostPort]:
+    pairs = [text.partition("=")[::2] for text in parse_qs(parts.query).get(VIA, [])]
+    return {place: proxy for real, ours in pairs for place, proxy in zip(_places(real), _places(ours), strict=True)}
+
+
+def _places(text: str) -> tuple[HostPort, ...]:
+    return hosts_of(f"//{text}")
 
 
 def _unquoted(text: str | None) -> str | None:

@@ -20,6 +20,8 @@ from soak.stores import registry
 from soak.stores.protocol import RedisUse, StoreContext
 
 FILE_NAME = "run.json"
+OPENED_POLL_SECONDS = 0.05
+"""How often a child of the daemon looks whether the run is open."""
 
 
 class JoinInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +146,16 @@ def find(data_dir: Path) -> JoinInfo | None:
             f"{data_dir / FILE_NAME} cannot be read ({error}); remove it or name another data folder"
         ) from error
     return info if _is_alive(info) else None
+
+
+def find_opened(data_dir: Path) -> JoinInfo | None:
+    """Return the same, or None while a child of the daemon has to wait: it is started before the run is open.
+
+    A file that cannot be read is left from an earlier daemon: ours has not written its own yet.
+    """
+    with contextlib.suppress(UsageError):
+        return find(data_dir)
+    return None
 
 
 def running(data_dir: Path) -> JoinInfo:

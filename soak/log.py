@@ -7,11 +7,19 @@ import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+# structlog imports rich's tracebacks and every lexer of theirs where it finds them. Nothing here shows such a one, and
+# all of it has to be imported before a process begins.
+_HIDDEN = [name for name in ("rich", "rich.traceback") if name not in sys.modules]
+sys.modules.update(dict.fromkeys(_HIDDEN))  # type: ignore[arg-type]  # None: not to be found
 
-from soak.masking import mask
-from soak.settings import LogSettings
+import structlog  # noqa: E402
+from structlog.typing import EventDict, Processor, WrappedLogger  # noqa: E402
+
+for _name in _HIDDEN:
+    del sys.modules[_name]
+
+from soak.masking import mask  # noqa: E402
+from soak.settings import LogSettings  # noqa: E402
 
 FILE_BYTES_MAX = 5_000_000
 FILES_KEPT = 2

@@ -14,10 +14,9 @@ from prometheus_client.registry import Collector
 import soak
 from soak.checker.causes import Cause
 from soak.checker.contract import Contract
+from soak.checker.faults import Promotion
 from soak.checker.telemetry import ServerSample
 from soak.exposition import Exposition
-from soak.faults.catalogue import ALL as FAULTS
-from soak.faults.catalogue import RECOVERY_KINDS
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.server_metrics import server_metrics
 from soak.verifier.tally import (
@@ -74,6 +73,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     settings_seconds: dict[str, float] = {}
     clocks: dict[str, tuple[float, int]] = {}
     """By host: how exactly its clock is known, in seconds, and how often it jumped."""
+    shards: dict[str, tuple[bool, int, int]] = {}
+    """By verifier: whether it is heard of, what it has not read yet, and what it has verified."""
 
 
 class VerifierMetrics(Collector):
@@ -108,9 +109,11 @@ class VerifierMetrics(Collector):
         yield from _contracts(gauges)
         yield from _configurations(gauges, tally)
         yield from _recoveries(gauges, tally)
+        yield from _replacements(gauges, tally)
         yield from _faults(gauges, tally)
         yield from server_metrics(gauges.servers)
         yield from _clocks(gauges)
+        yield from _shards(gauges)
 
     def _infos(self, gauges: Gauges) -> Iterator[Metric]:
         run, seed, namespace, stores = self._run
@@ -346,6 +349,8 @@ def _configurations(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
 
 
 def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    from soak.faults.catalogue import RECOVERY_KINDS  # noqa: PLC0415  see `_kinds_on`
+
     pairs = [(server, kind) for server in _servers(gauges) for kind in RECOVERY_KINDS]
     yield histogram_family(
         "soak_recovery_point_seconds",
@@ -371,6 +376,36 @@ def _recoveries(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     )
 
 
+def _replacements(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
+    from soak.faults.catalogue import ALL  # noqa: PLC0415  see `_kinds_on`
+
+    servers = _servers(gauges)
+    pairs = [(s, kind) for s in servers for kind in _kinds_on(s) if ALL[kind].promotes is not Promotion.NONE]
+    for name, text, counts in (
+        ("soak_replacements", "How often the primary of a group was replaced.", tally.replacements),
+        (
+            "soak_stayed_clients",
+            "Client connections that went on sending to a primary that had been replaced.",
+            tally.stayed_clients,
+        ),
+    ):
+        rows = [((server, kind), counts.get(server, {}).get(kind, 0)) for server, kind in pairs]
+        yield counter_family(name, text, "server kind", rows)
+    for name, text, longest in (
+        (
+            "soak_replacement_seconds_max",
+            "Longest time from a fault until the group named another primary.",
+            tally.replacement_seconds_max,
+        ),
+        (
+            "soak_stayed_clients_seconds_max",
+            "Longest time that a client went on sending to a primary that had been replaced.",
+            tally.stayed_seconds_max,
+        ),
+    ):
+        yield gauge_family(name, text, "server", [((server,), longest.get(server, 0.0)) for server in servers])
+
+
 def _faults(gauges: Gauges, tally: Tally) -> Iterator[Metric]:
     active = [
         ((server, kind), now.get(kind, 0))
@@ -394,9 +429,22 @@ def _clocks(gauges: Gauges) -> Iterator[Metric]:
     yield counter_family("soak_clock_jumps", "How often the clock of another host jumped.", "host", jumps)
 
 
+def _shards(gauges: Gauges) -> Iterator[Metric]:
+    shards = gauges.shards.items()
+    up = [((shard,), int(is_heard)) for shard, (is_heard, _, _) in shards]
+    yield gauge_family("soak_shard_up", "Whether a verifier of the run reported in the last 10 s.", "shard", up)
+    text = "Acknowledged messages that a verifier has not read yet."
+    yield gauge_family("soak_shard_unread_messages", text, "shard", [((shard,), n) for shard, (_, n, _) in shards])
+    text = "Acknowledged messages that a verifier has read back as they were written."
+    yield counter_family("soak_shard_verified_messages", text, "shard", [((shard,), n) for shard, (_, _, n) in shards])
+
+
 def _servers(gauges: Gauges) -> list[str]:
     return list(dict.fromkeys((*gauges.configuration_drift, *gauges.targets)))
 
 
 def _kinds_on(server: str) -> list[str]:
-    return list(dict.fromkeys(fault.kind for fault in FAULTS.values() if server in fault.targets))
+    # Faults bring all servers with them: a verifier that starts judges before it imports them.
+    from soak.faults.catalogue import ALL  # noqa: PLC0415
+
+    return list(dict.fromkeys(fault.kind for fault in ALL.values() if server in fault.targets))

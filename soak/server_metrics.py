@@ -1,7 +1,7 @@
 """What the servers under test report of themselves, as Prometheus metrics.
 
 A server that does not answer says nothing: `soak_server_answers` is 0, and all else of it vanishes until it answers
-again, for a number that nobody can vouch for is worse than none. What a server counts itself begins at zero when it
+again: an old number would be worse than none. What a server counts itself begins at zero when it
 starts, as `rate()` expects of a counter.
 """
 
@@ -90,7 +90,7 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ),
     (
         "soak_server_replication_lag_seconds",
-        "PostgreSQL: age of the last transaction applied, 0 if all that came is. Redis: time since the replica's word.",
+        "PostgreSQL: age of the last transaction applied, 0 if none waits. Redis: time since the replica's report.",
         _number("replication_lag_seconds"),
     ),
     ("soak_server_memory_used_bytes", "Redis: memory in use.", _number("used_memory")),
@@ -98,10 +98,18 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
     ("soak_server_keys", "Redis: keys in the database.", _number("keys")),
     ("soak_server_aof_enabled", "Redis: whether there is an append-only file.", _has_log),
     ("soak_server_aof_size_bytes", "Redis: size of the append-only file.", _number("aof_current_size")),
-    ("soak_server_aof_buffer_bytes", "Redis: acknowledged and not yet written.", _number("aof_buffer_length")),
+    (
+        "soak_server_aof_buffer_bytes",
+        "Redis: acknowledged bytes not yet written to the append-only file.",
+        _number("aof_buffer_length"),
+    ),
     ("soak_server_aof_pending_fsyncs", "Redis: syncs that are waiting.", _number("aof_pending_bio_fsync")),
-    ("soak_server_aof_last_write_ok", "Redis: whether the log could be written.", _is("aof_last_write_status", "ok")),
-    ("soak_server_rdb_enabled", "Redis: whether snapshots are taken by themselves.", _has_snapshots),
+    (
+        "soak_server_aof_last_write_ok",
+        "Redis: whether the append-only file could be written.",
+        _is("aof_last_write_status", "ok"),
+    ),
+    ("soak_server_rdb_enabled", "Redis: whether snapshots are taken on a schedule.", _has_snapshots),
     ("soak_server_rdb_last_save_age_seconds", "Redis: age of the last snapshot.", _snapshot_age_seconds),
     (
         "soak_server_rdb_unsaved_changes",
@@ -113,11 +121,15 @@ _GAUGES: tuple[tuple[str, str, Value], ...] = (
 )
 
 _COUNTERS: tuple[tuple[str, str, Value], ...] = (
-    ("soak_server_evicted_keys", "Redis: keys thrown away for want of memory.", _number("evicted_keys")),
+    ("soak_server_evicted_keys", "Redis: keys evicted for lack of memory.", _number("evicted_keys")),
     ("soak_server_expired_keys", "Redis: keys whose time to live was over.", _number("expired_keys")),
     ("soak_server_rejected_connections", "Redis: connections beyond the limit.", _number("rejected_connections")),
-    ("soak_server_aof_delayed_fsyncs", "Redis: writes that waited for a sync.", _number("aof_delayed_fsync")),
-    ("soak_server_wal_bytes", "PostgreSQL: place in the log, written or replayed.", _number("wal_bytes")),
+    ("soak_server_aof_delayed_fsyncs", "Redis: writes that had to wait for a sync.", _number("aof_delayed_fsync")),
+    (
+        "soak_server_wal_bytes",
+        "PostgreSQL: position in the write-ahead log, written or replayed.",
+        _number("wal_bytes"),
+    ),
     ("soak_server_checkpoints", "PostgreSQL: checkpoints, timed and asked for.", _number("checkpoints")),
     ("soak_server_commits", "PostgreSQL: transactions committed.", _number("xact_commit")),
     ("soak_server_rollbacks", "PostgreSQL: transactions rolled back.", _number("xact_rollback")),

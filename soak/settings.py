@@ -19,11 +19,11 @@ Seconds = Annotated[float, BeforeValidator(parse_seconds)]
 PositiveSeconds = Annotated[Seconds, Field(gt=0)]
 
 
-def _seconds_or_none(text: str | float) -> float:
-    return 0.0 if isinstance(text, str) and text.strip().lower() == "none" else parse_seconds(text)
+def _none_is_zero(text: str | float) -> str | float:
+    return 0.0 if isinstance(text, str) and text.strip().lower() == "none" else text
 
 
-SecondsOrNone = Annotated[float, BeforeValidator(_seconds_or_none)]
+SecondsOrNone = Annotated[Seconds, BeforeValidator(_none_is_zero)]
 """A time, where none (or 0) switches something off."""
 
 
@@ -74,6 +74,7 @@ CronText = Annotated[str, AfterValidator(_readable_cron)]
 QuietHoursText = Annotated[str, AfterValidator(_readable_quiet_hours)]
 
 RedisAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
+LedgerAddress = Annotated[SecretStr, AfterValidator(_redis_address)]
 PostgresAddress = Annotated[SecretStr, AfterValidator(_postgres_address)]
 HttpServiceAddress = Annotated[SecretStr, AfterValidator(_http_address)]
 SqliteFile = Annotated[SecretStr, AfterValidator(_sqlite_file)]
@@ -132,14 +133,14 @@ class LoadSettings(Section):
         default=0.125,
         ge=0,
         le=1,
-        description="Share of sessions in pairs whose names differ in case, a blank, a slash or the like only.",
+        description="Share of sessions in pairs whose names differ only in case, a blank, a slash or the like.",
     )
-    mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="What is talked about.")
+    mix: Literal["chat", "short", "long", "hard"] = Field(default="chat", description="Texts of the messages.")
     drain: Seconds = Field(default=10.0, description="Time for participants to finish their turn at the end.")
     browser_users: int = Field(
-        default=0, ge=0, le=16, description="Participants more, that type into a chat page in a real Chromium."
+        default=0, ge=0, le=16, description="Further participants, who type into a chat page in a real Chromium."
     )
-    browser: Path | None = Field(default=None, description="The Chromium for them; none: the one that is found here.")
+    browser: Path | None = Field(default=None, description="Path of the Chromium for them; none: the one found here.")
 
 
 class RedisStoreSettings(Section):
@@ -152,7 +153,8 @@ class RedisStoreSettings(Section):
         default=0, ge=0, le=16, description="Replicas that must have a write before it counts as done (WAIT)."
     )
     wait_aof: bool = Field(
-        default=False, description="Whether a write counts as done only once it is said to be on disk (WAITAOF)."
+        default=False,
+        description="Whether a write counts as done only when the server says that it is on disk (WAITAOF).",
     )
 
 
@@ -183,42 +185,44 @@ class ServerSettings(Section):
     postgres: PostgresAddress | None = Field(
         default=None, description="postgresql://user[:password@]host:port/database under test."
     )
-    postgres_replica: PostgresAddress | None = Field(default=None, description="A streaming replica of postgres.")
+    postgres_replica: PostgresAddress | None = Field(
+        default=None, description="A streaming replica of servers.postgres."
+    )
     pgbouncer: kinds.PoolMode | None = Field(
-        default=None, description="A pgbouncer before the PostgreSQL that is started: transaction or session."
+        default=None, description="A pgbouncer that is started before PostgreSQL: transaction or session."
     )
     chroma: HttpServiceAddress | None = Field(default=None, description="http://host:port of a Chroma server.")
     http: HttpServiceAddress | None = Field(default=None, description="https://host/path of a memory behind HTTP.")
-    http_token: SecretStr | None = Field(default=None, description="Bearer token for it.")
+    http_token: SecretStr | None = Field(default=None, description="Bearer token for servers.http.")
     sqlite: SqliteFile | None = Field(
         default=None, description="A SQLite file: its path, or sqlite:///folder/file.db?synchronous=normal."
     )
     sqlite_synchronous: Literal["off", "normal", "full", "extra"] = Field(
-        default="full", description="How writers sync the SQLite file that is made here."
+        default="full", description="PRAGMA synchronous of writers to the SQLite file that soak makes."
     )
     redis_version: RedisVersion = Field(
         default=versions.VALKEY.name, description="Redis or Valkey to start: 6.2, 7.0, 7.4, valkey-9 …"
     )
     redis_topology: kinds.RedisTopology = Field(
         default=kinds.RedisTopology.SINGLE,
-        description="What is started as Redis: single, sentinel (1 + 2 and three sentinels) or cluster (3 + 3).",
+        description="Topology of the started Redis: single, sentinel (1 + 2 and three sentinels) or cluster (3 + 3).",
     )
     postgres_version: PostgresVersion = Field(
         default=versions.POSTGRES.name, description="PostgreSQL to start: 16, 18 …"
     )
     postgres_topology: kinds.PostgresTopology = Field(
         default=kinds.PostgresTopology.SINGLE,
-        description="What is started as PostgreSQL: single, sync-standby (1 + 1) or patroni (3, and three etcd).",
+        description="Topology of the started PostgreSQL: single, sync-standby (1 + 1) or patroni (3, and three etcd).",
     )
     postgres_replication: kinds.Replication = Field(
         default=kinds.Replication.AUTO,
-        description="What commits of such a group wait for: async (nobody), sync (a standby has them) or remote_apply "
+        description="What commits of that group wait for: async (nobody), sync (a standby has them) or remote_apply "
         "(a standby shows them). auto: sync for sync-standby, async for patroni.",
     )
 
 
 class ContainerSettings(Section):
-    """Containers of servers that were given, by name: what may be broken through Docker, and nothing else."""
+    """Names of the Docker containers of given servers: only these may be broken through Docker."""
 
     redis: str | None = Field(default=None, min_length=1, description="The container of servers.redis.")
     postgres: str | None = Field(default=None, min_length=1, description="The container of servers.postgres.")
@@ -233,7 +237,7 @@ WorkloadName = Annotated[
 
 
 class WorkloadSettings(Section):
-    """Workloads in Kubernetes of servers that were given: what may be broken through its API, and nothing else."""
+    """Kubernetes workloads of given servers: only these may be broken through the Kubernetes API."""
 
     redis: WorkloadName | None = Field(default=None, description="Of servers.redis: NAMESPACE/statefulset/NAME.")
     postgres: WorkloadName | None = Field(default=None, description="Of servers.postgres.")
@@ -241,55 +245,63 @@ class WorkloadSettings(Section):
 
 
 class TestbedSettings(Section):
-    """Where servers that are not given are started, and what may happen to those that are given."""
+    """How soak starts servers that are not given, and what may happen to given ones."""
 
-    kind: Literal["local", "docker"] = Field(default="local", description="Processes from packages, or containers.")
+    kind: Literal["local", "docker"] = Field(
+        default="local", description="Start servers as local processes, or in Docker."
+    )
     subject: str | None = Field(
         default=None, min_length=1, description="The memory service to start for the store http: 'soak analyse --list'."
     )
-    redis_binary: Path | None = Field(default=None, description="A redis-server or valkey-server of this machine.")
+    redis_binary: Path | None = Field(default=None, description="Path of the redis-server or valkey-server to start.")
     redis_options: dict[str, str] = Field(
-        default={}, description="Settings of a Redis that is started: appendonly, min-replicas-to-write …"
+        default={}, description="Settings of the started Redis: appendonly, min-replicas-to-write …"
     )
     redis_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     postgres_image: str | None = Field(default=None, description="Image in place of the official one of the version.")
     redis_upgrade: RedisVersion | None = Field(
-        default=None, description="What the fault upgrade makes of a Redis; none: the next version that is here."
+        default=None, description="Version that the fault upgrade brings Redis to; none: the next one found here."
     )
-    redis_upgrade_binary: Path | None = Field(default=None, description="The program of that version.")
+    redis_upgrade_binary: Path | None = Field(default=None, description="Path of the program of that version.")
     redis_upgrade_image: str | None = Field(default=None, description="The image of that version.")
     memory: str = Field(
         default="1g", pattern=r"^[1-9][0-9]*[kmg]$", description="Memory of each container, such as 512m."
     )
     cpus: float = Field(default=1.0, gt=0, le=1024, description="Processors of each container.")
-    proxied: bool = Field(default=False, description="Put a proxy before each started server, for network faults.")
-    power_cuts: bool = Field(default=False, description="Let started servers run so that their power can be cut.")
+    proxied: bool = Field(default=False, description="Put a proxy in front of each started server, for network faults.")
+    power_cuts: bool = Field(default=False, description="Start servers so that their power can be cut.")
     power_cut: Literal["auto", "shim", "filesystem"] = Field(
-        default="auto", description="How: a shim under processes, or a file system of each server's own (needs root)."
+        default="auto",
+        description="How power is cut: a shim under processes, or a file system for each server (needs root).",
     )
     disk: str = Field(
         default="4g", pattern=r"^[1-9][0-9]*[mg]$", description="Largest size of such a file system, such as 512m."
     )
     proxy_host: str = Field(
-        default="127.0.0.1", description="Where proxies before given servers listen; 0.0.0.0: on every address."
+        default="127.0.0.1", description="Address that proxies in front of given servers listen on; 0.0.0.0: all."
     )
-    allow_faults: list[str] = Field(default=[], description="Faults that may happen to servers that were given.")
+    allow_faults: list[str] = Field(default=[], description="Faults that may happen to given servers.")
+    patroni: list[HttpServiceAddress] = Field(
+        default=[], description="Where Patroni of a given PostgreSQL answers; none: http://HOST:8008 of each host."
+    )
     restart_command: str | None = Field(
-        default=None, description="Restarts a given server; {server} stands for its kind. Run without a shell."
+        default=None, description="Command that restarts a given server, without a shell; {server} stands for its kind."
     )
     restart_timeout: PositiveSeconds = Field(default=300.0, description="How long that command may take.")
     containers: ContainerSettings = ContainerSettings()
     workloads: WorkloadSettings = WorkloadSettings()
     kubeconfig: Path | None = Field(
-        default=None, description="Who breaks them; none: the service account of the pod that soak runs in."
+        default=None,
+        description="Account that breaks workloads; none: the service account of the pod that soak runs in.",
     )
 
 
 class LedgerSettings(Section):
     """Where the independent record lives: never on a server under test."""
 
-    url: RedisAddress | None = Field(
-        default=None, description="redis://… of a server of its own; none: one is started here."
+    url: LedgerAddress | None = Field(
+        default=None,
+        description="redis://…, redis+sentinel://… or redis+cluster://…, not under test; none: one is started here.",
     )
     flush: Seconds = Field(default=0.02, gt=0, description="How long outcomes may wait to be written together.")
     bytes_max: int = Field(
@@ -298,7 +310,7 @@ class LedgerSettings(Section):
         description="Size of the ledger, in bytes, at which writers wait for the verifier.",
     )
     batches_max: int = Field(
-        default=200_000, ge=100, description="Batches in the ledger at which they wait, too; to be removed: bytes_max."
+        default=200_000, ge=100, description="Deprecated, use bytes_max: batches in the ledger at which writers wait."
     )
     lease_messages: int = Field(default=32, ge=1, le=10_000, description="Sequence numbers leased in one intent.")
 
@@ -307,12 +319,12 @@ class ClockSettings(Section):
     """How well the clocks of several machines have to be known. On one machine nothing depends on it."""
 
     error_max: PositiveSeconds = Field(
-        default=0.25, le=10.0, description="A host whose clock is known less exactly is not judged."
+        default=0.25, le=10.0, description="Hosts whose clock is known less exactly than this are not judged."
     )
 
 
 class VerifierSettings(Section):
-    """How closely the memory is watched, and as whom."""
+    """How closely the verifier watches the memory, and with which logins."""
 
     redis_login: Login | None = Field(
         default=None, description="user:password that the verifier reads Redis with; none: the load's."
@@ -322,8 +334,10 @@ class VerifierSettings(Section):
     )
 
     settle: Seconds = Field(default=2.0, description="Wait before a suspect is read again.")
-    hot_interval: Seconds = Field(default=2.0, gt=0, description="New acknowledgements are looked for this often.")
-    coverage: Seconds = Field(default=60.0, gt=0, description="Every live session is read whole within this time.")
+    hot_interval: Seconds = Field(
+        default=2.0, gt=0, description="How often sessions with new acknowledgements are read."
+    )
+    coverage: Seconds = Field(default=60.0, gt=0, description="Every live session is read in full within this time.")
     messages_per_second: int = Field(default=100_000, ge=1, description="Reading budget, in messages.")
     concurrency: int = Field(default=32, ge=1, le=1024, description="Sessions read at the same time, per store.")
     recall_ages: list[Seconds] = Field(
@@ -342,7 +356,9 @@ class VerifierSettings(Section):
     canary_deadline: PositiveSeconds = Field(
         default=30.0, description="Time to report it, beyond what settling and staleness take."
     )
-    checkpoint: Seconds = Field(default=2.0, gt=0, description="How often the state is saved.")
+    checkpoint: Seconds = Field(
+        default=2.0, gt=0, description="How often the state is saved; a large one less often, up to every 5 seconds."
+    )
     evidence_max: int = Field(
         default=1_000, ge=1, description="Full evidence files per kind; further ones are only counted."
     )
@@ -354,10 +370,25 @@ class VerifierSettings(Section):
         default=200_000, ge=1_000, description="Acknowledged messages not yet read at which the load is held back."
     )
     unverified_age_max: Seconds = Field(
-        default=30.0, gt=0, description="An older unverified acknowledgement makes it inconclusive."
+        default=30.0,
+        gt=0,
+        description="An acknowledged message that stays unverified for longer makes the run inconclusive.",
     )
-    ttl_epsilon: Seconds = Field(default=1.0, ge=0, description="Slack around every expiry.")
+    shards: int = Field(default=1, ge=1, le=64, description="Verifiers that share the run; it can grow at a resume.")
+    shards_elsewhere: int = Field(
+        default=0,
+        ge=0,
+        le=63,
+        description="How many of them are started elsewhere: soak verify --shard I/N, the last ones.",
+    )
+    ttl_epsilon: Seconds = Field(default=1.0, ge=0, description="Tolerance around every expiry.")
     drain: Seconds = Field(default=60.0, gt=0, description="Time for the last sweep.")
+
+    @model_validator(mode="after")
+    def _first_is_here(self) -> VerifierSettings:
+        if self.shards_elsewhere >= self.shards:
+            raise ValueError("shards_elsewhere must be less than shards: the first verifier is started here")
+        return self
 
 
 class FaultRule(Section):
@@ -368,12 +399,12 @@ class FaultRule(Section):
         default=None, min_length=1, description="Several faults and their weights, in place of one."
     )
     target: str = Field(description="The server: redis, postgres, postgres-replica, chroma, http or sqlite.")
-    every: PositiveSeconds | None = Field(default=None, description="How often.")
-    cron: CronText | None = Field(default=None, description="When, by the local clock, in place of every.")
-    jitter: Seconds = Field(default=0.0, description="Each time up to so much later, at random.")
-    hold: Seconds = Field(default=5.0, le=86_400, description="How long it is left broken.")
+    every: PositiveSeconds | None = Field(default=None, description="Interval between two.")
+    cron: CronText | None = Field(default=None, description="Cron expression in local time, in place of every.")
+    jitter: Seconds = Field(default=0.0, description="Random delay of each, up to this.")
+    hold: Seconds = Field(default=5.0, le=86_400, description="How long the fault lasts.")
     parameters: dict[str, str | float] = Field(
-        default={}, description='Of the fault: {delay = "500ms"}; "soak faults show NAME" lists them.'
+        default={}, description='Parameters of the fault: {delay = "500ms"}; "soak faults show NAME" lists them.'
     )
 
     @model_validator(mode="after")
@@ -394,48 +425,52 @@ class FaultSettings(Section):
 
     preset: Literal["none", "auto", "gentle", "recovery", "failover", "chaos"] = Field(
         default="none",
-        description="Rules by name. auto: recovery on servers that are started here, unless there are rules.",
+        description="A named set of rules. auto: recovery on servers that are started here, unless there are rules.",
     )
-    every: PositiveSeconds | None = Field(default=None, description="How often on each server, for a preset.")
+    every: PositiveSeconds | None = Field(
+        default=None, description="Interval between the faults of a preset on each server."
+    )
     rules: list[FaultRule] = Field(default=[], max_length=100, description="Rules of your own: [[faults.rules]].")
     quiet_hours: list[QuietHoursText] = Field(
         default=[], max_length=24, description="Times of the day without faults, such as 22:00-06:00."
     )
-    concurrent_max: int = Field(default=1, ge=1, le=16, description="Faults at the same time, at most.")
+    concurrent_max: int = Field(default=1, ge=1, le=16, description="Most faults at the same time.")
     healthy_min: Seconds | None = Field(
         default=None,
-        description="Time without any fault before the next; none: a quarter of the time between two, at most 30s.",
+        description="Time without any fault before the next; none: a quarter of the interval, at most 30s.",
     )
-    seed: int | None = Field(default=None, ge=0, lt=2**63, description="Makes the plan; none: the run's seed.")
+    seed: int | None = Field(default=None, ge=0, lt=2**63, description="Seed of the fault plan; none: the run's seed.")
     allow_by_hand: Literal["none", "simple", "all"] = Field(
         default="simple", description="What 'soak inject' may do; all: with proxies and power cuts, which cost speed."
     )
     abort_after_violations: int | None = Field(default=None, ge=1, description="End the run after so many violations.")
     recovery_max: PositiveSeconds | None = Field(
-        default=60.0, description="End the run if a server does not serve again within this time after a fault."
+        default=60.0,
+        description="End the run if a server does not serve again within this time after a fault. "
+        "For a group, the time that its settings allow for a failover is added.",
     )
 
 
 class HttpSettings(Section):
-    """The daemon's own page: metrics, health, status."""
+    """The daemon's HTTP server: status page, metrics, health."""
 
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=9464, ge=0, le=65535, description="Port to listen on; 0: any free one.")
     runbook: str | None = Field(
         default=None,
         pattern=r"^https?://[!-~]+$",
-        description="Address of your runbook, to which /runbook sends on; none: the page has its own.",
+        description="Address of your runbook, to which /runbook redirects; none: the built-in one.",
     )
 
 
 class OtlpSettings(Section):
-    """Metrics by OTLP over HTTP, besides /metrics; needs soak[otlp]."""
+    """Metrics sent by OTLP over HTTP, in addition to /metrics; needs soak[otlp]."""
 
     endpoint: HttpServiceAddress | None = Field(
-        default=None, description="Where they are sent: http://collector:4318/v1/metrics; none: nowhere."
+        default=None, description="Where metrics are sent: http://collector:4318/v1/metrics; none: nowhere."
     )
-    interval: Annotated[Seconds, Field(ge=1)] = Field(default=15.0, description="How often.")
-    token: SecretStr | None = Field(default=None, description="Bearer token for it.")
+    interval: Annotated[Seconds, Field(ge=1)] = Field(default=15.0, description="How often they are sent.")
+    token: SecretStr | None = Field(default=None, description="Bearer token for the endpoint.")
 
 
 class SupervisionSettings(Section):
@@ -452,16 +487,18 @@ class SupervisionSettings(Section):
 
 
 class LogSettings(Section):
-    """What is said while it runs. 'auto' writes the daemon's log only into the data folder."""
+    """What is logged. 'auto' writes the daemon's log only into the data folder."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="How much is logged.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least severe level that is logged."
+    )
     format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="How it is logged on standard error."
+        default="auto", description="Format of the log on standard error."
     )
 
 
 class ReportSettings(Section):
-    """What is written down for others at the end."""
+    """Reports at the end of the run."""
 
     step_summary: bool = Field(
         default=True, description="'soak check' adds its report to the summary of a GitHub Actions step."
@@ -469,14 +506,14 @@ class ReportSettings(Section):
 
 
 class ContractSettings(BaseModel):
-    """What the stores are held to: clauses by store, and how little is accepted where nobody declares anything."""
+    """What the stores must keep: clauses by store, and the least that is accepted where none is declared."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, dict[str, object]]
 
     floor: Seconds = Field(
         default=2.0,
-        description="The longest tail that a server may lose by its configuration; one that may lose more is refused.",
+        description="Longest tail that a server as configured may lose; a server that may lose more is refused.",
     )
 
     @property
@@ -491,7 +528,7 @@ class SoakSettings(Section):
     data_dir: Path = Field(
         default=Path(".soak"), description="Where servers, evidence and reports of this run are kept."
     )
-    duration: PositiveSeconds | None = Field(default=None, description="End by itself after this time.")
+    duration: PositiveSeconds | None = Field(default=None, description="End the run after this time.")
     seed: int | None = Field(default=None, ge=0, lt=2**63, description="Makes texts and choices reproducible.")
     load: LoadSettings = LoadSettings()
     stores: StoreSettings = StoreSettings()
@@ -508,7 +545,7 @@ class SoakSettings(Section):
     report: ReportSettings = ReportSettings()
     thresholds: Annotated[Limits, BeforeValidator(check_limits)] = Field(
         default={},
-        description='What the run is to stay below: append_p99 = "50ms", errors = "1%"; by store: [thresholds.STORE].',
+        description='Limits of the run: append_p99 = "50ms", errors = "1%"; by store: [thresholds.STORE].',
     )
     contract: ContractSettings = Field(
         default=ContractSettings(),

@@ -1,4 +1,4 @@
-"""Ending background tasks for certain.
+"""Ending background tasks for certain, and waiting until something holds.
 
 `asyncio.wait_for`, which client libraries use below us, loses a cancellation that arrives together with its result
 (Python 3.11). A task in a loop then goes on as if nobody had asked, so asking once is not enough.
@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 
 ASK_AGAIN_SECONDS = 0.5
 ASK_TIMES_MAX = 20
@@ -32,3 +33,13 @@ async def end_tasks(tasks: Iterable[asyncio.Task[object]]) -> None:
         for task in done:
             if not task.cancelled():
                 task.exception()
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float, poll_seconds: float) -> bool:
+    """Ask until it holds; returns False if it still does not after this time."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(poll_seconds)
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -11,6 +12,9 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# Its pytest plugin imports this at the very end. There a warning of a socket that is left, raised while Python compiles
+# it, ends pytest with a SystemError.
+import hypothesis.internal.observability  # noqa: F401
 import pytest
 
 from soak.errors import ServerUnreachableError
@@ -19,12 +23,14 @@ from soak.servers.power_cut import no_disks
 pytest.register_assert_rewrite("tests.support")  # before anything of it is imported
 
 from tests.support.docker.images import Images  # noqa: E402
+from tests.support.needs import missing  # noqa: E402
 from tests.support.servers.testbed_thread import TestbedThread  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tests.support.docker.deploy_images import DeployImages
+    from tests.support.verifying import Soaking
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -84,6 +90,14 @@ def ledger_url(testbed: TestbedThread) -> str:
     return testbed.url("ledger")
 
 
+@pytest.fixture
+def soaking(redis_url: str, ledger_url: str, tmp_path: Path) -> Soaking:
+    """Return how a test begins a scripted run; its verifiers write to `tmp_path`."""
+    from tests.support.verifying import scripting  # noqa: PLC0415  most tests need nothing of the verifier
+
+    return functools.partial(scripting, redis_url, ledger_url, data_dir=tmp_path)
+
+
 @pytest.fixture(scope="session")
 def postgres_url(testbed: TestbedThread) -> str:
     return testbed.url("postgres")
@@ -119,9 +133,7 @@ def engine() -> Iterator[Any]:
     try:
         client = connect()
     except ServerUnreachableError as error:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+        missing(error)
     yield client
     client.close()
 
@@ -137,9 +149,7 @@ def images(engine: Any) -> Iterator[Images]:
 def own_disks() -> None:
     """Skip where no server can have a disk of its own."""
     if (reason := no_disks()) is not None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(reason)
 
 
 @pytest.fixture(scope="session")

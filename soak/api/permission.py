@@ -1,10 +1,10 @@
 """Who may change something over HTTP: users who can read the run's file on this machine, and those they let in.
 
-A page in a browser on this machine can send requests to 127.0.0.1, too. It cannot read the token, may not set our
-header without being asked about it first, and says where it comes from; each of the three is enough to refuse it. A
-name that was pointed at this machine on purpose (DNS rebinding) shows in the header Host, and is refused by that.
+Any web page open in a browser on this machine can send requests to 127.0.0.1, too. Three things give it away, and each
+is enough to refuse it: it cannot read the token; the browser sends our header only after a preflight, which fails; and
+the browser names the page's origin. DNS rebinding is refused by the header Host, which then has a foreign name.
 
-Our own page gets the token by a code that works once: `soak run` shows a link with one at the terminal, `soak page`
+Our own page gets the token for a code that works once: `soak run` shows a link with one at the terminal, `soak page`
 prints another. The code stands behind the # of the link, which no browser sends to any server.
 """
 
@@ -25,7 +25,7 @@ CODES_MAX = 16
 
 
 class Permission:
-    """Holds the token of a run, and the codes that may still be changed for it."""
+    """Holds the token of a run, and the codes that can still be exchanged for it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -33,7 +33,7 @@ class Permission:
         """By code, until when it is good."""
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request that may not change anything; None: it may."""
+        """Return the answer that refuses a request; None if it may change something."""
         if (refusal := stranger(request)) is not None:
             return refusal
         given = request.headers.get(TOKEN_HEADER, "")
@@ -42,7 +42,7 @@ class Permission:
         return None
 
     def new_code(self) -> str:
-        """Make a code that is good once, for a few minutes; the oldest gives way where there are too many."""
+        """Make a code that works once, for ten minutes; if there are too many, the oldest is dropped."""
         now = time.monotonic()
         self._codes = {code: until for code, until in self._codes.items() if until > now}
         while len(self._codes) >= CODES_MAX:
@@ -52,7 +52,7 @@ class Permission:
         return code
 
     def token_for(self, code: str) -> str | None:
-        """Change a code for the token; None if it is unknown, used or too old."""
+        """Exchange a code for the token; None if it is unknown, used or too old."""
         until = self._codes.pop(code, None)
         return self._token if until is not None and until > time.monotonic() else None
 

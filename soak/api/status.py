@@ -39,7 +39,7 @@ class ChildStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A server of the run; its state is known where soak started it."""
+    """A server of the run; the state of a given server is not known."""
 
     kind: str
     embedded: bool
@@ -54,7 +54,7 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_up(self) -> bool:
-        # Load and verifier see how a given server fares; its process is not watched here.
+        # The process of a given server is not watched here; load and verifier notice its trouble.
         return not self.embedded or self.state == "running"
 
 
@@ -64,7 +64,7 @@ class InjectedFault(msgspec.Struct, kw_only=True):
     name: str
     target: str
     by: str
-    """`schedule` or `hand`; where only the verifier knows of it `planned` or `unplanned`."""
+    """`schedule` or `hand`; `planned` or `unplanned` if only the verifier knows of it."""
     began_wall_seconds: float
     hold_seconds: float
     parameters: dict[str, str] = {}
@@ -85,7 +85,7 @@ class NextFault(msgspec.Struct, frozen=True, kw_only=True):
     hold_seconds: float
     parameters: dict[str, str] = {}
     in_seconds: float
-    """Below zero: it is due, and waits for another fault to end."""
+    """Below zero if it is due and waits for another fault to end."""
 
 
 class SoakStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +115,10 @@ class SoakStatus(msgspec.Struct, frozen=True, kw_only=True):
     faults_recent: list[InjectedFault] = []
     """Faults of the schedule and by hand, the latest last."""
     fault_next: NextFault | None = None
+    faults_scheduled: int = 0
+    """Faults of the schedule that began or did not fit."""
+    faults_skipped: int = 0
+    """Those that did not fit: earlier ones and the time between them left no room."""
     problems: list[str] = []
     """Why the verdict cannot be a pass."""
     active_seconds: float = 0.0

@@ -1,7 +1,7 @@
 """Tabs of one Chromium, each in a profile of its own, as many people would have them.
 
-Whatever goes wrong in a tab, the tab is closed and a new one is opened for what comes next. A Chromium that has died is
-started again, so often and no more.
+After any error in a tab it is closed, and the next use opens a new one. A Chromium that died is started again, a
+limited number of times.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Its shared memory in files: the one that containers have is too small for it.
+    # Its shared memory in files: that of a container is too small for it.
     "--disable-dev-shm-usage",
 )
 
 
 class NoBrowserError(NotApplied):
-    """There is no Chromium, so nothing was sent: it does not start, has died just now, or has died too often."""
+    """Chromium does not start, has just died, or has died too often: nothing was sent."""
 
 
 class Tab:
@@ -59,7 +59,7 @@ class Tab:
 
 
 class Tabs:
-    """Gives each who asks a tab of their own, and the same one again."""
+    """Gives each user a tab of their own, and always the same one."""
 
     def __init__(
         self, playwright: Playwright, executable: Path, tabs_max: int, step_seconds: float, starts_max: int
@@ -72,7 +72,7 @@ class Tabs:
         self._starting = asyncio.Lock()
         self._starts: deque[float] = deque(maxlen=starts_max)
         self._tabs: OrderedDict[str, Tab] = OrderedDict()
-        """By user; the one served last comes last."""
+        """By user, the most recently used last."""
 
     @classmethod
     @contextlib.asynccontextmanager

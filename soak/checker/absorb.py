@@ -103,6 +103,7 @@ def absorb(
     _note_glimpsed(expected, judgement, read)
     _note_late_arrivals(expected, judgement.fresh, read, rules)
     shown: set[MessageId] = set()
+    veiled = expected.veiled_names()
     if is_usual:
         expected.stand_runs(judgement.fresh)
     else:
@@ -114,7 +115,7 @@ def absorb(
         # Thinned out, and never cut: whose times are gone would count as too old for a crash to take.
         expected.recent = thinned(expected.recent, expected.recent[-RECENT_MAX // 2].ended)
     if not is_usual or judgement.unsettled or expected.unsettled is not None:
-        _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown)
+        _remember_unsettled(expected, judgement, read, rules.contract.staleness_us, shown, veiled)
     if not is_usual:
         expected.dirty = expected.shown_late = expected.revived = None
         expected.is_order_open = False
@@ -156,6 +157,9 @@ def _stand_and_excuse(expected: ExpectedSession, judgement: Judgement, read: Rea
         if seq not in expected.writers[number].standing:
             expected.writers[number].excuse(Intervals([seq, seq]))
             expected.explained += 1
+    if expected.fronts is not None:
+        unseen = [one for one in expected.fronts if one[1] not in expected.writers[one[0]].standing]
+        expected.fronts = unseen or None
     unreadable = sum(one.kind is Kind.UNDECODABLE for one in judgement.findings)
     expected.unexplained = max(0, unreadable - expected.explained)
     return shown
@@ -208,8 +212,10 @@ def _note_late_arrivals(expected: ExpectedSession, fresh: list[Run], read: Read,
         late = Intervals([first, last]).minus(writer.acked)
         writer.unknown = united(writer.unknown, late)
         writer.acked.update(late)
-        if may_be_erased:
-            writer.excuse(late)
+        if may_be_erased and expected.forgets is not None:
+            known = [one for one in expected.recent if one.writer == number]
+            spared = [one.seq for one in known if not expected.forgets.may_erase(one.sent)]
+            writer.excuse(late.minus(Intervals.of(sorted(spared))))
         for one in expected.recent:
             if one.writer == number and one.seq in late and one.sent > expected.latest_sent:
                 expected.latest_sent, expected.latest_writer, expected.latest_seq = one.sent, one.writer, one.seq
@@ -271,7 +277,12 @@ def _settle_pending(expected: ExpectedSession, spoiled: set[MessageId], forget_b
 
 
 def _remember_unsettled(
-    expected: ExpectedSession, judgement: Judgement, read: Read, staleness_us: int | None, shown: set[MessageId]
+    expected: ExpectedSession,
+    judgement: Judgement,
+    read: Read,
+    staleness_us: int | None,
+    shown: set[MessageId],
+    veiled: list[MessageId],
 ) -> None:
     """Remember what is seen and not settled, in its order, each since when a read has shown it."""
     was_blind, expected.is_blind = expected.is_blind, _may_show_the_forgotten(expected, read, staleness_us)
@@ -279,13 +290,22 @@ def _remember_unsettled(
         # Seen is seen, if it is refused.
         in_flight = [place for place in judgement.unsettled if expected.writers[place[0]].is_in_flight(place[1])]
         expected.glimpsed = [*(expected.glimpsed or ()), *((*place, read.invoked) for place in in_flight)] or None
+        # And what was sent after the forget was not erased by it. It stands in the order of the read: what later ones
+        # show is compared with that.
+        sent = {(one.writer, one.seq): one.sent for one in expected.recent}
+        behind = [
+            (*place, read.invoked)
+            for place in judgement.unsettled
+            if place in sent and expected.forgets is not None and not expected.forgets.may_erase(sent[place])
+        ]
+        expected.veiled = [*(expected.veiled or ()), *behind] or None
     if not judgement.unsettled or expected.is_blind:
         expected.unsettled = None
         return
     lacked = (0, 0) if was_blind else (expected.last_read, expected.last_returned)
     known = {(one.writer, one.seq): one for one in expected.unsettled or ()}
     expected.unsettled = [
-        known.get(place) or Unsettled(*place, read.returned, *((0, 0) if place in shown else lacked))
+        known.get(place) or Unsettled(*place, read.returned, *((0, 0) if place in shown else lacked), place in veiled)
         for place in judgement.unsettled
     ]
 

@@ -150,7 +150,7 @@ def derive(case: Case) -> list[Derived]:
 
 def _observe_again(case: Case) -> Observed:
     author, basis = MessageGenerator(case.run, int(case.seed)), case.basis
-    checker = SessionChecker(_judging(case, author), unpacked(packed(case.book)))
+    checker = SessionChecker(judging_of(case), unpacked(packed(case.book)))
     read = restore(basis.read, case.session, author)
     if isinstance(basis, FullRead):
         if basis.error:
@@ -167,7 +167,8 @@ def _observe_again(case: Case) -> Observed:
     return checker.observe_search_again(basis.missed, search, basis.limit, read)[1]
 
 
-def _judging(case: Case, author: MessageGenerator) -> StoreJudging:
+def judging_of(case: Case) -> StoreJudging:
+    """Return what the session of a case was judged by, with the faults that were known by then."""
     faults = FaultHistory(case.targets, catch_up_us=case.catch_up_us)
     for window in case.faults:
         faults.begin(msgspec.structs.replace(window))
@@ -175,7 +176,7 @@ def _judging(case: Case, author: MessageGenerator) -> StoreJudging:
         faults.note_sample(target, asked)
     return StoreJudging(
         rules=case.rules,
-        author=author,
+        author=MessageGenerator(case.run, int(case.seed)),
         faults=faults,
         targets=case.targets.get(case.store, []),
         settle_us=case.settle_us,

@@ -9,9 +9,14 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker import facts
-from soak.checker.clues import SILENT_FAULTS, Clues, ProcessChange, neighbours
-from soak.checker.facts import AnyFact, During, Fact, overlap, spans
-from soak.checker.faults import PROMOTIONS, Excuse, FaultWindow
+from soak.checker.clues import SILENT_FAULTS, Clues, ProcessChange, acknowledged_before, neighbours
+from soak.checker.facts import AnyFact
+from soak.checker.facts.appends import During, appends_during_read, spans
+from soak.checker.facts.contents import encoded, text_difference
+from soak.checker.facts.fact import Fact, overlap, ref_of
+from soak.checker.facts.reads import next_to
+from soak.checker.facts.servers import OFF, PERSISTENCE
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.kinds import Kind
 
 
@@ -62,7 +67,7 @@ def trouble_during(clues: Clues, during: During) -> Fact | None:
     when = spans(clues, during)
     for window in clues.faults:
         if window.kind not in SILENT_FAULTS and any(overlap(window.started, window.ended, *span) for span in when):
-            return facts.FaultDuring(fault=facts.ref_of(window), ended=window.ended, during=during)
+            return facts.FaultDuring(fault=ref_of(window), ended=window.ended, during=during)
     for spell in clues.spells():
         if any(overlap(spell.since, spell.until, *span) for span in when):
             return facts.OperationsFailed(count=spell.failed, since=spell.since, until=spell.until, during=during)
@@ -85,8 +90,6 @@ RIVALS_NAMED_MAX = 3
 
 _OTHER_VERSIONS = frozenset({"upgrade", "downgrade"})
 _SPOILED_FILES = frozenset({"file_corruption", "aof_truncation"})
-_UP_MEANWHILE = PROMOTIONS | {"fsync_error", "clock_step"}
-"""Faults during which the server answers, at least for a while: an acknowledgement then is no error swallowed."""
 
 
 def explain_loss(clues: Clues) -> Explanation:
@@ -126,8 +129,8 @@ def _fault(clues: Clues) -> Explanation | None:
     if window is None or _is_rather_expiry(clues, window):
         return None
     attempt = clues.attempt
-    if attempt is not None and window.kind not in _UP_MEANWHILE:
-        fault = facts.ref_of(window)
+    if attempt is not None and not _is_up_meanwhile(window):
+        fault = ref_of(window)
         down = facts.AcknowledgedWhileDown(fault=fault, sent=attempt.sent, acknowledged=attempt.ended)
         if down.holds(clues):
             return Explanation(Cause.SWALLOWED_ERROR, [down])
@@ -135,10 +138,15 @@ def _fault(clues: Clues) -> Explanation | None:
     return _by_kind(window, found) or _by_survivors(clues, window, found)
 
 
+def _is_up_meanwhile(window: FaultWindow) -> bool:
+    """Whether the server answers in a fault, at least for a while: an acknowledgement is no error swallowed then."""
+    return window.serves or window.promotes is not Promotion.NONE or window.kind == "clock_step"
+
+
 def _by_kind(window: FaultWindow, found: list[Fact]) -> Explanation | None:
     """Name the cause where what was done to the server leaves no other."""
-    fault = facts.ref_of(window)
-    if window.kind in PROMOTIONS:
+    fault = ref_of(window)
+    if window.promotes is not Promotion.NONE:
         # Not an unsynced tail, though it is one that is gone: the old primary had synced it, and whoever reads
         # "unsynced" would look at the disk. It had not reached the replica that took its place.
         promoted = facts.ReplicaPromoted(fault=fault, lag_bytes=window.telemetry.get("replication_lag_bytes"))
@@ -159,18 +167,15 @@ def leaves_a_hole(clues: Clues, window: FaultWindow) -> bool:
 
     Then no tail was lost. Other sessions prove nothing: a service may keep back what it writes for each by itself.
     """
-    mine, times = clues.attempt, clues.times()
-    if mine is None:
-        return False
-    stood = (times[place] for place in clues.places() if place in times)
-    return any(mine.ended < other.sent and other.ended <= window.survivors_until for other in stood)
+    mine = clues.attempt
+    return mine is not None and any(acknowledged_before(mine, other) for other in clues.survivors(window))
 
 
 def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one variable
     clues: Clues, window: FaultWindow, found: list[Fact]
 ) -> Explanation | None:
     """Name the cause by how the server was configured, and by what outlived the fault; None: it was not the fault."""
-    fault = facts.ref_of(window)
+    fault = ref_of(window)
     folder, nothing = facts.OtherDataFolder(fault=fault), facts.NoSurvivorKnown(fault=fault)
     if nothing.holds(clues) and folder.holds(clues):
         return Explanation(Cause.WIPED_VOLUME, [*found, folder, nothing])
@@ -182,8 +187,13 @@ def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one var
         return Explanation(Cause.UNSYNCED_TAIL, [*found, kernel])
     if leaves_a_hole(clues, window):
         return None
-    if window.survivor_sent:
-        survived = facts.EarlierSurvived(fault=fault, sent=window.survivor_sent)
+    hole = _hole_in_tail(clues, window)
+    if hole:
+        # What others wrote later is there: who wrote to the session at the same time is nearer than the crash.
+        return _overwrite(clues) or Explanation(Cause.UNSYNCED_TAIL, found, hole)
+    survivor_sent = clues.outlived(window)
+    if survivor_sent:
+        survived = facts.EarlierSurvived(fault=fault, sent=survivor_sent)
         return Explanation(Cause.UNSYNCED_TAIL, [*found, survived])
     if _is_fresh(clues, window):
         return Explanation(Cause.UNSYNCED_TAIL, found, [nothing])
@@ -191,6 +201,13 @@ def _by_survivors(  # noqa: PLR0911  one answer a line reads better than one var
         unknown = facts.ConfigurationUnknown(server=window.target)
         return Explanation(Cause.RESTART_WITHOUT_PERSISTENCE, [*found, nothing], [unknown])
     return Explanation(Cause.WIPED_VOLUME, [*found, nothing, persistence])
+
+
+def _hole_in_tail(clues: Clues, window: FaultWindow) -> list[Fact]:
+    """Return that something later outlived a fault, where it did: no contract excuses that as a lost tail."""
+    at = clues.acknowledged or 0
+    hole = facts.HoleInTail(fault=ref_of(window), acknowledged=at, sent=clues.outlived(window))
+    return [hole] if hole.holds(clues) else []
 
 
 def _restart(clues: Clues) -> Explanation | None:
@@ -238,16 +255,29 @@ def deadly_window(clues: Clues) -> FaultWindow | None:
     If something that was sent later outlived that one, the message may have been gone already: then an earlier one is
     to blame, if there is one that leaves no hole.
     """
-    deadly = [
+    deadly = _deadly_windows(clues)
+    tails = [window for window in deadly if not leaves_a_hole(clues, window)]
+    return next(reversed(tails or deadly), None)
+
+
+def _deadly_windows(clues: Clues) -> list[FaultWindow]:
+    return [
         window
         for window in clues.faults
         if window.excuses is not Excuse.NOTHING
         and window.started <= clues.first_missed
         and (clues.attempt is None or clues.attempt.sent <= (window.ended or window.started))
         and clues.last_seen <= (window.ended or window.started)
+        and not _began_after(clues, window)
     ]
-    tails = [window for window in deadly if not leaves_a_hole(clues, window)]
-    return next(reversed(tails or deadly), None)
+
+
+def _began_after(clues: Clues, window: FaultWindow) -> bool:
+    """Whether it was sent when the server was dead already, and acknowledged once it was back: by the new process."""
+    if not window.down or window.injected is None or window.ended is None or clues.attempt is None:
+        return False
+    acknowledged = clues.acknowledged
+    return clues.attempt.sent > window.injected and acknowledged is not None and acknowledged > window.ended
 
 
 def _is_fresh(clues: Clues, window: FaultWindow) -> bool:
@@ -259,20 +289,19 @@ def _is_fresh(clues: Clues, window: FaultWindow) -> bool:
 
 def _persistence(clues: Clues, server: str, at: int) -> facts.NoPersistence | facts.Persistence | None:
     """Return how the server was configured to keep what it acknowledges; None: nobody knows."""
-    for setting in facts.PERSISTENCE:
+    for setting in PERSISTENCE:
         value = clues.configured(server, setting, at)
         if value is None:
             continue
         save = clues.configured(server, "save", at)
         settings = {setting: value, **({"save": save} if save is not None else {})}
-        of_kind = facts.NoPersistence if value in facts.OFF else facts.Persistence
+        of_kind = facts.NoPersistence if value in OFF else facts.Persistence
         return of_kind(server=server, settings=settings, at=at)
     return None
 
 
 def happened(clues: Clues, window: FaultWindow) -> Fact:
-    acknowledged = clues.attempt.ended if clues.attempt is not None else None
-    return facts.FaultHappened(fault=facts.ref_of(window), ended=window.ended, acknowledged=acknowledged)
+    return facts.FaultHappened(fault=ref_of(window), ended=window.ended, acknowledged=clues.acknowledged)
 
 
 # -- the server removed it --
@@ -338,7 +367,7 @@ def _fault_since(clues: Clues) -> Fact | None:
         window
         for window in clues.faults
         if window.kind not in SILENT_FAULTS
-        and facts.overlap(window.started, window.ended, clues.stood_since, clues.read_returned)
+        and overlap(window.started, window.ended, clues.stood_since, clues.read_returned)
     ]
     return happened(clues, since[-1]) if since else None
 
@@ -496,7 +525,7 @@ def _sent_close(clues: Clues) -> list[Fact]:
         return []
     apart = {
         one: abs(times[one].sent - mine.sent)
-        for one in facts.next_to(list(clues.places()), place)
+        for one in next_to(list(clues.places()), place)
         if one in times and one != place
     }
     close = [one for one in apart if apart[one] <= CLOCK_APART_US]
@@ -504,6 +533,9 @@ def _sent_close(clues: Clues) -> list[Fact]:
 
 
 def _explain_duplicate(clues: Clues) -> Explanation:
+    if clues.is_search:
+        # The index has it twice. What was appended twice, a read of the session would show twice.
+        return Explanation(Cause.UNKNOWN)
     trouble = trouble_during(clues, "append")
     return Explanation(Cause.UNKNOWN) if trouble is None else Explanation(Cause.RETRY, [*_sent_once(clues), trouble])
 
@@ -523,7 +555,7 @@ def _explain_changed_bytes(clues: Clues) -> Explanation:
         return Explanation(Cause.UNKNOWN)  # the read raised: it returned nothing that could be compared
     for window in clues.faults:
         if window.kind == "file_corruption" and clues.stood_since <= (window.ended or window.started):
-            return Explanation(Cause.UNKNOWN, [facts.FilesChanged(fault=facts.ref_of(window))])
+            return Explanation(Cause.UNKNOWN, [facts.FilesChanged(fault=ref_of(window))])
     if clues.was_seen or clues.replaced or clues.history_unknown:
         return Explanation(Cause.UNKNOWN, _changed(clues))
     return Explanation(Cause.SERIALIZATION_CHANGE, _changed(clues))
@@ -551,8 +583,8 @@ def _differences(clues: Clues) -> list[Fact]:
     found: list[Fact] = []
     if clues.expected_role != clues.got_role:
         found.append(facts.RoleDiffers(expected=clues.expected_role, got=clues.got_role))
-    cut = facts.TextCut(characters=len(have), bytes=len(facts.encoded(have)), of_characters=len(want))
-    difference = facts.text_difference(clues)
+    cut = facts.TextCut(characters=len(have), bytes=len(encoded(have)), of_characters=len(want))
+    difference = text_difference(clues)
     if cut.holds(clues):
         found.append(cut)
     elif difference is not None:
@@ -570,15 +602,27 @@ def _observed(clues: Clues) -> list[Fact]:
     """Return what else is known of the message, whatever the cause."""
     kind = clues.kind
     if kind in {Kind.LOST, Kind.ROLLED_BACK}:
-        return [*_sightings(clues), *empty_answers(clues), *beside_it(clues), *map(restarted, restarts_since(clues))]
+        known = [*_sightings(clues), *empty_answers(clues), *_holes(clues), *beside_it(clues)]
+        return [*known, *map(restarted, restarts_since(clues))]
     if kind in {Kind.STALE, Kind.NON_MONOTONIC}:
         return _shown_later(clues)
     if kind is Kind.CORRUPTED:
         return _changed(clues)
     if kind is Kind.DUPLICATED:
-        during = len(facts.appends_during_read(clues))
-        return [*_sent_once(clues), *([facts.AppendsDuringRead(count=during)] if during else [])]
+        during = len(appends_during_read(clues))
+        several = facts.RepeatedInSearch(count=list(clues.places()).count(clues.place or (-1, 0)))
+        known = [*([several] if clues.is_search else []), *_sent_once(clues)]
+        return [*known, *([facts.AppendsDuringRead(count=during)] if during else [])]
     return []
+
+
+def _holes(clues: Clues) -> list[Fact]:
+    """Return why it can be no tail that a fault took, and that it was never acknowledged, if it is so."""
+    mine, survivor = clues.attempt, clues.survivor
+    found = [fact for window in reversed(_deadly_windows(clues)) for fact in _hole_in_tail(clues, window)][:1]
+    possible: list[Fact] = [] if survivor is None else [facts.HoleInLog(writer=survivor[0], seq=survivor[1])]
+    possible += [] if mine is None else [facts.NotAcknowledged(sent=mine.sent, ended=mine.ended)]
+    return [*found, *(fact for fact in possible if fact.holds(clues))]
 
 
 def _sightings(clues: Clues) -> list[Fact]:

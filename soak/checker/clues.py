@@ -113,6 +113,10 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an earlier read had shown and this one lacks, where it returned something that is no message."""
     same_text: list[MessageId] = []
     """Other messages in the read with the same role and content."""
+    survivor: MessageId | None = None
+    """Something that the full read before it was missed had shown together with it, and that still stands."""
+    is_search: bool = False
+    """The read that showed the violation is the answer to a search."""
     elsewhere: list[str] = []
     """Other sessions in which a read showed it."""
     expected_role: str = ""
@@ -146,9 +150,25 @@ class Clues(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [other for other in self.others if are_rivals(mine, other) and other.ended > self.last_seen]
 
     @property
+    def acknowledged(self) -> int | None:
+        """When it was acknowledged; None: it never was, or nobody knows any more."""
+        return self.attempt.ended if self.attempt is not None and self.attempt.outcome == Outcome.OK else None
+
+    @property
     def stood_since(self) -> int:
         """The last moment at which it was certainly there, or should have been."""
-        return max(self.last_seen, self.attempt.ended if self.attempt is not None else 0)
+        sent = 0 if self.attempt is None else self.attempt.sent
+        return max(self.last_seen, sent if self.acknowledged is None else self.acknowledged)
+
+    def outlived(self, window: FaultWindow) -> int:
+        """Return when the latest was sent of what is known to have outlived a fault, here or in other sessions."""
+        return max((window.survivor_sent, *(one.sent for one in self.survivors(window))))
+
+    def survivors(self, window: FaultWindow) -> list[Attempt]:
+        """Return what stands in the session and was applied before a fault took effect."""
+        times = self.times()
+        stood = (times[place] for place in self.places() if place in times)
+        return [one for one in stood if one.outcome == Outcome.OK and one.ended <= window.survivors_until]
 
     # -- what stands in the read --
 
@@ -302,6 +322,11 @@ def _nearest(candidates: list[MessageId], place: MessageId, closeness: Callable[
 
 
 _NEVER = 2**62
+
+
+def acknowledged_before(one: Attempt, other: Attempt) -> bool:
+    """Whether the one was acknowledged before the other was sent, and the other was acknowledged, too."""
+    return one.outcome == other.outcome == Outcome.OK and one.ended < other.sent
 
 
 def are_rivals(one: Attempt, other: Attempt) -> bool:

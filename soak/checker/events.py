@@ -97,6 +97,8 @@ class Want(enum.Enum):
     FULL = "full"
     CONFIRM = "confirm"
     """A full read, and the primary's where reads may be behind it."""
+    SEARCH = "search"
+    """A search for what an earlier one lacked, and a full read behind it."""
 
 
 class WantedRead(NamedTuple):
@@ -186,7 +188,7 @@ def missed_before(expected: ExpectedSession, known: list[Suspicion]) -> Seqs:
     return missed
 
 
-def heal_after(expected: ExpectedSession, reads: Sequence[Read], events: list[Event]) -> None:
+def heal_after(expected: ExpectedSession, reads: Sequence[Read], events: list[Event], *, is_clean: bool) -> None:
     """Notice what a full read, with the primary's where that was asked, shows to be over."""
     counted = expected.counted
     if counted is None:
@@ -204,6 +206,9 @@ def heal_after(expected: ExpectedSession, reads: Sequence[Read], events: list[Ev
         events.append(Healed(changes))
     shown = {(item.writer, item.seq) for read in reads for item in read.items if isinstance(item, Message)}
     heal(expected, Kind.RESURRECTED, lambda place: place not in shown, events)
+    if is_clean and expected.closed:
+        # Nobody reads the end of it any more, which would show that it is right again.
+        heal(expected, Kind.WINDOW, lambda _: True, events)
     name = unreadable_name(expected)
     if counted.is_open_name(Kind.UNDECODABLE, name):
         counted.heal_name(Kind.UNDECODABLE, name)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +25,7 @@ from xxhash import xxh3_128_digest
 from soak.checker.incidents import Counted, Failing, Incidents, Missed, Noted, Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.message import Stored
-from soak.checker.outcome import Attempt
+from soak.checker.outcome import Attempt, Outcome
 
 NOTHING = Intervals()
 """Stands for an empty set that was never needed; it is only ever read."""
@@ -70,6 +71,9 @@ def united(one: Intervals, other: Intervals) -> Intervals:
     one.update(other)
     return one
 
+
+FRONTS_MAX = 64
+"""Unknown writes of a session of which it is remembered what had been acknowledged before they were sent."""
 
 FORGET_US_MAX = 10_000_000
 """A forget without an outcome for so long is one whose worker died: it may happen at any time."""
@@ -161,6 +165,8 @@ class Unsettled(NamedTuple):
     lacked: int
     """When the read before that was invoked, and returned; 0: there was none."""
     lacked_returned: int
+    was_seen: bool = False
+    """A read before that one had shown it, too."""
 
 
 class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
@@ -258,7 +264,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
         for one in self.unsettled or ():
             is_it = (one.writer, one.seq) == (attempt.writer, attempt.seq)
             if is_it and attempt.ended < one.lacked and not self._is_around_forget(attempt):
-                self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned)]
+                self.shown_late = [*(self.shown_late or ()), (attempt, one.lacked, one.lacked_returned, one.was_seen)]
 
     def _place_around_forgets(self, attempt: Attempt) -> None:
         """Decide what an acknowledgement that comes after a forget means for it."""
@@ -321,7 +327,24 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
         """Take in an unknown outcome."""
         book = self.writer(attempt.writer)
         book.unknown = united(book.unknown, Intervals([attempt.seq, attempt.seq]))
+        if attempt.seq not in book.acked:
+            self._note_front(attempt)
         self._remember(attempt)
+        seen = [one for one in self.glimpsed or () if one[:2] == (attempt.writer, attempt.seq)]
+        if seen and self.forgets is not None and not self._is_around_forget(attempt) and attempt.seq not in book.acked:
+            # A read had shown it behind the forget, as its time says now. Where it stood among what else that read
+            # showed is not known any more, so it counts as one of a moment before.
+            self.veiled = [*(self.veiled or ()), (*seen[-1][:2], seen[-1][2] - 1)]
+
+    def _note_front(self, attempt: Attempt) -> None:
+        """Remember what an unknown write may never stand in front of, however late it appears."""
+        earlier = [
+            one for one in (*self.recent, *self.pending) if one.outcome == Outcome.OK and one.ended < attempt.sent
+        ]
+        last = max(earlier, key=lambda one: one.ended, default=None)
+        if last is not None:
+            front = (attempt.writer, attempt.seq, attempt.sent, last.writer, last.seq, last.ended)
+            self.fronts = [*(self.fronts or ()), front][-FRONTS_MAX:]
 
     def _remember(self, attempt: Attempt) -> None:
         if self.recent:
@@ -354,7 +377,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     missed = Noted[list[Missed] | None](None)
     dirty = Noted[list[tuple[int, int, int]] | None](None)
     overlooked = Noted[list[Attempt] | None](None)
-    shown_late = Noted[list[tuple[Attempt, int, int]] | None](None)
+    shown_late = Noted[list[tuple[Attempt, int, int, bool]] | None](None)
     revived = Noted[list[tuple[int, int]] | None](None)
     veiled = Noted[list[tuple[int, int, int]] | None](None)
     glimpsed = Noted[list[tuple[int, int, int]] | None](None)
@@ -365,6 +388,7 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     explained = Noted[int](0)
     unexplained = Noted[int](0)
     searched = Noted[int](0)
+    fronts = Noted[list[tuple[int, int, int, int, int, int]] | None](None)
 
     # -- what is known of it --
 
@@ -390,9 +414,21 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     def veiled_names(self) -> list[tuple[int, int]]:
         return [(writer, seq) for writer, seq, _ in self.veiled or ()]
 
+    def suspected_names(self) -> Iterator[tuple[int, int]]:
+        for suspicion in self.suspicions or ():
+            for number, bounds in suspicion.absent.items():
+                for seq in Intervals(bounds):
+                    yield number, seq
+
     def shows(self, writer: int, seq: int) -> bool:
         """Whether the last read has shown a message."""
         return seq in self.writers[writer].standing or (writer, seq) in self.unsettled_names()
+
+    @property
+    def shown_order(self) -> bytes:
+        """All that the last read has shown, packed as the verified order is."""
+        waiting = runs_of(self.unsettled_names())
+        return self.order + array("I", chain.from_iterable(waiting)).tobytes() if waiting else self.order
 
     @property
     def first_of_tail(self) -> tuple[int, int] | None:

@@ -21,15 +21,9 @@ from soak.checker.outcome import Attempt, Outcome
 DEATHS_MAX = 64
 WINDOWS_MAX = 256
 CATCH_UP_US = 60_000_000
-PROMOTIONS = frozenset({
-    "failover", "early_failover", "primary_crash", "primary_partition", "partial_partition", "sentinel_failover",
-    "coordinated_failover", "cluster_failover", "cluster_takeover", "machine_crash", "patroni_switchover",
-    "patroni_failover", "dcs_outage", "cancelled_commits", "cluster_failover_force", "failover_command",
-    "rolling_restart", "rolling_upgrade",
-})  # fmt: skip
-"""Kinds of faults in which a replica becomes the primary."""
-_ONE_ADDRESS = frozenset({"failover", "early_failover"})
-"""Planned ones in which the new primary takes over the address of the old one, which is down."""
+BY_ITSELF = frozenset({"crash", "failover"})
+"""What an unplanned window says of a server that restarted, or was replaced, by itself. One that went down with its
+daemon did not."""
 _NEVER = 2**62
 
 
@@ -50,6 +44,17 @@ class Excuse(enum.Enum):
     """A replica takes over too soon; only what it had received survives."""
 
 
+class Promotion(enum.Enum):
+    """Whether a replica becomes the primary in a fault, and what clients may still read from the old one."""
+
+    NONE = "none"
+    """No replica becomes the primary."""
+    AT_ONE_ADDRESS = "at one address"
+    """The new primary takes over the address of the old one, which is down."""
+    BESIDE_THE_OLD = "beside the old"
+    """The old primary does not know that it has been replaced, and clients may go on reading from it."""
+
+
 class FaultWindow(msgspec.Struct, kw_only=True):
     """One fault on one server, from its ledger records."""
 
@@ -57,6 +62,7 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     kind: str
     target: str
     excuses: Excuse
+    promotes: Promotion
     serves: bool = False
     """The server goes on serving during it, so it takes nothing by itself: what the server had is lost when it dies,
     or at the end of the fault."""
@@ -91,7 +97,7 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         if self.injected is not None:
             return self.injected
         if not self.planned and self.kind == "crash":
-            return self.started  # it was found dead
+            return self.started  # it was found dead; one that was replaced may have gone on for a while
         return self.ended
 
     @property
@@ -101,7 +107,7 @@ class FaultWindow(msgspec.Struct, kw_only=True):
     @property
     def leaves_old_primary(self) -> bool:
         """Whether clients may go on reading from a primary that has been replaced and does not know it."""
-        return self.kind in PROMOTIONS and not (self.planned and self.kind in _ONE_ADDRESS)
+        return self.promotes is Promotion.BESIDE_THE_OLD
 
     @property
     def moments(self) -> list[tuple[int, int]]:
@@ -120,6 +126,11 @@ class FaultWindow(msgspec.Struct, kw_only=True):
         if self.down and self.injected is not None:
             return self.injected
         return self.started
+
+    def came_back_before(self, sent: int) -> bool:
+        """Whether what was sent then, and acknowledged, was acknowledged by the server that came back."""
+        is_over = self.down and self.promotes is Promotion.NONE and not self.deaths
+        return is_over and self.injected is not None and sent > self.injected
 
     def note_death(self, died: int, back: int) -> None:
         """Note that the server died by itself while this fault was under way."""
@@ -213,8 +224,9 @@ class FaultHistory:
         # A server that went down with its daemon did so some time after that one's last sign of life, and with it
         # went every fault that was under way, also one that had begun since.
         latest = at if ended.kind == "restart" and not ended.planned else ended.started
-        # A server that died by itself in the middle of a fault, of a full disk say, is back in the same fault.
-        is_within = ended.kind == "crash" and not ended.planned
+        # A server that died by itself in the middle of a fault, of a full disk say, or was replaced, is back in the
+        # same fault.
+        is_within = ended.kind in BY_ITSELF and not ended.planned
         over: list[FaultWindow] = []
         for window in self.windows.values():
             # A daemon killed in between could not note the end of an earlier one; the server is up again now.
@@ -247,6 +259,10 @@ class FaultHistory:
     def is_active(self, targets: Sequence[str]) -> bool:
         return any(window.is_active for window in self.windows.values() if window.target in targets)
 
+    def happened(self, targets: Sequence[str], since: int, until: int) -> bool:
+        """Whether a fault was active at any time in between."""
+        return any(one.started <= until and since <= (one.ended or _NEVER) for one in self.of(targets))
+
     def is_calm(self, targets: Sequence[str]) -> bool:
         """Whether no fault is active, and what one may have taken has been looked for in every store on that server."""
         if not self.windows:
@@ -261,13 +277,16 @@ class FaultHistory:
         """Whether a fault of the replica, its primary or the link between them may keep back a read of that time."""
         return any(window.started <= until and since <= self._shadow_end(window) for window in self.of(targets))
 
-    def is_failing_over(self, targets: Sequence[str], since: int, until: int) -> bool:
-        """Whether a read of that time may be of a primary that was being replaced."""
-        return bool(self._failovers) and any(
-            window.started <= until and (window.ended is None or since <= window.ended)
+    def failing_over_since(self, targets: Sequence[str], since: int, until: int) -> int:
+        """Return since when a primary was being replaced that a read of that time may be of; 0: none was."""
+        if not self._failovers:
+            return 0
+        begun = (
+            window.started
             for window in self._failovers
-            if window.target in targets
+            if window.target in targets and window.started <= until and (window.ended is None or since <= window.ended)
         )
+        return min(begun, default=0)
 
     def _shadow_end(self, window: FaultWindow) -> int:
         if window.ended is None:
@@ -320,6 +339,8 @@ class FaultHistory:
 
     def merge(self, other: FaultHistory) -> None:
         """Take in what another verifier knows of the same faults: nothing is excused before all have looked."""
+        for fault in self.windows.keys() - other.windows.keys():
+            self.windows[fault].swept = []
         for fault, theirs in other.windows.items():
             mine = self.windows.get(fault)
             if mine is None:
@@ -340,31 +361,42 @@ class Replaced(msgspec.Struct, frozen=True, kw_only=True):
     """Who was primary; of a cluster, all of them."""
     after: str
     seconds: float
-    """From the fault until the group named another one."""
+    """From the fault until the group named another one; of several, the longest."""
+    times: int = 1
+    """How often one was: of a cluster several can be, and in a long fault the same one again."""
     stayed: int = 0
     """Connections of clients that went on sending to the old one after that."""
+    stayed_seconds: float = 0.0
+    """How long the last of them did."""
     clients: list[str] = []
     """Those that did so longest, each with how long."""
 
     @property
     def sentence(self) -> str:
-        words = f"primary {self.before} before, {self.after} after; another one was named within {self.seconds:.1f} s"
+        words = f"primary {self.before} before, {self.after} after; another one was named"
+        words += f"{f' {self.times} times, each' if self.times > 1 else ''} within {self.seconds:.1f} s"
         if not self.stayed:
             return f"{words}; no client stayed with the old one"
+        return f"{words}; {self.stayed_words}: {', '.join(self.clients)}"
+
+    @property
+    def stayed_words(self) -> str:
         clients = "1 client connection" if self.stayed == 1 else f"{self.stayed} client connections"
-        return f"{words}; {clients} stayed with the old one: {', '.join(self.clients)}"
+        return f"{clients} stayed with the old one for up to {self.stayed_seconds:.1f} s"
 
 
 def replaced_in(window: FaultWindow) -> Replaced | None:
     """Return how a primary was replaced in this window, as far as its group has told."""
     before, after = window.telemetry, window.telemetry_after
-    if window.kind not in PROMOTIONS or "replaced" not in after:
+    if window.promotes is Promotion.NONE or "replaced" not in after:
         return None
     return Replaced(
         before=before.get("primary", "unknown"),
         after=after.get("primary", "unknown"),
         seconds=float(after.get("replaced_after_seconds", "0")),
+        times=len(after["replaced"].split(", ")),
         stayed=int(after.get("stayed_clients", "0")),
+        stayed_seconds=float(after.get("stayed_seconds", "0")),
         clients=[one for one in after.get("stayed", "").split(", ") if one],
     )
 
@@ -385,10 +417,20 @@ class Recovery(msgspec.Struct, kw_only=True):
     """Messages lost inside the contract."""
     lost: int = 0
     """Messages lost outside of it."""
+    unacknowledged: int = 0
+    """Those of both that nobody had acknowledged: a read had shown them, and they are gone."""
+    acknowledged_during: int = 0
+    """Appends that were acknowledged while it was under way."""
+    lost_during: int = 0
+    """Those of them that are gone."""
     point_seconds: float = 0.0
     after_seconds: float = 0.0
     """How long after the fault had begun something was still acknowledged that is gone: by a primary that was replaced
     and did not know it."""
+    oldest_us: int | None = None
+    """The age of the oldest acknowledged message that was gone, at the fault; negative: acknowledged after that."""
+    newest_us: int | None = None
+    """The same of the newest."""
     is_at_least: bool = False
     """Something so old was lost that its time is no longer known."""
     is_unread: bool = False
@@ -411,6 +453,8 @@ class Recovery(msgspec.Struct, kw_only=True):
     """When something was last asked of the server in vain, in microseconds."""
     replaced: Replaced | None = None
     """Who became primary, where it is a group whose primary was replaced."""
+    counted: list[str] = []
+    """What of it is in the counts of the run, which only grow: its account is let go one day."""
 
     @property
     def is_kept(self) -> bool:
@@ -425,7 +469,12 @@ class Recovery(msgspec.Struct, kw_only=True):
         times = {"read": self.read_seconds, "write": self.write_seconds}
         return [operation for operation, seconds in times.items() if seconds is None]
 
-    def note(self, age_us: int, *, is_exact: bool, is_tolerated: bool) -> None:
+    @property
+    def span_seconds(self) -> float:
+        """The time between the first and the last acknowledgement of what is gone."""
+        return 0.0 if self.oldest_us is None or self.newest_us is None else (self.oldest_us - self.newest_us) / 1e6
+
+    def note(self, age_us: int, *, is_exact: bool, is_tolerated: bool, is_acknowledged: bool = True) -> None:
         """Count a lost message that was acknowledged so long before the fault, or, if not exact, even longer.
 
         One that was acknowledged in its time has a negative age.
@@ -435,6 +484,12 @@ class Recovery(msgspec.Struct, kw_only=True):
         else:
             self.lost += 1
         self.is_at_least = self.is_at_least or not is_exact
+        if not is_acknowledged:
+            self.unacknowledged += 1
+            return
+        self.lost_during += age_us < 0
+        self.oldest_us = age_us if self.oldest_us is None else max(self.oldest_us, age_us)
+        self.newest_us = age_us if self.newest_us is None else min(self.newest_us, age_us)
         self.point_seconds = max(self.point_seconds, age_us / 1e6)
         self.after_seconds = max(self.after_seconds, -age_us / 1e6)
 

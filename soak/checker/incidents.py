@@ -33,13 +33,19 @@ class Suspicion(msgspec.Struct, kw_only=True):
     shown: SavedRead | None = None
     """What that read returned."""
     before: bytes = b""
-    """The order that had been verified before it, packed as in the book."""
+    """What the read before it had shown, in its order, packed as in the book."""
     is_before_whole: bool = False
     """One full read had shown all of that."""
     last_lacked: int = 0
     """When the last read that lacked it was invoked; 0: there was only the first."""
     seen_in_shadow: bool = False
     """What had shown it was a read of a replica in the shadow of a fault, which may have been of long before."""
+    seen_since: int = 0
+    """And not of before this: until then, a primary that was being replaced had been the only one."""
+    by_other: bool = False
+    """Another reader had shown it: under a staleness bound, nobody is held to what others have seen."""
+    by_primary: bool = False
+    """The primary had shown it, which is behind nothing."""
     is_shadowed: bool = False
     """It was a read of a replica in the shadow of a fault: how fresh that is nobody promises."""
 
@@ -156,9 +162,9 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     """Shown by a read, and refused as it turned out: (writer, seq, when). To be reported by the next judgement."""
     overlooked: list[Attempt] | None = None
     """Acknowledged before the last read was invoked, and not shown by it; the outcome came only afterwards."""
-    shown_late: list[tuple[Attempt, int, int]] | None = None
+    shown_late: list[tuple[Attempt, int, int, bool]] | None = None
     """What one read lacked and the next showed, although it had been acknowledged before the first; the outcome came
-    after both. With when the first one was invoked, and returned."""
+    after both. With when the first one was invoked, and returned, and whether one before it had shown it."""
     revived: list[tuple[int, int]] | None = None
     """What a read showed that was invoked after it had been forgotten; the outcome of the forget came afterwards."""
     veiled: list[tuple[int, int, int]] | None = None
@@ -181,6 +187,9 @@ class Incidents(msgspec.Struct, eq=False, gc=False, array_like=True):
     """Unreadable rows of the last read that explain no missing message yet."""
     searched: int = 0
     """How many searches for messages of it have been chosen, so that in time each has its turn."""
+    fronts: list[tuple[int, int, int, int, int, int]] | None = None
+    """Unknown writes that no read has shown yet: (writer, seq, when it was sent), and of the last message that had been
+    acknowledged by then (writer, seq, when). Times are forgotten, and such a write may appear at any time."""
 
 
 class _HasIncidents(Protocol):

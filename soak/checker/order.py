@@ -27,7 +27,8 @@ def order_findings(
     for place, detail in _writer_order(expected, unique):
         wrong.setdefault(place, (Kind.REORDERED, detail))
     if rules.contract.order is Order.REALTIME:
-        for place, detail in realtime_findings(expected, unique, rules, whole=True):
+        inverted = realtime_findings(expected, unique, rules, whole=True) + _late_in_front(expected, unique, rules)
+        for place, detail in inverted:
             wrong.setdefault(place, (Kind.REORDERED, detail))
     changed, appeared = _changed_order(expected, unique)
     for place, detail in changed:
@@ -103,6 +104,19 @@ def realtime_findings(
             wrong.append((place, f"stands after {other}, which was sent {gap:.3f} s after it had been acknowledged"))
         if attempt.sent > latest:
             latest, latest_by = attempt.sent, place
+    return wrong
+
+
+def _late_in_front(expected: ExpectedSession, names: list[MessageId], rules: Rules) -> list[tuple[MessageId, str]]:
+    """Find what was acknowledged before an unknown write was sent that has appeared in front of it, however late."""
+    at = {place: index for index, place in enumerate(names)} if expected.fronts is not None else {}
+    wrong = []
+    for writer, seq, sent, front_writer, front_seq, ended in expected.fronts or ():
+        one, front = (writer, seq), (front_writer, front_seq)
+        if one in at and front in at and at[one] < at[front] and ended + rules.clock_epsilon_us < sent:
+            gap = (sent - ended) / 1e6
+            other = name_of(expected, one)
+            wrong.append((front, f"stands after {other}, which was sent {gap:.3f} s after it had been acknowledged"))
     return wrong
 
 
@@ -221,8 +235,9 @@ def _judge_gaps(
         return [WindowFinding(Kind.WINDOW, place, _HOLE) for place in holes]
     older = [line[index] for index in awaited if index < start]
     if older and (last is None or size < last):
+        room = len(older) if last is None else last - size
         detail = f"only {size} messages returned" + ("" if last is None else f", {last} asked for")
-        return [WindowFinding(Kind.WINDOW, place, detail) for place in older[-(last or len(older)) :]]
+        return [WindowFinding(Kind.WINDOW, place, detail) for place in older[-room:]]
     if newer and last is not None and start == 0 and size >= last and len(newer) >= last:
         return [WindowFinding(Kind.WINDOW, place, _OLDEST) for place in newer]
     return [

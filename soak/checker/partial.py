@@ -47,8 +47,8 @@ class PartialJudgement(NamedTuple):
     """With each element by itself, and with the window as such."""
     late: list[Late]
     """What was acknowledged before the read, and is shown only by a later one."""
-    vanished: list[MessageId]
-    """What it showed without an outcome, and no later read has shown."""
+    places: list[MessageId]
+    """What it showed of the session, if nothing is wrong with it."""
 
 
 NOTHING_WRONG = PartialJudgement([], [], [])
@@ -102,7 +102,7 @@ def judge_seen(
         return NOTHING_WRONG
     acked_times = {(number, seq): (sent, ended) for number, seq, sent, ended in acked}
     judged = _judge_window(expected, read.invoked, last, seen, set(acked_times), acked_times, rules)
-    return judged._replace(vanished=_vanished(expected, seen, read, rules))
+    return judged._replace(places=seen)
 
 
 def seen_in_flight(expected: ExpectedSession, read: Read, author: MessageGenerator) -> list[MessageId]:
@@ -130,12 +130,19 @@ def _repeated(expected: ExpectedSession, seen: list[MessageId], rules: Rules) ->
     ]
 
 
-def _vanished(expected: ExpectedSession, seen: list[MessageId], read: Read, rules: Rules) -> list[MessageId]:
-    """Return what a participant saw although nobody had acknowledged it, and what the full read since does not show."""
+def vanished_from(
+    expected: ExpectedSession, seen: list[MessageId], read: Read, rules: Rules, *, asks_primary: bool
+) -> list[MessageId]:
+    """Return what others saw although nobody had acknowledged it, and what the verifier's full read does not show.
+
+    Where reads may be behind for ever, only the primary, if it can be asked, says that it is gone.
+    """
     contract = rules.contract
     if expected.forgets is not None or contract.retained_messages is not None or contract.eviction_allowed:
         return []
-    if contract.staleness_us is None or may_have_expired(expected, expected.last_returned, rules):
+    if contract.staleness_us is None and not asks_primary:
+        return []
+    if may_have_expired(expected, expected.last_returned, rules):
         return []
     since = read.invoked - rules.clock_epsilon_us
     if contract.ttl_seconds is not None and (expected.span is None or 0 < expected.span.reborn >= since):
@@ -234,6 +241,16 @@ class SearchFate(enum.Enum):
     UNFINDABLE = "unfindable"
     OVER = "over"
     """It need not be found any more, or nothing is known of it."""
+
+
+class WideSearch(enum.Enum):
+    """What a wide search says of a message that the nearest answers lacked."""
+
+    NOT_EXPECTED = "not_expected"
+    FOUND = "found_wide"
+    NOT_FOUND = "not_found"
+    """It is missed, and that is no promise, or reported already."""
+    SUSPECTED = "suspected"
 
 
 class Again(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from soak.checker.facts import is_power_of_two
+from soak.checker.facts.contents import is_power_of_two
 
 SHOWN_BY_MIN = 3
 """So many cases make a pattern; fewer are a coincidence."""
@@ -159,8 +159,6 @@ class DifferInCase(Pattern, frozen=True, kw_only=True, tag="differ_in_case"):
     def sentence(self) -> str:
         return f"each time the two session ids differ only in case: {self.one} and {self.other}"
 
-
-AnyPattern = ExactlyRemain | CutAt | OnlyFirst | OnlyLast | AllChangedInPlace | AllRepeatText | DifferInCase
 
 _ABSENT = frozenset({"lost", "rolled_back"})
 

@@ -69,7 +69,9 @@ def _restarted(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> Lif
     unseen = {(n, seq) for n, writer in enumerate(expected.writers) for seq in writer.unknown.minus(writer.acked)}
     unknown = [one for one in expected.recent if one.outcome == Outcome.UNKNOWN or (one.writer, one.seq) in unseen]
     first_sent = min([attempt.sent, *(one.sent for one in unknown)])
-    begun = Lifespan(first_sent, attempt.ended, attempt.sent, attempt.ended, reborn=attempt.ended)
+    # Its outcome may have come late: a read since may have shown that the life went on.
+    last_ended = max(attempt.ended, 0 if expected.span is None else expected.span.last_ended)
+    begun = Lifespan(first_sent, attempt.ended, attempt.sent, last_ended, reborn=attempt.ended)
     dated = unseen <= {(one.writer, one.seq) for one in unknown}
     if expected.span is None or (dated and must_have_expired(expected, attempt.sent, rules)):
         return begun
@@ -218,10 +220,10 @@ def _erase(expected: ExpectedSession, forgets: Forgets, *, is_applied_once: bool
         # What a read had shown by then was applied, whatever its outcome.
         for writer in expected.writers if expected.last_returned < forgets.sent else ():
             writer.gone = united(writer.gone, writer.standing)
-        for one in expected.unsettled or ():
-            if one.since < forgets.sent:
-                writer = expected.writers[one.writer]
-                writer.gone = united(writer.gone, Intervals([one.seq, one.seq]))
+        shown = [(one.writer, one.seq) for one in expected.unsettled or () if one.since < forgets.sent]
+        # And what the read before the last one had shown, which had returned when that was invoked.
+        for number, seq in (*shown, *(expected.veiled_names() if expected.last_read < forgets.sent else ())):
+            expected.writers[number].gone = united(expected.writers[number].gone, Intervals([seq, seq]))
     known = (*expected.recent, *expected.pending)
     behind = [one for one in known if one.sent > forgets.ended]
     if expected.span is not None:
@@ -267,7 +269,8 @@ def _keep_what_is_left(expected: ExpectedSession, shows_since: int, *, ends_excu
         for number, seq, at in expected.veiled or ()
         if shows_since < at and seq not in expected.writers[number].gone
     ] or None
-    for number, seq in (*left, *expected.veiled_names()) if ends_excuses else ():
+    unsettled = [one for one in expected.unsettled_names() if is_behind and one[1] not in expected.writers[one[0]].gone]
+    for number, seq in (*left, *expected.veiled_names(), *unsettled) if ends_excuses else ():
         writer = expected.writers[number]
         writer.excused = writer.excused.minus(Intervals([seq, seq]))
     if not is_behind:
@@ -384,13 +387,17 @@ def _is_life_unreported(expected: ExpectedSession, read: Read, rules: Rules) -> 
 def _missing(expected: ExpectedSession, read: Read, present: dict[int, Intervals]) -> dict[int, Intervals]:
     """Return what this read had to show and does not: acknowledged before it, or shown by the read before."""
     gone: dict[int, Intervals] = {}
-    for number, acked in read.acked.items():
-        writer = expected.writers[number]
+    for number, writer in enumerate(expected.writers):
+        due = read.acked.get(number, NOTHING)
+        if writer.unknown and expected.last_returned <= read.invoked:
+            # An unknown write that the last read showed, also if that was judged only after this one was invoked.
+            due = united(due.copy(), writer.unknown.both(writer.standing))
         # What was seen in flight counted as acknowledged; it may have been refused since the read was invoked.
-        missing = acked.minus(present.get(number) or Intervals()).minus(writer.excused).minus(writer.failed)
+        missing = due.minus(present.get(number) or Intervals()).minus(writer.excused).minus(writer.failed)
         if missing:
             gone[number] = missing
-    for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
+    # What is suspected stays so, also if the read that began to suspect it was judged after this one was invoked.
+    for number, seq in (*expected.unsettled_names(), *expected.veiled_names(), *expected.suspected_names()):
         writer = expected.writers[number]
         if seq not in present.get(number, ()) and seq not in writer.failed and seq not in writer.excused:
             gone.setdefault(number, Intervals()).add(seq)

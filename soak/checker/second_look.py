@@ -166,13 +166,13 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
         was_seen = {number: seqs.both(seen.get(number, NOTHING)) for number, seqs in overdue.items()}
         unseen = {number: seqs.minus(was_seen[number]) for number, seqs in overdue.items()}
         late += _late(look, unseen, look.read.invoked, Kind.STALE)
-        late += _late(look, was_seen, look.read.invoked, Kind.NON_MONOTONIC)
+        late += _returned(look, suspicion, was_seen, look.read.invoked)
         absent = {n: seqs.both(look.primary_judged.absent.get(n, NOTHING)) for n, seqs in absent.items()}
     present = _shown_places(look.read.items, look.book.session, look.run)
     resolution = resolve(suspicion, absent, present, is_final=is_final)
     missed_at = suspicion.last_lacked or suspicion.invoked
     late += _late(look, resolution.stale, missed_at, Kind.STALE)
-    late += _late(look, resolution.non_monotonic, missed_at, Kind.NON_MONOTONIC)
+    late += _returned(look, suspicion, resolution.non_monotonic, missed_at)
     times = times_of(look.book) if resolution.lost or resolution.rolled_back else {}
     hole_before = _hole_before(look, suspicion, times, present)
     lost = [
@@ -187,6 +187,16 @@ def look_again(look: Look, suspicion: Suspicion) -> Looked:
         still.add(seq)
         suspicion.absent[number] = still.bounds
     return Looked([one for one in lost if one not in awaited], late)
+
+
+def _returned(look: Look, suspicion: Suspicion, seqs_by: Seqs, missed_at: int) -> list[Late]:
+    """Return what is shown again after it was missed. What another reader saw may be late within the bound."""
+    if not (suspicion.by_other and look.rules.contract.staleness_us):
+        return _late(look, seqs_by, missed_at, Kind.NON_MONOTONIC)
+    lag = max(0, missed_at - suspicion.last_seen) / 1e6
+    detail = f"absent from a read {lag:.3f} s after another reader had seen it, present in a later one"
+    is_broken = breaks_freshness(lag, Kind.STALE, look.rules)
+    return [Late(Kind.STALE, (number, seq), lag, detail, is_broken) for number, seqs in seqs_by.items() for seq in seqs]
 
 
 def _is_outcome_awaited(look: Look, suspicion: Suspicion, lost: Lost) -> bool:
@@ -301,9 +311,8 @@ def _hole_before(look: Look, suspicion: Suspicion, times: dict[MessageId, Attemp
     for number, first, last in runs_in(suspicion.before):
         together.setdefault(number, Intervals()).add_run(first, last)
     left = {number: seqs.both(present.get(number, NOTHING)) for number, seqs in together.items()}
-    sent = [
-        one.sent for one in times.values() if one.outcome == Outcome.OK and one.seq in left.get(one.writer, NOTHING)
-    ]
+    # Whatever its outcome: it had been shown, so it was applied by then, and once.
+    sent = [one.sent for one in times.values() if one.seq in left.get(one.writer, NOTHING)]
     return _HoleBefore(together, max(sent, default=0))
 
 
@@ -317,10 +326,11 @@ def _lost(
     look: Look, suspicion: Suspicion, kind: Kind, place: MessageId, attempt: Attempt | None, before: _HoleBefore
 ) -> Lost:
     # A read that may be behind shows what was: it may have been before the fault, although the read came after it.
-    behind = look.rules.contract.staleness_us
-    last_seen = max(0, suspicion.last_seen - (behind or 0)) if kind is Kind.ROLLED_BACK else 0
-    if behind is None or suspicion.seen_in_shadow:
-        last_seen = 0
+    behind = 0 if suspicion.by_primary else look.rules.contract.staleness_us
+    last_seen = 0
+    if kind is Kind.ROLLED_BACK:
+        is_any_time = behind is None or suspicion.seen_in_shadow
+        last_seen = suspicion.seen_since if is_any_time else max(0, suspicion.last_seen - (behind or 0))
     applied = _applied_by(look.book, suspicion, kind, place, attempt)
     # What is dated by such a read may be of any time since the one it may be behind to.
     earliest = last_seen if applied == suspicion.last_seen else applied
@@ -330,6 +340,8 @@ def _lost(
     for window in look.faults:
         if is_hole and allowed_loss_seconds(window, look.rules.contract) is not None:
             continue  # only a cache may lose anything
+        if attempt is not None and attempt.outcome == Outcome.OK and window.came_back_before(attempt.sent - epsilon):
+            continue  # the server that was started again acknowledged it, and has not died since
         # It may have taken it if it had begun before it was missed, and was not survived by it.
         begun = window.started - epsilon <= suspicion.returned or not _was_due(attempt, suspicion, look.rules)
         survived = window.ended is not None and last_seen > window.ended + epsilon

@@ -45,11 +45,16 @@ from soak.checker.partial import (
     Again,
     PartialJudgement,
     SearchFate,
+    WideSearch,
+    is_due,
+    is_missed,
+    is_promised,
     judge_glance,
     judge_search,
     judge_seen,
     search_again,
     seen_in_flight,
+    vanished_from,
 )
 from soak.checker.read import Finding, Judgement, MessageId, Read, Rules, save
 from soak.checker.retention import begin_no_later, end_forget, expiry_of, may_have_expired, prolong, undo
@@ -70,6 +75,8 @@ from soak.checker.second_look import (
 from soak.checker.text import MessageGenerator
 
 REMEMBER_SECONDS_MIN = 10.0
+MISSED_MAX = 16
+"""Messages of a session that are looked for again at the same time; it is wrong all over if there are more."""
 
 
 class StoreJudging:
@@ -128,9 +135,21 @@ class StoreJudging:
         if self.rules.contract.replica_reads is ReplicaReads.STRICT:
             return False
         invoked, returned = invoked - self.rules.clock_epsilon_us, returned + self.rules.clock_epsilon_us
-        if self.faults.is_failing_over(self.targets, invoked, returned):
+        if self.faults.failing_over_since(self.targets, invoked, returned):
             return True
         return self.reads_replica and self.faults.casts_shadow(self.targets, invoked, returned)
+
+    def is_of_primary(self, read: Read) -> bool:
+        """Whether what the primary answered is behind nothing: it was not about to be replaced."""
+        epsilon = self.rules.clock_epsilon_us
+        return not self.faults.failing_over_since(self.targets, read.invoked - epsilon, read.returned + epsilon)
+
+    def shadowed_since(self, invoked: int, returned: int) -> int:
+        """Return since when a read may have been behind, if that is because the primary was being replaced; else 0."""
+        epsilon = self.rules.clock_epsilon_us
+        if self.reads_replica or self.rules.contract.staleness_us is None:
+            return 0
+        return self.faults.failing_over_since(self.targets, invoked - epsilon, returned + epsilon)
 
     def rules_at(self, invoked: int, returned: int) -> Rules:
         """Return what a read of that time is held to."""
@@ -141,7 +160,10 @@ def _eventual(contract: Contract) -> Contract:
     return msgspec.structs.replace(contract, reads=Reads.EVENTUAL)
 
 
-TAIL_OVERLAP = 2
+TAIL_OVERLAP = 4
+TAIL_OVERLAP_SHARE = 6
+"""A read of the end asks for a sixth more, too: for what is stored already, and whose outcome is still to be heard of.
+Without a verified message in front of all that is new, a full read would be due."""
 REMEMBER_IN_DOUBT_US = 86_400_000_000
 FAILURES_MIN = 3
 """So many reads of one session have to raise, one after the other, before it is called unreadable."""
@@ -229,12 +251,15 @@ class SessionChecker:
         if expected.incidents is not None:
             self._sift_overlooked()
             if expected.is_in_doubt:
-                return WantedRead(Want.CONFIRM, now + self.store.settle_us)
+                is_searched = bool(expected.missed) and not (expected.suspicions or expected.failing)
+                return WantedRead(Want.SEARCH if is_searched else Want.CONFIRM, now + self.store.settle_us)
         expiry = expiry_of(expected, self.store.rules)
         if expected.pending:
             if not expected.length or expected.forgets is not None:
                 return WantedRead(Want.FULL, now)
-            return WantedRead(Want.TAIL, now, len(expected.pending) + len(expected.writers) + TAIL_OVERLAP)
+            waiting = len(expected.pending)
+            last = waiting + waiting // TAIL_OVERLAP_SHARE + len(expected.writers) + TAIL_OVERLAP
+            return WantedRead(Want.TAIL, now, last)
         if expiry is not None and expected.closed and expected.last_whole <= expiry[1]:
             return WantedRead(Want.FULL, expiry[1])
         return None
@@ -324,10 +349,14 @@ class SessionChecker:
             self._resolve(suspicion, look, events)
         if primary is not None:
             self._glimpse(primary)
+            self._note_survivors_in(primary)
         if known:
             expected.drop_excused()
         expected.suspicions = [one for one in (*known, *opened) if not one.is_over] or None
-        heal_after(self.book, [read] if primary is None else [read, primary], events)
+        if primary is not None:
+            seen = seen_in_flight(expected, primary, store.author)
+            self._suspect_vanished(primary, seen, events, by_primary=True)
+        heal_after(self.book, [read] if primary is None else [read, primary], events, is_clean=judgement.is_clean)
         return Observed(events, before)
 
     def _glimpse(self, read: Read) -> None:
@@ -356,15 +385,15 @@ class SessionChecker:
     def _shown_late(self) -> list[Late]:
         """Return what one read lacked and the next one showed, where the acknowledgement was known only after both."""
         shown: list[Late] = []
-        for attempt, invoked, returned in self.book.shown_late or ():
+        for attempt, invoked, returned, was_seen in self.book.shown_late or ():
             rules = self.store.rules_at(invoked, returned)
             lag = (invoked - attempt.ended) / 1e6
             if lag * 1e6 <= rules.clock_epsilon_us:
                 continue  # it may have been acknowledged after that read was invoked
             if not may_have_expired(self.book, returned, rules) and not rules.contract.eviction_allowed:
-                is_broken = breaks_freshness(lag, Kind.STALE, rules)
-                place = (attempt.writer, attempt.seq)
-                shown.append(Late(Kind.STALE, place, lag, late_detail(lag), is_broken))
+                kind = Kind.NON_MONOTONIC if was_seen else Kind.STALE
+                is_broken = breaks_freshness(lag, kind, rules)
+                shown.append(Late(kind, (attempt.writer, attempt.seq), lag, late_detail(lag), is_broken))
         return shown
 
     def _suspect(self, read: Read, judgement: Judgement, known: list[Suspicion]) -> list[Suspicion]:
@@ -372,10 +401,13 @@ class SessionChecker:
         expected = self.book
         opened = suspect(expected, judgement.absent, read, known)
         for one in opened:
-            one.shown, one.before = save(read, expected.session, self.store.author), expected.order
+            one.shown, one.before = save(read, expected.session, self.store.author), expected.shown_order
             one.is_before_whole = expected.last_read == expected.last_whole
             one.is_shadowed = self.store.is_shadowed(read.invoked, read.returned)
-            one.seen_in_shadow = self.store.is_shadowed(expected.last_read, expected.last_returned)
+            # What was missing before, while nobody knew whether it had to be there, was shown by an earlier read.
+            until = expected.last_returned if one.last_seen == expected.last_read else one.last_seen
+            one.seen_in_shadow = self.store.is_shadowed(one.last_seen, until)
+            one.seen_since = self.store.shadowed_since(one.last_seen, until)
         return opened
 
     def _take_in(self, judgement: Judgement, read: Read, rules: Rules) -> Verified:
@@ -397,6 +429,19 @@ class SessionChecker:
             if epsilon:
                 survivors = [one._replace(applied=one.applied + epsilon) for one in survivors]
             store.faults.note_survivors(store.targets, expected.last_whole - staleness - epsilon, survivors)
+
+    def _note_survivors_in(self, primary: Read) -> None:
+        """Note what the primary shows: that is behind nothing, whatever the contract says of other reads."""
+        expected, store, epsilon = self.book, self.store, self.store.rules.clock_epsilon_us
+        if not store.is_of_primary(primary):
+            return
+        shown = {(one.writer, one.seq) for one in primary.items if isinstance(one, Message)}
+        survivors = [
+            Survivor(one.sent, one.ended + epsilon, (one.writer, one.seq))
+            for one in (*expected.recent, *expected.pending)
+            if one.outcome == Outcome.OK and (one.writer, one.seq) in shown
+        ]
+        store.faults.note_survivors(store.targets, primary.invoked - epsilon, survivors)
 
     def _seen_unknown(self, seen: Read | None = None) -> list[Survivor]:
         """Return the unknown writes that a read has shown, and the last one shows: each was applied by its time."""
@@ -429,8 +474,10 @@ class SessionChecker:
             for seq in range(first, last + 1)
             if seq not in expected.writers[number].acked
         ]
-        # As long as a fault may have taken something that is not confirmed yet, its times are needed.
-        is_in_doubt = expected.is_in_doubt or not self.store.is_calm()
+        # As long as a fault may have taken something that is not confirmed yet, its times are needed. So are those of
+        # what may have been said behind a forget whose outcome is on its way.
+        is_forgotten = expected.forgets is not None and bool(expected.forgets.open)
+        is_in_doubt = is_forgotten or expected.is_in_doubt or not self.store.is_calm()
         absorbed = absorb(
             expected,
             judgement,
@@ -481,13 +528,19 @@ class SessionChecker:
         observed = self._report_seen(seen, before)
         self._note_survivors(self._seen_unknown(read))
         self._glimpse(read)
-        if seen.vanished:
-            observed.events.append(Suspected(self._suspect_vanished(read, seen.vanished)))
+        self._suspect_vanished(read, seen.places, observed.events)
         return observed
 
-    def _suspect_vanished(self, read: Read, vanished: list[MessageId]) -> Suspicion:
-        """Suspect what a participant saw before its outcome was known, and the last full read does not show."""
-        expected = self.book
+    def _suspect_vanished(
+        self, read: Read, seen: list[MessageId], events: list[Event], *, by_primary: bool = False
+    ) -> None:
+        """Suspect what others saw before its outcome was known, and the last full read does not show."""
+        expected, store = self.book, self.store
+        is_asked = store.asks_primary and not store.is_shadowed(read.invoked, read.returned)
+        rules = store.rules if is_asked else store.rules_at(read.invoked, read.returned)
+        vanished = vanished_from(expected, seen, read, rules, asks_primary=is_asked)
+        if not vanished:
+            return
         absent: Seqs = {}
         for number, seq in vanished:
             absent.setdefault(number, Intervals()).add(seq)
@@ -502,9 +555,11 @@ class SessionChecker:
             items=expected.last_items,
             absent=bounds,
             seen={number: list(one) for number, one in bounds.items()},
+            by_other=True,
+            by_primary=by_primary,
         )
         expected.suspicions = [*(expected.suspicions or ()), opened]
-        return opened
+        events.append(Suspected(opened))
 
     def _report_seen(self, seen: PartialJudgement, before: bytes) -> Observed:
         events: list[Event] = []
@@ -521,6 +576,29 @@ class SessionChecker:
         events: list[Event] = []
         confirm(self.book, judge_search(self.book, read, asked, limit, rules, self.store.author), events)
         return Observed(events, before)
+
+    def observe_wide_search(self, place: MessageId, near: Read, wide: Read, limit: int) -> WideSearch:
+        """Judge the answers to two searches for a message that a full read shows, and the narrow one lacked."""
+        expected, rules = self.book, self.store.rules
+        if not is_due(expected, place, near, rules) or not is_due(expected, place, wide, rules):
+            return WideSearch.NOT_EXPECTED
+        if not is_missed(wide, self.store.author.write(expected.session, *place), limit):
+            return WideSearch.FOUND
+        counted = {} if expected.counted is None else expected.counted.open_places(Kind.UNFINDABLE)
+        if not is_promised(rules) or place[1] in counted.get(place[0], ()):
+            return WideSearch.NOT_FOUND
+        known = expected.missed or []
+        if len(known) < MISSED_MAX:
+            missed = Missed(
+                place=place,
+                invoked=wide.invoked,
+                returned=wide.returned,
+                limit=limit,
+                acknowledged=self.acknowledged_at(place),
+                answer=save(wide, expected.session, self.store.author),
+            )
+            expected.missed = [*known, missed]
+        return WideSearch.SUSPECTED
 
     def observe_search_again(
         self, missed: Missed, search: Read, limit: int, whole: Read
@@ -566,6 +644,8 @@ class SessionChecker:
         if faults.is_active(self.store.targets):
             expected.failing = None
             return Observed([], None)
+        if known is not None and faults.happened(self.store.targets, known.last, returned):
+            known = None
         if others_answered == 0 or (known is not None and others_answered < known.last):
             return Observed([], None)  # nobody else was answered since: it is the store
         before = self._packed()

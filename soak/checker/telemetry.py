@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 
 FOLDER_MARK = "data_folder"
 """Of a server that is started here: a mark of the folder with its data, another one when that was made anew."""
@@ -29,6 +30,17 @@ class ServerSample(msgspec.Struct, frozen=True, kw_only=True):
     telemetry: dict[str, str] = {}
 
 
+class Unplanned(NamedTuple):
+    """How the window of something that nobody planned is recorded, whoever notices it."""
+
+    kind: str
+    excuses: Excuse
+    promotes: Promotion
+
+
+CRASH = Unplanned("crash", Excuse.CRASH, Promotion.NONE)
+FAILOVER = Unplanned("failover", Excuse.FAILOVER, Promotion.BESIDE_THE_OLD)
+"""Another server answers: nobody knows whether the old one knows that."""
 WHOLE_SECONDS_ERROR_US = 1_000_000
 """Redis takes the whole seconds of two times and tells the difference: 1 may be a moment, or almost two seconds."""
 _KEY_CHARACTERS = 12
@@ -63,6 +75,8 @@ class ServerRestart(msgspec.Struct, frozen=True, kw_only=True):
     """No later than this the new one was there."""
     is_other_server: bool = False
     """The new one is older than the last sign of the one before: something else has taken over its address."""
+    is_group: bool = False
+    """It is a group of servers that replace each other."""
 
     @property
     def fault(self) -> str:
@@ -71,11 +85,19 @@ class ServerRestart(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        return "failover" if self.is_other_server else "crash"
+        return self.recorded.kind
 
     @property
     def excuses(self) -> Excuse:
-        return Excuse.FAILOVER if self.is_other_server else Excuse.CRASH
+        return self.recorded.excuses
+
+    @property
+    def promotes(self) -> Promotion:
+        return self.recorded.promotes
+
+    @property
+    def recorded(self) -> Unplanned:
+        return FAILOVER if self.is_other_server else CRASH
 
 
 def identity_of(telemetry: Mapping[str, str]) -> Identity | None:
@@ -92,14 +114,22 @@ def restart_between(before: Identity, gone: int, sample: ServerSample) -> Server
     began = sample.at - _uptime_us_min(sample.telemetry)
     is_other_server = began < gone
     back = sample.at if is_other_server else began
-    return ServerRestart(server=sample.server, identity=now, gone=gone, back=back, is_other_server=is_other_server)
+    return ServerRestart(
+        server=sample.server,
+        identity=now,
+        gone=gone,
+        back=back,
+        is_other_server=is_other_server,
+        is_group="topology" in sample.configuration,
+    )
 
 
 def unexplained(restart: ServerRestart, windows: Iterable[FaultWindow]) -> ServerRestart | None:
     """Return what of a restart no fault explains that is on record; None if one does.
 
-    A fault during which the server goes on serving explains no restart: if it died of it, that is a crash. Where a
-    fault has ended, and what the server was then is known and not what it is now, it restarted after that.
+    A fault during which the server goes on serving explains no restart: if it died of it, that is a crash. One in which
+    no node of a group takes over from another explains none that did. Where a fault has ended, and what the server was
+    then is known and not what it is now, it restarted after that.
     """
     gone = restart.gone
     for window in windows:
@@ -109,6 +139,8 @@ def unexplained(restart: ServerRestart, windows: Iterable[FaultWindow]) -> Serve
                 return None
             continue
         if window.target != restart.server or window.excuses is Excuse.NOTHING or window.serves:
+            continue
+        if restart.is_group and restart.is_other_server and window.promotes is Promotion.NONE:
             continue
         if window.started > restart.back or (window.ended is not None and window.ended < gone):
             continue

@@ -41,6 +41,8 @@ _NAMES = {
     "cancelled_commits": ("cancellation of commits", "cancellations of commits"),
     "standby_outage": ("outage of the standby", "outages of the standby"),
     "standby_lag": ("lag of the standby", "lags of the standby"),
+    "standby_switchover": ("switchover to the standby", "switchovers to the standby"),
+    "link_cut": ("cut of a link", "cuts of a link"),
     "upgrade": ("upgrade", "upgrades"),
     "pause": ("pause", "pauses"),
     "partition": ("partition", "partitions"),
@@ -68,7 +70,8 @@ def what_was_tried(
 ) -> FaultsTried:
     """Say what a run has tried so far."""
     counted = {**recoveries, **others}
-    outcome = "were tried" if violations else "survived"
+    tried = "was tried" if sum(counted.values()) == 1 else "were tried"
+    outcome = tried if violations else "survived"
     text = f"{', '.join(_named(kind, count) for kind, count in counted.items())} {outcome}" if counted else UNTRIED
     if unexpected_restarts:
         text += f" ({unexpected_restarts} not caused by soak)"
@@ -180,6 +183,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """By store: canaries that were reported before anybody had spoiled them."""
     stores_without_canary: list[str] = []
     """Stores on which no canary was ever reported, although the self-check was on."""
+    verifiers_missing: list[str] = []
+    """Which of several verifiers have not come to their end, one line for each."""
     thresholds_missed: list[str] = []
     """What was measured above its threshold, one line for each."""
     thresholds_without_samples: list[str] = []
@@ -205,7 +210,7 @@ def reach_verdict(facts: Facts) -> tuple[Verdict, list[str]]:
 
 def _doubts(facts: Facts) -> list[str]:
     """Say why finding nothing wrong is no pass."""
-    doubts = []
+    doubts = [f"{line}: what its workers wrote is not verified" for line in facts.verifiers_missing]
     if facts.verified < max(1, facts.minimum_verified):
         doubts.append(
             f"only {facts.verified} messages were verified, at least {max(1, facts.minimum_verified)} are needed"

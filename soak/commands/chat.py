@@ -23,6 +23,7 @@ from soak.commands.flags import (
     read_configuration,
 )
 from soak.configuration import Configuration
+from soak.daemon.plan import make_plan, unused_servers
 from soak.duration import parse_seconds
 from soak.errors import ExitCode, UsageError
 
@@ -100,6 +101,8 @@ async def _chat(configuration: Configuration, store: str, pace_seconds: float) -
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, is_over.set)
     settings = configuration.settings
+    for line in unused_servers(configuration, make_plan(settings, [store])):
+        _say(line)
     async with chatting(settings, store, pace_seconds=pace_seconds, say=_say) as address:
         sys.stdout.write(f"chat over {store} at {address}/\n")
         if not is_loopback(settings.http.host):

@@ -7,11 +7,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from soak.commands.flags import DATA_DIR, SOAKING, add_flags, read_configuration
 from soak.commands.run import add_output_arguments, append_step_summary, soak
 from soak.configuration import Configuration
+from soak.daemon.reproduce import COMMAND_DEFAULTS
 from soak.errors import ExitCode, SoakError
 
 DESCRIPTION = (
@@ -27,7 +29,8 @@ examples:
 
 STEP_SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Where GitHub Actions wants Markdown that it shows with a run."""
-DEFAULTS = {"duration": "60s", "http.port": 0}
+NAME = "check"
+DEFAULTS = COMMAND_DEFAULTS[NAME]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +41,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
     if DATA_DIR.destination in vars(arguments):
-        return _check(read_configuration(arguments, command_defaults=DEFAULTS), arguments)
+        return _check(_configuration(arguments), arguments)
     # Whatever is wrong with the settings is said before a folder is made.
-    read_configuration(arguments, command_defaults=DEFAULTS)
+    _configuration(arguments)
     folder = Path(tempfile.mkdtemp(prefix="soak-check-"))
     code = ExitCode.INTERNAL
     try:
-        configuration = read_configuration(arguments, command_defaults=DEFAULTS, overrides={"data_dir": str(folder)})
-        code = _check(configuration, arguments)
+        code = _check(_configuration(arguments, {"data_dir": str(folder)}), arguments)
     except SoakError as error:
         # It did not even begin: there is nothing in the folder to look at.
         code = ExitCode.PASS
@@ -53,6 +55,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     finally:
         _settle(folder, arguments, kept=arguments.keep or code is not ExitCode.PASS)
     return code
+
+
+def _configuration(arguments: argparse.Namespace, overrides: Mapping[str, object] | None = None) -> Configuration:
+    return read_configuration(arguments, command=NAME, command_defaults=DEFAULTS, overrides=overrides)
 
 
 def _check(configuration: Configuration, arguments: argparse.Namespace) -> ExitCode:

@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 def _remove_leftovers() -> list[str]:
     """Remove what soaks that were killed left on this machine, and tell what was done.
 
-    What belongs to a process that lives is left alone.
+    Whatever belongs to a living process is left alone.
     """
     # Containers first: they may hold disks.
     lines = [_remove_containers(), _release_disks()]

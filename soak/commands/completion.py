@@ -122,7 +122,7 @@ def _faults() -> list[str]:
 def _flaws() -> list[str]:
     from soak.flaws import catalogue  # noqa: PLC0415
 
-    return list(catalogue.ALL)
+    return [*catalogue.ALL, *catalogue.TOPOLOGIES]
 
 
 def _subjects() -> list[str]:

@@ -15,7 +15,7 @@ from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
 from soak.report.story import as_dict
 from soak.report.story_text import print_story
-from soak.report.text import OutputConsole, plain, print_json
+from soak.report.text import PLAIN_WIDTH, OutputConsole, plain, print_json
 from soak.report.violation_records import ViolationRecord, read_violations, resolve
 from soak.verifier import evidence_file
 from soak.verifier.evidence_file import EvidenceFile, UnreadableEvidenceError
@@ -29,8 +29,6 @@ EPILOG = """\
 examples:
   soak explain 1f0c2a7be9d4                     an id, or its beginning, from 'soak violations'
   soak explain 1f0c --json"""
-
-PLAIN_WIDTH = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

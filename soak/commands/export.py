@@ -14,7 +14,7 @@ from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.errors import ExitCode, UsageError
 from soak.report.edn import jepsen_lines
 from soak.report.history import NotExpressibleError, SessionHistory, of_cases, of_recording
-from soak.report.violation_records import verifier_folders
+from soak.report.violation_records import shard_folders, verifier_folders
 from soak.verifier import evidence_file
 from soak.verifier.evidence import FILES_NAME
 from soak.verifier.evidence_file import UnreadableEvidenceError
@@ -26,9 +26,10 @@ DESCRIPTION = (
     "violation that has evidence, from which its history is put together. Where a time is no longer known the\n"
     "operation is made longer, never shorter, so that the history never accuses where nothing was wrong. Losses that\n"
     "the contract tolerates are written as appends of unknown outcome, and reads that may be behind by a bound begin\n"
-    "earlier by it. Sessions that were forgotten or may expire, or whose contract promises less than one order, each\n"
-    "message once and reads with a bound, are left out, and named. So is what such a history has no word for: what\n"
-    "is wrong with a message's content, with a read of the last few, or with a search."
+    "earlier by it; those in the shadow of a fault (R12) begin before everything. Sessions that were forgotten or may\n"
+    "expire, or whose contract promises less than one order, each message once and reads with a bound, are left out,\n"
+    "and named. So is what such a history has no word for: what is wrong with a message's content, with a read of the\n"
+    "last few, or with a search."
 )
 EPILOG = """\
 examples:
@@ -100,7 +101,7 @@ def choose_histories(
         for recording in _recordings(folder):
             if _is_wanted(recording.run, recording.session, recording.store, run, sessions, stores):
                 _add(histories, left_out, recording.store, recording.session, recording=recording)
-        for (store, session), cases in _cases(folder).items():
+        for (store, session), cases in (one for part in shard_folders(folder) for one in _cases(part).items()):
             if not _is_wanted(cases[0].run, session, store, run, sessions, stores):
                 continue
             kinds[store, session] = {case.found.kind.value for case in cases if not _is_expressible(case)}

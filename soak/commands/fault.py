@@ -27,7 +27,7 @@ DESCRIPTION = (
 EPILOG = """\
 what a fault excuses:
   nothing    the server keeps all it acknowledged: network, pause, latency
-  clean      it is stopped in good order
+  clean      it is stopped cleanly
   crash      its process dies
   power      its machine dies: only what was synced survives
   failover   a replica takes over, perhaps too soon

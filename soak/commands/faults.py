@@ -18,7 +18,7 @@ from soak.faults.catalogue import FaultListing, fault_named, listing
 from soak.faults.fault import Fault
 from soak.faults.presets import RECIPES, Possible
 from soak.json_input import decode_json
-from soak.report.text import print_json, print_table, table_lines
+from soak.report.text import defined, print_json, print_table, terminal_width
 from soak.servers.power_cut import PowerCutWay
 
 DESCRIPTION = (
@@ -75,33 +75,38 @@ def _show(arguments: argparse.Namespace) -> None:
         (listed,) = [one for one in listing({}) if one.fault == fault.name]
         print_json(msgspec.json.encode(listed))
         return
-    sys.stdout.write("\n".join([fault.name, f"  {fault.description}", "", *_facts(fault), *_examples(fault)]) + "\n")
+    width = None if arguments.wide else terminal_width()
+    parts = [[fault.name, *defined([("", fault.description)], width)], _facts(fault, width), _parameters(fault, width)]
+    sys.stdout.write("\n\n".join("\n".join(part) for part in (*parts, _examples(fault, width))) + "\n")
 
 
-def _facts(fault: Fault) -> list[str]:
-    rows = [("happens to", ", ".join(fault.targets)), ("needs", fault.needs), ("may lose", MAY_LOSE[fault.excuses])]
-    parameters = [
-        (f"  {name}", one.unit, one.text(one.default), one.range, one.help) for name, one in fault.parameters().items()
+def _facts(fault: Fault, width: int | None) -> list[str]:
+    facts = [("happens to", ", ".join(fault.targets)), ("needs", fault.needs), ("may lose", MAY_LOSE[fault.excuses])]
+    return defined(facts, width)
+
+
+def _parameters(fault: Fault, width: int | None) -> list[str]:
+    known = [
+        (name, f"{one.help} ({one.unit}, {one.range}; default: {one.text(one.default)})")
+        for name, one in fault.parameters().items()
     ]
-    heads = ("  parameter", "unit", "default", "may be", "what it is")
-    return [
-        *(f"  {line}" for line in table_lines(rows[0], rows[1:])),
-        "",
-        *(table_lines(heads, parameters) if parameters else ["  it has no parameters"]),
-        "",
-    ]
+    return ["parameters:", *defined(known, width)] if known else ["  it has no parameters"]
 
 
-def _examples(fault: Fault) -> list[str]:
+def _examples(fault: Fault, width: int | None) -> list[str]:
     target = fault.targets[0]
     values = list(fault.values.items())[:_EXAMPLES_MAX]
-    flags = "".join(f" --{name} {value}" for name, value in values)
+    flags = " ".join(f"--{name} {value}" for name, value in values)
     options = "".join(f",{name}={value}" for name, value in values)
-    return [
-        "examples:",
-        f"  soak inject {fault.name} {target} --hold 10s{flags}",
-        f"  soak check --faults none --fault {fault.name}:{target}:every=1m,hold=10s{options}",
+    commands = [
+        (f"  soak inject {fault.name} {target} --hold 10s", flags),
+        ("  soak check --faults none", f"--fault {fault.name}:{target}:every=1m,hold=10s{options}"),
     ]
+    lines = ["examples:"]
+    for command, rest in commands:
+        whole = f"{command} {rest}".rstrip()
+        lines += [whole] if width is None or len(whole) <= width else [f"{command} \\", f"   {rest}"]
+    return lines
 
 
 # All -----------------------------------------------------------------------------------------------------------------

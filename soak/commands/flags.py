@@ -105,7 +105,7 @@ SERVERS = (
         "--pgbouncer",
         "servers.pgbouncer",
         "MODE",
-        "start a pgbouncer before the PostgreSQL that is started, in transaction or session mode",
+        "start a pgbouncer before PostgreSQL, in transaction or session mode",
     ),
     Flag("--chroma", "servers.chroma", "URL", "a Chroma server that already runs"),
     Flag("--sqlite", "servers.sqlite", "FILE", "a SQLite file for --store sqlite; none: one in the data folder"),
@@ -158,6 +158,13 @@ SOAKING = (
     Flag("--duration", "duration", "TIME", "end by itself after 90s, 8h, 3d …"),
     Flag("--spawn-rate", "load.spawn_rate", "N", "participants started per second"),
     Flag("--processes", "load.processes", "N", "Locust processes on this machine"),
+    Flag("--verifiers", "verifier.shards", "N", "verifiers that share the run (default: 1)"),
+    Flag(
+        "--verifiers-elsewhere",
+        "verifier.shards_elsewhere",
+        "N",
+        "so many of them are started on other machines, with 'soak verify --shard I/N'",
+    ),
     Flag("--browser-users", "load.browser_users", "N", "participants more, that use a chat page in a real Chromium"),
     Flag("--think", "load.think", "TIME", "mean pause between two turns of a participant"),
     Flag("--mix", "load.mix", "NAME", "what is talked about: chat, short, long or hard"),
@@ -221,10 +228,14 @@ def add_wide(parser: argparse.ArgumentParser) -> None:
 def read_configuration(
     arguments: argparse.Namespace,
     *,
+    command: str = "run",
     command_defaults: Mapping[str, object] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Configuration:
-    """Read the settings as this command line, the environment and soak.toml give them."""
+    """Read the settings as this command line, the environment and soak.toml give them.
+
+    `command` is what begins a run with them: its name stands under "to do it again".
+    """
     given = vars(arguments)
     flags: dict[str, object] = {
         flag.key_for(given[flag.destination]): flag.value_of(given[flag.destination])
@@ -238,8 +249,11 @@ def read_configuration(
         command_defaults=command_defaults,
         places=_names(EVERY_FLAG),
     )
-    return configuration._replace(flags=_names(flag for flag in EVERY_FLAG if flag.constant is None))
+    flags_by_key = _names(flag for flag in EVERY_FLAG if flag.constant is None)
+    return configuration._replace(flags=flags_by_key, command=command)
 
 
 def _names(flags: Iterable[Flag]) -> dict[str, str]:
-    return {key: flag.name for flag in flags for key in (flag.key, flag.version_key) if key is not None}
+    return {
+        key: flag.name for flag in flags for key in (flag.key, flag.version_key, flag.topology_key) if key is not None
+    }

@@ -34,6 +34,7 @@ examples:
   soak flaws show lru_eviction --json"""
 
 _WIDTH_MAX = 100
+_EVERY = {**catalogue.ALL, **catalogue.TOPOLOGIES}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,11 +63,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         else:
             sys.stdout.write(_story(flaw))
     elif arguments.json:
-        print_json(msgspec.json.encode({name: _described(flaw) for name, flaw in catalogue.ALL.items()}))
+        print_json(msgspec.json.encode({name: _described(flaw) for name, flaw in _EVERY.items()}))
     else:
         print_table(
             ("flaw", "found as", "incident"),
-            [(flaw.name, _kinds(flaw), flaw.incident) for flaw in catalogue.ALL.values()],
+            [(flaw.name, _kinds(flaw), flaw.incident) for flaw in _EVERY.values()],
             is_wide=arguments.wide,
         )
     return ExitCode.PASS

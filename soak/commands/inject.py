@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import sys
 import time
 from typing import Any
 
@@ -13,7 +15,7 @@ from soak import join
 from soak.checker.faults import in_brackets
 from soak.commands.flags import DATA_DIR, add_flags, read_configuration
 from soak.daemon.fault_routes import PATH, FaultOrder
-from soak.daemon.http_clients import ask
+from soak.daemon.http_clients import DaemonAnswer, ask
 from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode, SoakError, UsageError
 from soak.faults.catalogue import ALL, fault_named
@@ -101,10 +103,15 @@ def _words(arguments: argparse.Namespace) -> tuple[str, dict[str, str | float]]:
 
 
 async def _inject(info: JoinInfo, order: FaultOrder) -> tuple[Injected, list[RecoveryResult]]:
-    answer = await ask(info, "POST", PATH, order)
+    asking = asyncio.create_task(ask(info, "POST", PATH, order))
+    what, held = f"{order.fault} of {order.target}", format_seconds(order.hold_seconds)
+    if await _is_active(info, order.target, asking):
+        sys.stderr.write(f"{what} is active, held for {held}\n")
+    answer = await asking
     if answer.status != 200:
         raise _refusal(answer.body)
     injected = decode_json(answer.body, type=Injected)
+    sys.stderr.write(f"{what} is healed; measuring the recovery\n")
     deadline = time.monotonic() + MEASURE_SECONDS_MAX
     measured: list[RecoveryResult] = []
     while time.monotonic() < deadline:
@@ -113,6 +120,18 @@ async def _inject(info: JoinInfo, order: FaultOrder) -> tuple[Injected, list[Rec
             break
         await asyncio.sleep(_POLL_SECONDS)
     return injected, measured
+
+
+async def _is_active(info: JoinInfo, target: str, asking: asyncio.Task[DaemonAnswer]) -> bool:
+    """Wait until a fault by hand on this server is under way; not if it is refused, or over as soon as it began."""
+    while not asking.done():
+        with contextlib.suppress(SoakError):  # what is asked says it
+            status = decode_json((await ask(info, "GET", "/status")).body, type=dict[str, Any])
+            active = {(one["target"], one["by"]) for one in status["faults_recent"] if one["state"] == "active"}
+            if (target, "hand") in active and not asking.done():
+                return True
+        await asyncio.wait([asking], timeout=_POLL_SECONDS)
+    return False
 
 
 async def _measured(info: JoinInfo, fault: str) -> list[RecoveryResult]:

@@ -11,6 +11,7 @@ from soak.errors import ExitCode, UsageError
 from soak.report.formats import FILE_NAMES, FORMATS, check_writable, write_reports
 from soak.report.run_report import find_folder, gather
 from soak.report.summary import print_summary, summary_console
+from soak.suggestion import did_you_mean
 
 DESCRIPTION = (
     "Report a run that is running, has ended or was killed. Without a format, print it to the terminal.\n"
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     formats = list(dict.fromkeys(arguments.format or ()))
     if unknown := [name for name in formats if name not in FORMATS]:
-        raise UsageError(f"--format {unknown[0]}: choose from {', '.join(FORMATS)}")
+        otherwise = f"choose from {', '.join(FORMATS)}"
+        raise UsageError(f"--format {unknown[0]}: {did_you_mean(unknown[0], FORMATS, otherwise)}")
     if len(formats) > 1 and arguments.output_dir is None:
         raise UsageError("several formats need a folder to be written into; name one with --output-dir")
     data_dir = read_configuration(arguments).settings.data_dir

@@ -15,7 +15,7 @@ from rich.console import Console
 from soak.browsing.chromium import find_chromium
 from soak.commands.flags import SOAKING, add_flags, read_configuration
 from soak.configuration import Configuration
-from soak.daemon.reproduce import RUN_DEFAULTS
+from soak.daemon.reproduce import COMMAND_DEFAULTS
 from soak.daemon.run import run_soak
 from soak.daemon.view import LiveView, PlainView, View
 from soak.errors import ExitCode, SoakError
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    configuration = read_configuration(arguments, command_defaults=RUN_DEFAULTS)
+    configuration = read_configuration(arguments, command_defaults=COMMAND_DEFAULTS["run"])
     outcome = soak(configuration, arguments, with_load=not arguments.no_load, is_fresh=arguments.fresh)
     return ExitCode(outcome.exit_code)
 
@@ -74,7 +74,7 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
 def soak(
     configuration: Configuration, arguments: argparse.Namespace, *, with_load: bool = True, is_fresh: bool = False
 ) -> RunOutcome:
-    """Run a soak, tell how it ended, and write what reports were asked for."""
+    """Run a soak, print its outcome, and write the reports that were asked for."""
     targets = parse_targets(arguments.report, arguments.report_dir)
     check_writable(targets)
     load = configuration.settings.load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import aiohttp
@@ -165,8 +165,10 @@ class ConformanceResult(msgspec.Struct, frozen=True, kw_only=True):
     advice: str = ""
 
 
-async def examine(address: str, *, timeout_seconds: float) -> AsyncIterator[ConformanceResult]:
-    """Make all checks on the service; raises `SoakError` if it is not there or speaks something else."""
+async def examine(
+    address: str, *, timeout_seconds: float, checks: Sequence[ConformanceCheck] = CHECKS
+) -> AsyncIterator[ConformanceResult]:
+    """Make these checks on the service; raises `SoakError` if it is not there or speaks something else."""
 
     async def open_store(context: StoreContext) -> HttpStore:
         service = msgspec.structs.replace(context, servers={HTTP.name: address}, timeout_seconds=timeout_seconds)
@@ -176,7 +178,7 @@ async def examine(address: str, *, timeout_seconds: float) -> AsyncIterator[Conf
     memory = Memory(open_store, lambda _context: Contract(), {})
     store = await open_store(memory.context())
     try:
-        for check in CHECKS:
+        for check in checks:
             if check.feature is not None and check.feature not in store.health.features:
                 advice = f"optional: name {check.feature!r} among the features of {wire.HEALTH} if you offer it"
                 yield ConformanceResult(check=check.name, outcome="absent", advice=advice)

@@ -16,9 +16,9 @@ import asyncpg
 from soak.errors import ServerUnreachableError
 from soak.hosts import is_cluster, parse_cluster
 from soak.masking import mask
+from soak.redis_sentinel import redis_at
 from soak.servers.kinds import POSTGRES, REDIS
 from soak.stores.redis_cluster import cluster_at
-from soak.stores.redis_sentinel import redis_at
 
 ANSWER_SECONDS_MAX = 20.0
 _SCAN_COUNT = 1000

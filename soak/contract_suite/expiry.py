@@ -17,16 +17,16 @@ from soak.servers.kinds import REDIS
 from soak.stores.protocol import MemoryStore
 
 TTL_SECONDS = 1.5
-"""What a store that takes the time to live from its context is given."""
+"""Given to a store that takes its time to live from the context."""
 TTL_SECONDS_MAX = 10.0
-"""The longest that the suite waits for, where the store has a time of its own."""
+"""The longest time to live that the suite waits for, if the store has its own."""
 EPSILON_SECONDS = 0.5
 SLACK_SECONDS = 5.0
-"""By how much an expiry that is far away may be nearer than promised."""
+"""How much earlier than promised an expiry in the far future may be."""
 PATIENCE_FACTORS = (1, 2, 4, 6)
-"""A machine that is too slow for one time to live is given a longer one, where the store takes it."""
+"""If the machine is too slow for a time to live, a longer one is tried, where the store takes it."""
 REQUIRE_VARIABLE = "SOAK_REQUIRE_ALL"
-"""Where this is 1 in the environment, a check that could not be made has failed."""
+"""If this is 1 in the environment, a check that could not run counts as failed."""
 
 
 @check()

@@ -14,6 +14,7 @@ from soak.contract_suite.check import check
 from soak.contract_suite.comparison import broken, not_tried, shown
 from soak.contract_suite.lost_reply import LostReplies
 from soak.contract_suite.memory import BreakableServer, Memory, described
+from soak.hosts import is_group
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.stores.protocol import MemoryStore
 
@@ -54,13 +55,13 @@ async def a_server_that_is_away_is_an_error(memory: Memory) -> None:
 
 @check()
 async def a_server_that_is_silent_is_an_error(memory: Memory) -> None:
-    trouble = during(breakable(memory), methodcaller("pause"), methodcaller("resume"))
+    trouble = during(_to_be_paused(memory), methodcaller("pause"), methodcaller("resume"))
     await _talk_meanwhile(memory, "A user who talks while the server hangs", trouble)
 
 
 @check()
 async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
-    servers = breakable(memory)
+    servers = _to_be_paused(memory)
     session = memory.session("waiting")
     store = await memory.open(timeout_seconds=TIMEOUT_SECONDS)
     first, second = memory.turns(session, 2)
@@ -81,12 +82,14 @@ async def a_server_that_is_silent_is_given_up(memory: Memory) -> None:
 @check()
 async def a_write_that_is_refused_is_an_error(memory: Memory) -> None:
     servers = [server for server in breakable(memory) if server.kind != POSTGRES_REPLICA.name]
+    _expect_no_group(memory, "one of its nodes that refuses writes is one that clients leave")
     trouble = during(servers, methodcaller("refuse_writes"), methodcaller("accept_writes"))
     await _talk_meanwhile(memory, "A user who talks while the server is full", trouble)
 
 
 @check()
 async def a_reply_that_is_lost_stores_nothing_twice(memory: Memory) -> None:
+    _expect_no_group(memory, "clients are told the addresses of its nodes, and go past what stands before it")
     async with LostReplies(memory.context().servers) as proxy:
         store = await memory.open(servers=proxy.servers, timeout_seconds=TIMEOUT_SECONDS)
         session = memory.session("lost-reply")
@@ -217,6 +220,19 @@ def breakable(memory: Memory) -> list[BreakableServer]:
     if protected is not None:
         not_tried(f"the {protected.kind} server must not be broken: {protected.protected}")
     return servers
+
+
+def _to_be_paused(memory: Memory) -> list[BreakableServer]:
+    servers = breakable(memory)
+    _expect_no_group(memory, "its nodes do not fall silent all at once")
+    return servers
+
+
+def _expect_no_group(memory: Memory, why: str) -> None:
+    """Skip the test where one of the servers is a group of nodes."""
+    kind = next((server.kind for server in memory.servers.values() if is_group(server.url)), None)
+    if kind is not None:
+        not_tried(f"the {kind} server is a group of nodes: {why}")
 
 
 @contextlib.asynccontextmanager

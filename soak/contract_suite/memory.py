@@ -23,7 +23,7 @@ CLOSE_SECONDS_MAX = 20.0
 EVENTUAL_SECONDS_MAX = 20.0
 """How long a store that promises eventual reads may take before the suite gives up."""
 RETRIES_MAX = 5
-"""So often a message is said again that the store honestly refused (`NotApplied`), while nothing is wrong."""
+"""How often a message is sent again after the store refused it (`NotApplied`)."""
 STORES = 2
 """Stores that a workload uses in turn, as two processes would."""
 _POLL_SECONDS = 0.02
@@ -32,7 +32,7 @@ StoreOpener = Callable[[StoreContext], Awaitable[MemoryStore]]
 
 
 def new_namespace() -> str:
-    """Return a name that no other test, worker or run uses; all are of one length, so none begins another."""
+    """Return a name that no other test, worker or run uses; all have one length, so none is a prefix of another."""
     return f"soak_t_{secrets.token_hex(8)}"
 
 
@@ -47,7 +47,7 @@ class BreakableServer(Protocol):
 
     @property
     def protected(self) -> str | None:
-        """Why this server must not be broken, or None where it is ours."""
+        """Why this server must not be broken; None if it is ours."""
 
     async def stop(self) -> None: ...
 
@@ -123,7 +123,7 @@ class Memory(Speaker):
     # -- single messages and reads --
 
     async def say(self, store: MemoryStore, messages: Sequence[Message]) -> None:
-        """Append one after the other; fails where the store raises, for nothing is wrong with its server."""
+        """Append one after the other; fails if the store raises, because its server is well."""
         for message in messages:
             try:
                 await append_again(store, message, RETRIES_MAX)
@@ -135,7 +135,7 @@ class Memory(Speaker):
                 )
 
     async def recall(self, store: MemoryStore, session: str, last: int | None = None) -> list[object]:
-        """Read a history; fails where the store raises, for nothing is wrong with its server."""
+        """Read a history; fails if the store raises, because its server is well."""
         try:
             return list(await (store.history(session) if last is None else store.history(session, last)))
         except Exception as error:  # noqa: BLE001  whatever a store of somebody else raises
@@ -186,7 +186,7 @@ class Memory(Speaker):
             self._judge(who, conversation, may_refuse=may_refuse)
 
     def conversation(self, name: str, texts: Sequence[str] = ()) -> CheckedConversation:
-        # The name comes last: sessions that differ only in their last characters have to.
+        # The name comes last, so that sessions differ only in their last characters.
         rules = Rules(contract=self.contract)
         conversation = CheckedConversation(self.token + name, PlainTexts("contract", 0, texts), rules)
         conversation.retries_max = RETRIES_MAX

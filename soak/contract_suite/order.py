@@ -14,8 +14,6 @@ from soak.stores.protocol import MemoryStore
 
 WRITERS = 16
 MESSAGES_EACH = 10
-BUSY_SESSIONS = 8
-BUSY_WRITERS = 5
 WINDOW = 5
 
 

@@ -8,17 +8,25 @@ import msgspec
 
 from soak.checker.contract import Contract
 from soak.checker.telemetry import Identity, ServerSample
-from soak.contracts.guarantees import WATCHED_SETTINGS, guarantees_of, keeper_of
+from soak.contracts.guarantees import WATCHED_SETTINGS, Guarantees, keeper_of
 from soak.contracts.mismatch import Mismatch, find_mismatches
+from soak.servers.kinds import STANDBY_NAMES
 
 
-class ServerRecord(msgspec.Struct):
-    """How one server was configured when the run began, and what differs from that now."""
+class SettingsRecord(msgspec.Struct):
+    """How one server, or one node of it, was configured when the run began, and what differs from that now."""
 
     baseline: dict[str, str] = {}
     drifted: dict[str, str] = {}
     """By setting, the value it has now."""
     drifts: int = 0
+
+
+class ServerRecord(SettingsRecord):
+    """One server; where it is several nodes, what they say as one."""
+
+    nodes: dict[str, SettingsRecord] = {}
+    """By place."""
     identity: Identity | None = None
     """Which process of it answered last."""
     identity_seen: int = 0
@@ -47,18 +55,23 @@ class SettingChange(msgspec.Struct, frozen=True, kw_only=True):
     is_over: bool
 
 
-def differences(record: ServerRecord, sample: ServerSample) -> dict[str, str]:
+def differences(record: SettingsRecord, sample: ServerSample) -> dict[str, str]:
     """Return the settings that are not as they were at the beginning; what is not reported is not a difference."""
     return {
         setting: sample.configuration[setting]
         for setting in WATCHED_SETTINGS.get(sample.server, ())
         if setting in sample.configuration
         and setting in record.baseline
-        and sample.configuration[setting] != record.baseline[setting]
+        and _meaning(setting, sample.configuration[setting]) != _meaning(setting, record.baseline[setting])
     }
 
 
-def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[SettingChange]:
+def _meaning(setting: str, value: str) -> str:
+    """Return what of a value matters: a failover may name another standby, and commits wait as before."""
+    return str(bool(value)) if setting == STANDBY_NAMES else value
+
+
+def take_in(record: SettingsRecord, sample: ServerSample, confirmed: Mapping[str, str]) -> list[SettingChange]:
     """Bring the record up to date, and return what changed.
 
     A difference counts when the sample before showed it, too: one sample may have come in between two commands.
@@ -72,7 +85,7 @@ def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, 
         if confirmed.get(setting) == now and record.drifted.get(setting) != now
     ]
     changes += [
-        SettingChange(setting=setting, before=before, now=record.baseline[setting], is_over=True)
+        SettingChange(setting=setting, before=before, now=sample.configuration[setting], is_over=True)
         for setting, before in record.drifted.items()
         if setting not in found and setting in sample.configuration
     ]
@@ -86,12 +99,16 @@ def take_in(record: ServerRecord, sample: ServerSample, confirmed: Mapping[str, 
 
 
 def unsupported(
-    contracts: Mapping[str, Contract], needs: Mapping[str, tuple[str, ...]], samples: Mapping[str, ServerSample]
+    contracts: Mapping[str, Contract],
+    needs: Mapping[str, tuple[str, ...]],
+    given: Mapping[str, Guarantees],
+    *,
+    waits: bool = False,
 ) -> list[Mismatch]:
-    """Return what the stores promise and their servers, as they said last, cannot keep."""
+    """Return what the stores promise and their servers, by what they give now, cannot keep."""
     return [
         mismatch
         for store, contract in contracts.items()
-        if (server := keeper_of(needs.get(store, ()))) is not None and server in samples
-        for mismatch in find_mismatches(store, contract, guarantees_of(samples[server]))
+        if (server := keeper_of(needs.get(store, ()))) is not None and server in given
+        for mismatch in find_mismatches(store, contract, given[server], waits=waits)
     ]

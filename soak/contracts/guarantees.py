@@ -9,7 +9,8 @@ The figures are what real servers were measured to lose (acknowledged writes, in
 - PostgreSQL without synchronous commit: up to three rounds of its log writer.
 - Redis Sentinel, Cluster: replication is asynchronous, so a failover takes what the new primary had not received, and
   all that the old one acknowledges until it is demoted. `min-replicas-to-write` narrows that and does not end it: a
-  silent partition still took 1.7 s with a maximal lag of one second.
+  silent partition still took 1.9 s with a maximal lag of one second, and 5.7 s with one of ten. A cluster ends it:
+  2.8 s with a cluster-node-timeout of 2 s, 15.1 s with one of 15 s.
 - PostgreSQL on several hosts: the same, unless commits wait for a standby (`synchronous_standby_names`): then nothing.
 """
 
@@ -23,12 +24,29 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from soak.checker.telemetry import ServerSample
-from soak.servers.kinds import KINDS, POSTGRES, REDIS, SQLITE, UNDER_TEST, Protocol
+from soak.servers.kinds import (
+    KINDS,
+    MAXIMUM_LAG,
+    OF_THE_GROUP,
+    POSTGRES,
+    REDIS,
+    SQLITE,
+    STANDBY_NAMES,
+    STRICT_MODE,
+    SYNCHRONOUS_MODE,
+    UNDER_TEST,
+    Protocol,
+    RedisTopology,
+)
 from soak.sqlite_address import WAL
 
 EVERYSEC_LOSS_SECONDS = 2.0
 ASYNC_REPLICATION_LOSS_SECONDS = 2.0
 """No setting bounds how far a replica is behind; one that is healthy is well within this."""
+DEMOTION_SLACK_SECONDS = 1.0
+"""A primary of a cluster that is cut off stops that much after cluster-node-timeout: measured were 0.1 to 0.8 s."""
+REPLICA_LAG_SLACK_SECONDS = 2.0
+"""Replicas report once a second, and a primary looks once a second: with a maximal lag of 1 s, 1.9 s were measured."""
 RDB_SLACK_SECONDS = 10.0
 RDB_SLACK_SHARE = 0.1
 """A save takes time, and what changes after it has begun waits for the next one."""
@@ -45,6 +63,7 @@ KEEPS_DATA = tuple(kind.name for kind in UNDER_TEST if kind.keeps_data)
 
 _WAITS_FOR_STANDBY = frozenset({"on", "remote_write", "remote_apply"})
 """What `synchronous_commit` is where a commit waits until a standby has it; `local` and `off` wait for none."""
+_SYNCHRONOUS_MODES = frozenset({"true", "quorum"})
 _DURATION = re.compile(r"([\d.]+)\s*(us|ms|s|min)?")
 _UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, None: 1e-3}
 
@@ -53,24 +72,29 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     """How much acknowledged tail one kind of fault may take, as far as the configuration says."""
 
     seconds: float | None = 0.0
-    """None: anything."""
+    """None: anything. Where it is not known: at least so much."""
     is_known: bool = True
     because: str = ""
     """The settings that say so."""
 
     @property
     def words(self) -> str:
-        if not self.is_known:
-            return "unknown"
         if self.seconds is None:
             return "anything may be lost"
+        if not self.is_known:
+            return f"at least {self.seconds:g}s may be lost" if self.seconds else "unknown"
         return "nothing lost" if self.seconds == 0 else f"at most {self.seconds:g}s lost"
 
     def is_weaker_than(self, promised_seconds: float | None) -> bool:
         """Whether it is known that more may be lost than is promised."""
-        if not self.is_known or promised_seconds is None:
+        if promised_seconds is None:
             return False
         return self.seconds is None or self.seconds > promised_seconds
+
+    @property
+    def rank(self) -> float:
+        """The higher, the more may be lost for certain."""
+        return math.inf if self.seconds is None else self.seconds
 
 
 class EvictionScope(enum.Enum):
@@ -90,6 +114,8 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
     power: Loss
     failover: Loss | None = None
     """Where several nodes act as one server; None: a failover is a crash."""
+    alone: Loss | None = None
+    """For how long a primary that is being replaced acknowledges what is lost with it; None: it is not known."""
     eviction: EvictionScope = EvictionScope.NONE
     eviction_because: str = ""
     is_replica: bool = False
@@ -97,7 +123,7 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """Say it in one line, such as `AOF everysec: at most 2s lost after a crash or a power cut; never evicts`."""
-        if not self.crash.is_known and not self.power.is_known:
+        if not (self.crash.because or self.power.because):
             kept = "does not say how it keeps its data"
         elif (self.crash.because, self.crash.words) == (self.power.because, self.power.words):
             kept = f"{self.crash.because}: {self.crash.words} after a crash or a power cut"
@@ -109,9 +135,19 @@ class Guarantees(msgspec.Struct, frozen=True, kw_only=True):
             EvictionScope.UNKNOWN: "does not say whether it evicts",
         }.get(self.eviction, f"may evict {self.eviction.value} ({self.eviction_because})")
         if self.failover is not None:
-            kept = f"{kept}; {self.failover.because}: {self.failover.words} before a failover"
+            why = f"{self.failover.because}: " if self.failover.because else ""
+            kept = f"{kept}; {why}{self.failover.words} before a failover{self._words_alone}"
         words = f"{kept}; {may_drop}" if KINDS[self.server].protocol is Protocol.REDIS else kept
         return f"{words}; is a replica" if self.is_replica else words
+
+    @property
+    def _words_alone(self) -> str:
+        if self.alone is None:
+            return ""
+        until = "and what the old primary acknowledges until it is demoted"
+        if self.alone.seconds is None:
+            return f", {until}, which no setting bounds ({self.alone.because})"
+        return f", {until}, for at most {self.alone.seconds:g}s ({self.alone.because})"
 
     def evicts(self, *, expiring_keys: bool) -> bool:
         """Whether it is known that it may drop keys of this sort."""
@@ -130,15 +166,52 @@ def guarantees_of(sample: ServerSample) -> Guarantees:
     return derive(sample.configuration, server=sample.server)
 
 
-def weakest_node(server: str, configurations: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
-    """Return the configuration of the node that may lose most: each can become the primary."""
+def guarantees_given(
+    server: str, configuration: Mapping[str, str], nodes: Mapping[str, Mapping[str, str]]
+) -> Guarantees:
+    """Return what a server can promise that reports this as one, and of each of its nodes that; none: it is alone."""
+    shared = {name: configuration[name] for name in OF_THE_GROUP if name in configuration}
+    return weakest_of(server, [{**node, **shared} for node in nodes.values()] or [configuration])
 
-    def loss(configuration: Mapping[str, str]) -> tuple[float, ...]:
-        given = _DERIVE[KINDS[server].protocol](configuration, server=server)
-        known = [one for one in (given.crash, given.power, given.failover) if one is not None]
-        return tuple(math.inf if one.seconds is None else one.seconds for one in known)
 
-    return max(configurations, key=loss)
+def weakest_of(server: str, configurations: Sequence[Mapping[str, str]]) -> Guarantees:
+    """Return what a group of these nodes can promise: of each clause the worst, for each node can become the primary.
+
+    A node that tells nothing makes unknown what no other one is known to break.
+    """
+    derive = _DERIVE[KINDS[server].protocol]
+    given = [derive(configuration, server=server) for configuration in configurations]
+    evicting = max(given, key=lambda one: _WORSE_EVICTION.index(one.eviction))
+    failovers = [one.failover for one in given if one.failover is not None]
+    return Guarantees(
+        server=server,
+        crash=_worst([one.crash for one in given]),
+        power=_worst([one.power for one in given]),
+        failover=_worst(failovers) if failovers else None,
+        alone=_longest_alone([one.alone for one in given]),
+        eviction=evicting.eviction,
+        eviction_because=evicting.eviction_because,
+        is_replica=all(one.is_replica for one in given),
+    )
+
+
+_WORSE_EVICTION = (EvictionScope.NONE, EvictionScope.UNKNOWN, EvictionScope.EXPIRING, EvictionScope.ANY)
+"""What is not known hides nothing that is."""
+
+
+def _worst(losses: Sequence[Loss]) -> Loss:
+    worst = max(losses, key=lambda one: (one.rank, one.is_known))
+    if worst.seconds is None or all(one.is_known for one in losses):
+        return worst
+    because = f"{worst.because}, not known of every node" if worst.because else ""
+    return Loss(seconds=worst.seconds, is_known=False, because=because)
+
+
+def _longest_alone(found: Sequence[Loss | None]) -> Loss | None:
+    known = [one for one in found if one is not None]
+    worst = max(known, key=lambda one: one.rank, default=None)
+    # Any of them may be the primary that is cut off: what is not known of one bounds nothing.
+    return worst if worst is not None and (worst.seconds is None or len(known) == len(found)) else None
 
 
 # Redis -----------------------------------------------------------------------------------------------------
@@ -153,6 +226,7 @@ def redis_guarantees(configuration: Mapping[str, str], *, server: str = REDIS.na
         crash=crash,
         power=power,
         failover=_ASYNCHRONOUS if "topology" in configuration else None,
+        alone=_time_alone(configuration) if "topology" in configuration else None,
         eviction=eviction,
         eviction_because=because,
         is_replica=configuration.get("role") == "replica",
@@ -160,6 +234,33 @@ def redis_guarantees(configuration: Mapping[str, str], *, server: str = REDIS.na
 
 
 _ASYNCHRONOUS = Loss(seconds=ASYNC_REPLICATION_LOSS_SECONDS, because="asynchronous replication")
+
+
+def _time_alone(configuration: Mapping[str, str]) -> Loss | None:
+    """Return for how long a primary that is cut off goes on acknowledging: the shortest time that a setting gives."""
+    found = [one for one in (_until_minority(configuration), _until_lag(configuration)) if one is not None]
+    bounded = [one for one in found if one.seconds is not None]
+    return min(bounded, key=lambda one: one.seconds or 0.0, default=next(iter(found), None))
+
+
+def _until_minority(configuration: Mapping[str, str]) -> Loss | None:
+    timeout = configuration.get("cluster-node-timeout", "")
+    if configuration.get("topology") != RedisTopology.CLUSTER or not timeout.isdigit():
+        return None
+    return Loss(seconds=int(timeout) / 1000 + DEMOTION_SLACK_SECONDS, because=f"cluster-node-timeout {timeout}")
+
+
+def _until_lag(configuration: Mapping[str, str]) -> Loss | None:
+    names = ("min-replicas-to-write", "min-replicas-max-lag", "replicas")
+    values = [configuration.get(name, "") for name in names]
+    if not all(value.isdigit() for value in values):
+        return None
+    least, lag, replicas = map(int, values)
+    if not least or not lag:
+        return Loss(seconds=None, because="min-replicas-to-write 0")
+    because = f"min-replicas-to-write {least} of {replicas}, min-replicas-max-lag {lag}"
+    # One that stays on the side of the old primary is enough where not all are asked for.
+    return Loss(seconds=None if least < replicas else lag + REPLICA_LAG_SLACK_SECONDS, because=because)
 
 
 def rdb_loss_seconds(rules: list[tuple[float, int]]) -> float | None:
@@ -258,11 +359,19 @@ def _commit_loss(configuration: Mapping[str, str]) -> Loss:
 
 def _promotion_loss(configuration: Mapping[str, str]) -> Loss:
     """Return what a standby may lack that takes its primary's place. Patroni promotes only who was waited for."""
-    commits, names = configuration.get("synchronous_commit"), configuration.get("synchronous_standby_names")
+    commits, names = configuration.get("synchronous_commit"), configuration.get(STANDBY_NAMES)
     if commits is None or names is None:
         return Loss(is_known=False)
-    if names and commits in _WAITS_FOR_STANDBY:
-        return Loss(seconds=0.0, because=f"synchronous_standby_names {names}")
+    if commits in _WAITS_FOR_STANDBY:
+        if configuration.get(STRICT_MODE) == "true" and configuration.get(SYNCHRONOUS_MODE) in _SYNCHRONOUS_MODES:
+            # Patroni lets no commit go without a standby, also while there is none.
+            return Loss(seconds=0.0, because=f"{STRICT_MODE} true")
+        if names:
+            return Loss(seconds=0.0, because=f"{STANDBY_NAMES} {names}")
+    if lag := configuration.get(MAXIMUM_LAG):
+        # Patroni promotes nobody who is further behind, as far as it had heard when it last looked.
+        because = f"{_ASYNCHRONOUS.because}, {MAXIMUM_LAG} {lag} bytes"
+        return msgspec.structs.replace(_ASYNCHRONOUS, because=because)
     return _ASYNCHRONOUS
 
 

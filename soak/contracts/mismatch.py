@@ -13,10 +13,10 @@ from soak.contracts.guarantees import Guarantees, Loss
 from soak.contracts.presets import PRESETS
 from soak.servers.kinds import KINDS, Protocol
 
-CRASH, POWER, EVICTION, ROLE = "crash", "power_cut", "eviction", "writes"
-CLAUSES = (CRASH, POWER, EVICTION, ROLE)
+CRASH, POWER, FAILOVER, EVICTION, ROLE = "crash", "power_cut", "failover", "eviction", "writes"
+CLAUSES = (CRASH, POWER, FAILOVER, EVICTION, ROLE)
 """What of a contract depends on the server's configuration."""
-LOSS_CLAUSES = {CRASH: "crash_loss_seconds", POWER: "power_loss_seconds"}
+LOSS_CLAUSES = {CRASH: "crash_loss_seconds", POWER: "power_loss_seconds", FAILOVER: "failover_loss_seconds"}
 """Those that say how much may be lost, and where a contract declares them."""
 
 ALLOW_FLAG = "--allow-weaker-server"
@@ -41,15 +41,20 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.store} promises {self.promised}, but {self.server} as configured gives: {self.given}"
 
 
-def find_mismatches(store: str, contract: Contract, given: Guarantees) -> list[Mismatch]:
-    """Return the clauses of a contract that this server cannot keep; what is not known breaks none."""
+def find_mismatches(store: str, contract: Contract, given: Guarantees, *, waits: bool = False) -> list[Mismatch]:
+    """Return the clauses of a contract that this server cannot keep; what is not known breaks none.
+
+    `waits`: writes to a Redis wait for its replicas, so its own settings do not say what a failover takes.
+    """
+    is_confirmed = waits and KINDS[given.server].protocol is Protocol.REDIS
     found = [
         _loss_mismatch(store, clause, seconds, loss, given.server)
         for clause, seconds, loss in (
             (CRASH, contract.crash_loss_seconds, given.crash),
             (POWER, contract.power_loss_seconds, given.power),
+            (FAILOVER, contract.failover_loss_seconds, None if is_confirmed else given.failover),
         )
-        if loss.is_weaker_than(seconds)
+        if loss is not None and loss.is_weaker_than(seconds)
     ]
     if not contract.eviction_allowed and given.evicts(expiring_keys=contract.ttl_seconds is not None):
         found.append(
@@ -76,17 +81,28 @@ def find_mismatches(store: str, contract: Contract, given: Guarantees) -> list[M
     return found
 
 
+_IN = {CRASH: "after a crash", POWER: "after a power cut", FAILOVER: "in a failover"}
+_WAITING = {
+    Protocol.POSTGRES: "let commits wait for a standby (synchronous_standby_names or Patroni's synchronous_mode, with "
+    "synchronous_commit on)",
+    Protocol.REDIS: "let writes wait for all replicas (stores.redis.wait_replicas; not on a cluster)",
+}
+"""What ends the loss in a failover."""
+
+
 def _loss_mismatch(store: str, clause: str, promised_seconds: float | None, loss: Loss, server: str) -> Mismatch:
-    fault = "a crash" if clause == CRASH else "a power cut"
     setting = LOSS_CLAUSES[clause]
     promised = Loss(seconds=promised_seconds).words
     declared = '"none"' if loss.seconds is None else f'"{loss.seconds:g}s"'
-    stronger = stronger_setting(server, promised_seconds or 0.0, loss)
+    if clause == FAILOVER:
+        stronger = _WAITING[KINDS[server].protocol]
+    else:
+        stronger = stronger_setting(server, promised_seconds or 0.0, loss)
     return Mismatch(
         store=store,
         server=server,
         clause=clause,
-        promised=f"{promised} after {fault}",
+        promised=f"{promised} {_IN[clause]}",
         given=f"{loss.words} ({loss.because})",
         remedy=f"{stronger}, or declare {key_of(store, setting)} = {declared}",
     )

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.clock import now_us
 from soak.errors import SoakError, UsageError
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.proc.files import write_whole
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 
 PATH = "/faults/windows"
 FILE_NAME = "announced.json"
@@ -72,10 +72,26 @@ class AnnouncedWindows:
         self._run = run
         self._servers = tuple(servers)
         self._say = say
-        self._open = _kept(file, run)
+        self._open: dict[str, AnnouncedWindow] = {}
         self._changing = asyncio.Lock()
         self.journal: RunJournal | None = None
         """None while no run is open."""
+
+    def take_up(self, *, is_resumed: bool) -> None:
+        """Go on with the windows that an earlier daemon of this run has left open; say so where they are not known."""
+        try:
+            kept = read_sealed(self._file, _Kept) if is_resumed else None
+            problem = "" if kept is not None or not is_resumed else "gone"
+        except DamagedFileError as error:
+            kept, problem = None, f"damaged ({error})"
+        if problem:
+            self._say(
+                f"{self._file.name} is {problem}: which announced faults are open is not known here; "
+                "those that are stay open, and nothing is confirmed as lost on their servers"
+            )
+        known = kept.windows if kept is not None and kept.run == self._run else []
+        # From now on it is there, so a daemon after us can tell that it is gone.
+        self._keep({window.id: window for window in known})
 
     @property
     def active(self) -> list[str]:
@@ -142,20 +158,12 @@ class AnnouncedWindows:
 
     def _keep(self, windows: dict[str, AnnouncedWindow]) -> None:
         self._open = windows
-        write_whole(self._file, msgspec.json.encode(_Kept(run=self._run, windows=list(windows.values()))))
+        write_sealed(self._file, _Kept(run=self._run, windows=list(windows.values())), has_copy=True)
 
 
 class _Kept(msgspec.Struct):
     run: str
     windows: list[AnnouncedWindow]
-
-
-def _kept(file: Path, run: str) -> dict[str, AnnouncedWindow]:
-    try:
-        kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
-    except (OSError, msgspec.MsgspecError):
-        return {}
-    return {window.id: window for window in kept.windows} if kept.run == run else {}
 
 
 def _phase(window: AnnouncedWindow, phase: str, at: int) -> FaultPhase:
@@ -166,5 +174,6 @@ def _phase(window: AnnouncedWindow, phase: str, at: int) -> FaultPhase:
         phase=phase,
         at=at,
         excuses=window.excuses,
+        promotes=Promotion.BESIDE_THE_OLD if window.excuses is Excuse.FAILOVER else Promotion.NONE,
         telemetry={"reason": window.reason or KIND},
     )

@@ -12,8 +12,9 @@ from soak.faults.catalogue import current_name, fault_named
 from soak.servers import versions
 from soak.servers.external.backend import OperatorCommand
 from soak.servers.external.servers import ExternalServers
-from soak.servers.kinds import KINDS, REDIS, BackendKind, PoolMode, RedisTopology
+from soak.servers.kinds import KINDS, REDIS, BackendKind, PoolMode, PostgresTopology
 from soak.servers.local import LocalServers
+from soak.servers.managed import ManagedOptions
 from soak.servers.server import EventListener
 from soak.servers.servers import CombinedServers, Servers
 from soak.settings import SoakSettings
@@ -42,7 +43,17 @@ def make_testbed(
     containers, workloads = _named(settings, "container"), _named(settings, "workload")
     if both := sorted({*containers} & {*workloads}):
         raise UsageError(f"{both[0]} has a container and a workload; leave out testbed.containers or testbed.workloads")
+    options: ManagedOptions = {
+        "redis_options": wanted.redis_options,
+        "proxied": proxied or wanted.proxied,
+        "power_cuts": power_cuts or wanted.power_cuts,
+        "power_cut_by": wanted.power_cut,
+        "disk_size": wanted.disk,
+        "on_event": on_event,
+    }
+    of_processes: ManagedOptions = {**options, "redis_options": {**_modules(plan, say), **wanted.redis_options}}
     others: list[Servers] = []
+    login = settings.verifier.postgres_login
     local = LocalServers(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
@@ -50,34 +61,24 @@ def make_testbed(
         redis_binary=wanted.redis_binary,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_binary=wanted.redis_upgrade_binary,
-        redis_options={**_modules(plan, say), **wanted.redis_options},
         postgres_version=versions.postgres_version(settings.servers.postgres_version).major,
         sqlite_synchronous=settings.servers.sqlite_synchronous,
         pool_mode=settings.servers.pgbouncer or PoolMode.TRANSACTION,
+        pool_logins=[] if login is None else [login.get_secret_value()],
         postgres_topology=settings.servers.postgres_topology,
         postgres_replication=settings.servers.postgres_replication,
-        proxied=proxied or wanted.proxied,
-        power_cuts=power_cuts or wanted.power_cuts,
-        power_cut_by=wanted.power_cut,
-        disk_size=wanted.disk,
         service=None if plan.subject is None else program_of(plan.subject, say),
         neighbours=lambda: {kind: server.url for bed in others for kind, server in bed.nodes.items()},
-        on_event=on_event,
+        **of_processes,
     )
     if wanted.kind == "docker":
-        _check_single(settings)
+        _check_has_image(settings)
     docker = wanted.kind == "docker" and any(kind not in _ALWAYS_HERE for kind in plan.embedded)
     if not plan.given and not docker:
         return local
     own: Servers = local
     if docker:
-        own = _docker(
-            settings,
-            folder,
-            on_event,
-            proxied=proxied or wanted.proxied,
-            power_cuts=power_cuts or wanted.power_cuts,
-        )
+        own = _docker(settings, folder, options)
     given = _given(settings, plan, folder, containers, workloads)
     others += [own, given] if docker else [given]
     # What is here comes last: a service gets the addresses of all that it depends on.
@@ -90,12 +91,11 @@ def make_testbed(
     )
 
 
-def _check_single(settings: SoakSettings) -> None:
-    for name in ("redis_topology", "postgres_topology"):
-        if (topology := getattr(settings.servers, name)) != RedisTopology.SINGLE:
-            raise UsageError(
-                f"servers.{name} = {topology}: its nodes are processes of this machine; leave out --testbed docker"
-            )
+def _check_has_image(settings: SoakSettings) -> None:
+    if settings.servers.postgres_topology is PostgresTopology.PATRONI:
+        raise UsageError(
+            "servers.postgres_topology = patroni: there is no official image of Patroni; leave out --testbed docker"
+        )
 
 
 def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
@@ -104,7 +104,7 @@ def ways_through_proxies(bed: Servers, plan: RunPlan) -> list[str]:
         f"clients reach {kind} through a proxy at {proxy.host}:{proxy.port}; load on other machines does not, and is "
         "spared its faults, unless it is given an address of the proxy that it can reach (testbed.proxy_host)"
         for kind in plan.given
-        if (proxy := bed.nodes[kind].proxy) is not None
+        for proxy in bed.nodes[kind].proxies
     ]
 
 
@@ -120,27 +120,24 @@ def _upgrade(settings: SoakSettings) -> versions.ServerVersion | None:
     return versions.redis_version(wanted) if wanted is not None else None
 
 
-def _docker(
-    settings: SoakSettings, folder: Path, on_event: EventListener, *, proxied: bool, power_cuts: bool
-) -> Servers:
+def _docker(settings: SoakSettings, folder: Path, options: ManagedOptions) -> Servers:
     # Imported only where it is used: the client of Docker is a heavy one.
     from soak.servers.docker.servers import DockerServers  # noqa: PLC0415
 
     return DockerServers(
         folder,
         redis_version=versions.redis_version(settings.servers.redis_version),
+        redis_topology=settings.servers.redis_topology,
         postgres_version=versions.postgres_version(settings.servers.postgres_version),
+        postgres_topology=settings.servers.postgres_topology,
+        postgres_replication=settings.servers.postgres_replication,
         redis_image=settings.testbed.redis_image,
         postgres_image=settings.testbed.postgres_image,
         redis_upgrade=_upgrade(settings),
         redis_upgrade_image=settings.testbed.redis_upgrade_image,
         memory=settings.testbed.memory,
         cpus=settings.testbed.cpus,
-        proxied=proxied,
-        power_cuts=power_cuts,
-        power_cut_by=settings.testbed.power_cut,
-        disk_size=settings.testbed.disk,
-        on_event=on_event,
+        **options,
     )
 
 
@@ -163,6 +160,7 @@ def _given(
         containers=containers,
         workloads=workloads,
         kubeconfig=wanted.kubeconfig,
+        patroni=[address.get_secret_value() for address in wanted.patroni],
     )
 
 

@@ -80,6 +80,16 @@ class StatusBoard:
             active += time.monotonic() - self._clock_since
         return max(0.0, self._duration_seconds - active)
 
+    @property
+    def faults_scheduled(self) -> int:
+        """Faults of the schedule that began or did not fit, also before the run was resumed."""
+        return self._beginning.faults_scheduled + (self.conductor.scheduled if self.conductor is not None else 0)
+
+    @property
+    def faults_skipped(self) -> int:
+        """Those of them that did not fit."""
+        return self._beginning.faults_skipped + (self.conductor.skipped if self.conductor is not None else 0)
+
     async def verifier_metrics(self, exposition: Exposition) -> str | None:
         if self.phase == "done":
             return read_last_metrics(self._folder.verifier, exposition)
@@ -127,6 +137,8 @@ class StatusBoard:
             not_ready=self._not_ready(servers),
             warnings=[*self.problems, *(status.warnings if status is not None else [])],
             verifier=status,
+            faults_scheduled=self.faults_scheduled,
+            faults_skipped=self.faults_skipped,
             problems=list(self.problems),
             active_seconds=beginning.active_seconds + time.monotonic() - self._began,
             servers_of={spec.name: list(spec.needs) for spec in beginning.plan.specs},

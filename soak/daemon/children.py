@@ -18,6 +18,7 @@ from soak.api.status import ChildStatus
 from soak.configuration import ENVIRONMENT_PREFIX, as_environment
 from soak.daemon.processes import ChildrenFile, Started, end_group, identify, spawn
 from soak.errors import UsageError
+from soak.ledger.shards import Shard
 from soak.servers.ports import HOST, free_port
 from soak.settings import SoakSettings, SupervisionSettings
 
@@ -27,7 +28,7 @@ _LINE_BYTES_MAX = 500
 
 
 class ChildLog:
-    """Copies a child's output into a file; when it is full it becomes `….1` and a new one begins."""
+    """Copies a child's output into a file; a full file is renamed to `….1`, and a new one begins."""
 
     def __init__(self, path: Path, bytes_max: int = BYTES_MAX) -> None:
         self.path = path
@@ -48,7 +49,7 @@ class ChildLog:
             with self.path.open("ab") as file:
                 file.write(chunk)
         except OSError:
-            # A full disk must not stop the child: its pipe is read on, the last line is still kept.
+            # A full disk must not stop the child: its pipe is still read, and the last line kept.
             return
 
     def _remember(self, chunk: bytes) -> None:
@@ -62,20 +63,22 @@ SUPERVISED_VARIABLE = "SOAK_SUPERVISED"
 LOCUSTFILE = Path("locustfiles") / "sessions.py"
 
 
-def verifier_command(data_dir: Path) -> list[str]:
-    return [sys.executable, "-m", "soak", "verify", "--data-dir", str(data_dir), "--supervised"]
+def verifier_command(data_dir: Path, shard: Shard) -> list[str]:
+    share = ["--shard", str(shard)] if shard.of > 1 else []
+    return [sys.executable, "-m", "soak", "verify", "--data-dir", str(data_dir), "--supervised", *share]
 
 
 def load_command(settings: SoakSettings, data_dir: Path) -> list[str]:
     """Return the command of a Locust that joins the run in this folder, without its web page."""
     load = settings.load
     command = [
-        *(sys.executable, "-m", "locust", "--locustfile", str(find_locustfile()), "--headless", "--only-summary"),
+        *(sys.executable, "-m", "soak.load.locust_start", "--locustfile", str(find_locustfile())),
+        *("--headless", "--only-summary"),
         *("--users", str(load.users + load.browser_users), "--spawn-rate", str(load.spawn_rate)),
         *("--stop-timeout", str(math.ceil(load.drain)), "--data-dir", str(data_dir)),
     ]
     if load.processes > 1:
-        # Locust would take 5557 on every interface, which another one may already have.
+        # Locust would take port 5557 on every interface, which another Locust may already have.
         port = str(free_port())
         command += ["--processes", str(load.processes), "--master-bind-host", HOST, "--master-bind-port", port]
         command += ["--master-host", HOST, "--master-port", port]
@@ -92,7 +95,7 @@ def find_locustfile() -> Path:
 
 
 def child_environment(settings: SoakSettings, data_dir: Path) -> dict[str, str]:
-    """Return our environment with the effective settings instead of those it had."""
+    """Return our environment with the effective settings in it."""
     absolute = settings.model_copy(update={"data_dir": data_dir})
     # Locust reads its own variables and would change what is run.
     kept = {name: value for name, value in os.environ.items() if not name.startswith((ENVIRONMENT_PREFIX, "LOCUST_"))}
@@ -113,8 +116,8 @@ OUTPUT_SECONDS_MAX = 5.0
 class Child:
     """One supervised process.
 
-    Its life: started; if it ends though nobody asked it to, it waits and is started again; after too many
-    deaths in a short time it is given up. `is_final` says whether an end is the one it was started for.
+    If it ends though nobody asked it to, it is started again after a pause; after too many deaths in a short
+    time it is given up. `is_final` is asked when it ends, and says whether its work is done.
     """
 
     def __init__(
@@ -152,6 +155,10 @@ class Child:
         return self._process.pid if self._process is not None else None
 
     @property
+    def is_started(self) -> bool:
+        return self._task is not None
+
+    @property
     def is_up(self) -> bool:
         return self.state == "running"
 
@@ -176,7 +183,7 @@ class Child:
         self._task = asyncio.create_task(self._supervise(), name=f"supervise {self.name}")
 
     async def stop(self, grace_seconds: float) -> None:
-        """Ask it to end, wait, and end it with all its own children after the given time."""
+        """Ask it to end, wait, and kill it with all its children after the given time."""
         self._stopping.set()
         if self._task is None:
             self.ended.set()
@@ -193,7 +200,7 @@ class Child:
         await self._task
 
     async def end_now(self) -> None:
-        """End it and its own children without asking."""
+        """Kill it and its children."""
         self.kill()
         if self._task is not None:
             await self._task

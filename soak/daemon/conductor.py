@@ -17,12 +17,11 @@ from soak import log
 from soak.api.status import InjectedFault, NextFault
 from soak.checker.faults import in_brackets
 from soak.clock import now_us
-from soak.errors import SoakError, UsageError
+from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.faults.catalogue import ALL
 from soak.faults.fault import Fault, FaultUnavailableError
 from soak.faults.schedule import Busy, Limits, Planned, Schedule, is_allowed
-from soak.faults.window import HealFailedError, Injected, during
-from soak.ledger.records import FaultPhase
+from soak.faults.window import HealFailedError, Injected, during, record_of
 from soak.ledger.run import RunJournal
 from soak.quiet_hours import is_quiet
 from soak.servers.kinds import group_name
@@ -31,11 +30,11 @@ from soak.tasks import end_tasks
 
 RECENT_MAX = 50
 LATE_SECONDS_MAX = 60.0
-"""What falls behind its plan by more, because earlier faults took long to heal, is skipped and counted."""
+"""A fault that is later than this, because earlier faults took long to heal, is skipped and counted."""
 ANNOUNCED_SECONDS = 10.0
-"""A scheduled fault is announced so long before it happens."""
+"""How long before it happens a scheduled fault is announced."""
 FINISH_SECONDS_MAX = 120.0
-"""For what is under way to be healed at the end; a server that takes longer is stopped as it is."""
+"""How long healing may take at the end; a server that takes longer is stopped as it is."""
 _TURN_SECONDS = 0.05
 
 _log = log.get_logger("soak.conductor")
@@ -55,10 +54,8 @@ class Conductor:
         on_problem: Callable[[str], None],
         abort: Callable[[str], None],
     ) -> None:
-        """Take the servers; `on_problem` makes the run inconclusive, `abort` ends it."""
+        """`on_problem` makes the run inconclusive, `abort` ends it."""
         self.recent: deque[InjectedFault] = deque(maxlen=RECENT_MAX)
-        self.skipped = 0
-        """Scheduled faults that did not happen because earlier ones took too long to heal."""
         self._bed = bed
         self._journal = journal
         self._limits = limits
@@ -68,11 +65,15 @@ class Conductor:
         self._abort = abort
         self._active: list[InjectedFault] = []
         self._busy: list[Busy] = []
-        """The times of the latest fault on each server, by CLOCK_MONOTONIC; under way while it ends at infinity."""
+        """Begin and end of the latest fault on each server, by CLOCK_MONOTONIC; while it lasts the end is infinity."""
         self._tasks: set[asyncio.Task[Injected]] = set()
         self._finishing = asyncio.Event()
         self._next: Planned | None = None
         self._began = 0.0
+        self._schedule: Schedule | None = None
+        self._begun = 0
+        self._late = 0
+        """Of the schedule: those that began, and those whose turn came too late or not at all."""
 
     @property
     def active(self) -> list[str]:
@@ -91,11 +92,22 @@ class Conductor:
             in_seconds=self._began + planned.offset_seconds - time.monotonic(),
         )
 
+    @property
+    def skipped(self) -> int:
+        """Scheduled faults that did not fit: earlier ones and the time between them left no room."""
+        return self._late + (self._schedule.passed_over if self._schedule is not None else 0)
+
+    @property
+    def scheduled(self) -> int:
+        """Faults of the schedule that began or did not fit."""
+        return self._begun + self.skipped
+
     # The schedule -------------------------------------------------------------------------------------------
 
     async def follow(self, schedule: Schedule, since_seconds: float) -> None:
-        """Carry out the plan of a run that began so long ago, until it ends or is asked to finish."""
+        """Carry out the plan until its end or until asked to finish; the run began so many seconds ago."""
         self._began = time.monotonic() - since_seconds
+        self._schedule = schedule
         for planned in schedule.actions():
             self._next = planned
             due = self._began + planned.offset_seconds
@@ -106,9 +118,15 @@ class Conductor:
             await self._until(lambda target=planned.target: self._may_begin(target))  # type: ignore[misc]
             if self._finishing.is_set():
                 break
-            if self._is_timely(planned):
-                fault = ALL[planned.fault].having(planned.parameters)
-                self._begin(fault, planned.target, planned.hold_seconds, "schedule")
+            fault = ALL[planned.fault].having(planned.parameters)
+            if not self._is_timely(planned) or not await self._breaks_something(fault, planned.target):
+                continue
+            # One by hand may have begun meanwhile.
+            await self._until(lambda target=planned.target: self._may_begin(target))  # type: ignore[misc]
+            if self._finishing.is_set():
+                break
+            self._begin(fault, planned.target, planned.hold_seconds, "schedule")
+            self._begun += 1
         self._next = None
 
     async def _until_time(self, seconds: float) -> None:
@@ -125,11 +143,23 @@ class Conductor:
     def _is_timely(self, planned: Planned) -> bool:
         late = time.monotonic() - self._began - planned.offset_seconds
         if late > LATE_SECONDS_MAX:
-            self.skipped += 1
+            self._late += 1
             self._say(f"fault skipped: {planned.fault} of {planned.target}; earlier ones took too long to heal")
             return False
         # It may have waited for its turn until the quiet hours had begun.
         return not is_quiet(self._limits.quiet_hours, dt.datetime.now(), planned.hold_seconds)  # noqa: DTZ005  the local clock
+
+    async def _breaks_something(self, fault: Fault, target: str) -> bool:
+        if fault.unavailable(self._bed, target) is not None:
+            return True  # it fails, and that is told
+        try:
+            reason = await fault.breaks_nothing(self._bed, target)
+        except ServerUnreachableError:
+            return True
+        if reason is not None:
+            self._late += 1
+            self._say(f"fault skipped: {fault.name} of {target}; {reason}")
+        return reason is None
 
     # By hand ------------------------------------------------------------------------------------------------
 
@@ -137,11 +167,11 @@ class Conductor:
         """Carry out one fault at once and return when it is healed; raises `UsageError` if it cannot begin now."""
         if self._finishing.is_set():
             raise UsageError("the soak is draining; no more faults are injected")
-        if (reason := fault.unavailable(self._bed, target)) is not None:
+        if reason := fault.unavailable(self._bed, target) or await fault.breaks_nothing(self._bed, target):
             raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
         if (under_way := next((one for one in self._active if _meets(one.target, target)), None)) is not None:
             raise UsageError(f"{under_way.name} of {under_way.target} is active; wait until it has ended")
-        # Whoever asks may leave; the fault goes on to its end.
+        # The client may disconnect; the fault goes on to its end.
         return await asyncio.shield(self._begin(fault, target, hold_seconds, "hand"))
 
     # One fault ----------------------------------------------------------------------------------------------
@@ -188,13 +218,13 @@ class Conductor:
             self._say(f"fault: {story.name} of {story.target} {story.state} after {story.lasted_seconds:.1f}s")
 
     async def _watch(self, fault: Fault, story: InjectedFault) -> None:
-        """End the run if the server is not back in time; it is no violation, for nobody knows what it holds."""
+        """End the run if the server is not back in time. That is no violation: nobody knows what it holds."""
         if self._recovery_max is None:
             return
-        await asyncio.sleep(story.hold_seconds + self._recovery_max)
-        problem = (
-            f"{story.target} did not recover from {story.name} within {self._recovery_max:g}s (faults.recovery_max)"
-        )
+        extra = self._bed.nodes[story.target].replacement_seconds
+        await asyncio.sleep(story.hold_seconds + extra + self._recovery_max)
+        problem = f"{story.target} did not recover from {story.name} within {extra + self._recovery_max:g}s "
+        problem += f"(faults.recovery_max, and {extra:g}s for a failover)" if extra else "(faults.recovery_max)"
         self._on_problem(problem)
         await self._remember(fault, story, problem)
         self._abort(problem)
@@ -215,20 +245,8 @@ class Conductor:
             self._abort(what)
 
     async def _remember(self, fault: Fault, story: InjectedFault, what: str) -> None:
-        """Write to the ledger what failed, where it outlives us: a run that is resumed must not be greener for it."""
-        now = now_us()
-        record = FaultPhase(
-            fault=f"failed-{fault.kind}-{story.target}-{now}",
-            kind=fault.kind,
-            target=story.target,
-            phase="failed",
-            at=now,
-            excuses=fault.excuses,
-            serves=fault.serves,
-            down=fault.down,
-            telemetry={"reason": what},
-            parameters=fault.values,
-        )
+        """Write the failure to the ledger, so that it still counts when the run is resumed."""
+        record = record_of(fault, story.target, "failed", now_us(), telemetry={"reason": what}, prefix="failed-")
         try:
             await self._journal.fault(record)
         except SoakError:
@@ -238,6 +256,8 @@ class Conductor:
 
     async def finish(self) -> None:
         """Begin nothing more, cut short what is under way, and return when it is healed."""
+        if self._schedule is not None and not self._finishing.is_set():
+            self._late += self._schedule.overdue(time.monotonic() - self._began)
         self._finishing.set()
         if self._tasks:
             self._say(f"healing: {', '.join(self.active)}")

@@ -11,8 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from soak.checker.contract import DURABILITY, Contract
-from soak.checker.telemetry import ServerSample
-from soak.contracts.guarantees import KEEPS_DATA, Guarantees, Loss, guarantees_of, keeper_of, weakest_node
+from soak.contracts.guarantees import (
+    ASYNC_REPLICATION_LOSS_SECONDS,
+    KEEPS_DATA,
+    Guarantees,
+    Loss,
+    guarantees_given,
+    keeper_of,
+)
 from soak.contracts.mismatch import LOSS_CLAUSES, Mismatch, find_mismatches, refusal_below_floor
 from soak.contracts.presets import KEY as PRESET
 from soak.contracts.presets import PRESETS
@@ -20,8 +26,9 @@ from soak.duration import parse_seconds
 from soak.errors import ServerUnreachableError, UsageError
 from soak.hosts import is_group
 from soak.ledger.records import RunHeader
-from soak.servers.inspect import OF_THE_GROUP, inspect, other_nodes
-from soak.servers.kinds import kind_of
+from soak.servers.inspect import inspect, inspect_nodes
+from soak.servers.kinds import KINDS, MAXIMUM_LAG, PATRONI_SETTINGS, Protocol, kind_of
+from soak.servers.patroni_settings import patroni_settings
 from soak.settings import ContractSettings, SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext, StoreSpec
@@ -62,13 +69,13 @@ def settle_contracts(
     return [_settle(spec, context, settings.stores.get(spec.name, {}), given, settings.floor) for spec in specs]
 
 
-def mismatches(settled: Iterable[Settled], given: Mapping[str, Guarantees]) -> list[Mismatch]:
+def mismatches(settled: Iterable[Settled], given: Mapping[str, Guarantees], *, waits: bool = False) -> list[Mismatch]:
     """Return every clause that is promised and that the server as configured cannot keep."""
     return [
         mismatch
         for one in settled
         if one.server is not None and one.server in given
-        for mismatch in find_mismatches(one.store, one.contract, given[one.server])
+        for mismatch in find_mismatches(one.store, one.contract, given[one.server], waits=waits)
     ]
 
 
@@ -100,11 +107,13 @@ def _settle(
     raised = {clause: loss for clause, loss in losses.items() if loss.is_weaker_than(floor_seconds)}
     derived = {clause: floor_seconds if clause in raised else loss.seconds for clause, loss in losses.items()}
     contract = _override(spec.name, msgspec.structs.replace(own, **derived), clauses)
-    if "failover_loss_seconds" not in {*clauses, *spec.declared_clauses} and CRASH in {*clauses, *derived}:
+    if "failover_loss_seconds" not in _declared(spec, own, clauses):
         # A replica that is promoted too soon may lack no more than a crash may take, unless its server says otherwise.
         failover = found.failover if found is not None else None
-        seconds = contract.crash_loss_seconds if failover is None else failover.seconds
-        contract = msgspec.structs.replace(contract, failover_loss_seconds=seconds)
+        if failover is not None:
+            contract = msgspec.structs.replace(contract, failover_loss_seconds=_failover_seconds(failover))
+        elif CRASH in {*clauses, *derived}:
+            contract = msgspec.structs.replace(contract, failover_loss_seconds=contract.crash_loss_seconds)
     return Settled(
         store=spec.name,
         contract=contract,
@@ -112,8 +121,16 @@ def _settle(
         server=server,
         is_derived=CRASH in derived,
         raised=raised,
-        is_unchecked=found is None or not (found.crash.is_known and found.power.is_known),
+        is_unchecked=found is None
+        or not all(loss.is_known for loss in (found.crash, found.power, found.failover) if loss is not None),
     )
+
+
+def _failover_seconds(loss: Loss) -> float | None:
+    # Who does not say that commits wait for a standby is taken for one that lets them go.
+    if loss.is_known or loss.seconds is None:
+        return loss.seconds
+    return max(loss.seconds, ASYNC_REPLICATION_LOSS_SECONDS)
 
 
 def _derived(
@@ -123,10 +140,19 @@ def _derived(
     if given is None:
         return {}
     losses = {"crash_loss_seconds": given.crash, "power_loss_seconds": given.power}
+    declared = _declared(spec, own, clauses)
+    return {
+        clause: loss
+        for clause, loss in losses.items()
+        if clause not in declared and (loss.is_known or loss.is_weaker_than(getattr(own, clause)))
+    }
+
+
+def _declared(spec: StoreSpec, own: Contract, clauses: Mapping[str, object]) -> set[str]:
+    """Return the clauses that somebody has named: in the settings, in the class, or the service behind it."""
     # What a store of ours says of itself is what its server gives by default.
     named = frozenset() if spec.name in registry.NAMES else own.durability_named
-    declared = {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ()), *named}
-    return {clause: loss for clause, loss in losses.items() if loss.is_known and clause not in declared}
+    return {*clauses, *spec.declared_clauses, *(DURABILITY if PRESET in clauses else ()), *named}
 
 
 def _origin(spec: StoreSpec, clauses: Mapping[str, object], derived: Mapping[str, object], server: str | None) -> str:
@@ -209,26 +235,47 @@ class SettledContracts(msgspec.Struct, frozen=True, kw_only=True):
     """The effective configuration by server, as it was when the run began."""
     lines: list[str]
     """What a person should know before it begins."""
+    nodes: dict[str, dict[str, dict[str, str]]] = {}
+    """Of a server that is several nodes, the same by their places; empty: that one was silent."""
 
 
-async def ask_servers(servers: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the effective configuration of each server; one that gives no answer is left out."""
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a server said that it is configured."""
+
+    configuration: dict[str, str]
+    nodes: dict[str, dict[str, str]] = {}
+    """By place, where it is several nodes."""
+    silent: list[str] = []
+    """The places of those that gave no answer."""
+
+
+async def ask_servers(servers: Mapping[str, str], patroni: Sequence[str] = ()) -> dict[str, ServerAnswer]:
+    """Return the effective configuration of each server; one that gives no answer is left out.
+
+    `patroni`: where the Patroni of each PostgreSQL would be.
+    """
     asked = [(kind, url) for kind, url in servers.items() if kind.startswith(KEEPS_DATA)]
-    answers = await asyncio.gather(*(_ask(kind, url) for kind, url in asked))
-    return {sample.server: sample.configuration for sample in answers if sample is not None}
+    answers = await asyncio.gather(*(_ask(kind, url, patroni) for kind, url in asked))
+    return {kind: answer for (kind, _), answer in zip(asked, answers, strict=True) if answer is not None}
 
 
-async def _ask(kind: str, url: str) -> ServerSample | None:
+async def _ask(name: str, url: str, patroni: Sequence[str]) -> ServerAnswer | None:
+    kind = kind_of(name)
     try:
-        sample = await inspect(kind, url, timeout_seconds=ASK_SECONDS_MAX)
+        sample = await inspect(name, url, timeout_seconds=ASK_SECONDS_MAX)
         if not is_group(url):
-            return sample
-        others = await other_nodes(kind_of(kind), url, timeout_seconds=ASK_SECONDS_MAX)
+            return ServerAnswer(configuration=sample.configuration)
+        nodes = await inspect_nodes(kind, url, timeout_seconds=ASK_SECONDS_MAX)
     except ServerUnreachableError:
         return None  # opening the store next says why, and with which address
-    shared = {name: sample.configuration[name] for name in OF_THE_GROUP if name in sample.configuration}
-    weakest = weakest_node(kind, [sample.configuration, *({**other, **shared} for other in others)])
-    return msgspec.structs.replace(sample, configuration={**sample.configuration, **weakest})
+    told = {}
+    if kind.protocol is Protocol.POSTGRES:
+        told = await patroni_settings(patroni, timeout_seconds=ASK_SECONDS_MAX)
+    return ServerAnswer(
+        configuration={**sample.configuration, **told},
+        nodes={place: configuration or {} for place, configuration in nodes.items()},
+        silent=[place for place, configuration in nodes.items() if configuration is None],
+    )
 
 
 async def settle_promises(
@@ -236,37 +283,83 @@ async def settle_promises(
     specs: Iterable[StoreSpec],
     context: StoreContext,
     begun: RunHeader | None,
+    patroni: Sequence[str] = (),
 ) -> SettledContracts:
     """Settle every contract; raises `UsageError` where a server cannot keep one, unless that is allowed.
 
     A resumed run keeps the contracts it began with: what has changed since is drift, which the verifier reports.
     """
-    now = await ask_servers(context.servers)
-    first = begun.configurations if begun is not None else now
+    now = await ask_servers(context.servers, patroni)
+    first = _answers_in(begun) if begun is not None else now
     given = given_by(now)
     settled = settle_contracts(specs, context, settings.contract, given_by(first))
-    found = mismatches(settled, given)
+    found = mismatches(settled, given, waits=context.redis.waits)
     if found and settings.contract_mismatch == "refuse" and begun is None:
         raise _refusal_to_begin(settled, found, given, settings.contract.floor)
     lines = [f"{kind}: {given[kind].words}" for kind in KEEPS_DATA if kind in given]
+    if patroni:
+        lines += [
+            f"{kind}: {_words_of_patroni(answer)}" for kind, answer in now.items() if _is_postgres_group(kind, answer)
+        ]
     lines += [one.line for one in settled]
     lines += [f"warning: {mismatch.fact}" for mismatch in found]
     lines += [
-        f"warning: {one.server} does not report its configuration; the contract of {one.store} is taken on trust"
+        f"warning: {kind} at {place} does not answer: what it keeps, should it become the primary, is not known"
+        for kind, answer in now.items()
+        for place in answer.silent
+    ]
+    lines += [
+        f"warning: {_who_reports(one.server, now)} its configuration; the contract of {one.store} is taken on trust"
         for one in settled
         if one.server is not None and one.is_unchecked
     ]
-    return SettledContracts(settled=settled, configurations=first, lines=lines)
+    return SettledContracts(
+        settled=settled,
+        configurations={kind: answer.configuration for kind, answer in first.items()},
+        lines=lines,
+        nodes={kind: answer.nodes for kind, answer in first.items() if answer.nodes},
+    )
+
+
+def _answers_in(header: RunHeader) -> dict[str, ServerAnswer]:
+    return {
+        kind: ServerAnswer(configuration=configuration, nodes=header.nodes.get(kind, {}))
+        for kind, configuration in header.configurations.items()
+    }
+
+
+def _is_postgres_group(kind: str, answer: ServerAnswer) -> bool:
+    return KINDS[kind].protocol is Protocol.POSTGRES and bool(answer.nodes)
+
+
+def _words_of_patroni(answer: ServerAnswer) -> str:
+    if MAXIMUM_LAG not in answer.configuration:
+        return f"no Patroni answers, so nothing is known of {', '.join(PATRONI_SETTINGS)}"
+    return "Patroni has " + ", ".join(f"{name} {answer.configuration[name]}" for name in PATRONI_SETTINGS)
+
+
+def _who_reports(server: str, answers: Mapping[str, ServerAnswer]) -> str:
+    nodes = answers[server].nodes if server in answers else {}
+    return f"not every node of {server} reports" if any(nodes.values()) else f"{server} does not report"
 
 
 async def check_promises(header: RunHeader, servers: Mapping[str, str], needs: Mapping[str, tuple[str, ...]]) -> None:
     """Raise `UsageError` where the servers cannot keep the contracts that a run was begun with."""
-    given = given_by(await ask_servers(servers))
+    # What Patroni said was asked when the run began.
+    of_patroni = {
+        kind: {name: value for name, value in configuration.items() if name in PATRONI_SETTINGS}
+        for kind, configuration in header.configurations.items()
+    }
+    now = {
+        kind: msgspec.structs.replace(answer, configuration={**of_patroni.get(kind, {}), **answer.configuration})
+        for kind, answer in (await ask_servers(servers)).items()
+    }
+    given = given_by(now)
     settled = [
         Settled(store=store, contract=contract, origin="", server=keeper_of(needs.get(store, ())))
         for store, contract in header.contracts.items()
     ]
-    if found := mismatches(settled, given):
+    if found := mismatches(settled, given, waits=header.waits_for_replicas):
         raise refusal(found)
 
 
@@ -287,9 +380,6 @@ def refusal(found: list[Mismatch]) -> UsageError:
     return UsageError("\n".join(mismatch.line for mismatch in found))
 
 
-def given_by(configurations: Mapping[str, dict[str, str]]) -> dict[str, Guarantees]:
-    """Return what each server can promise, by its effective configuration."""
-    return {
-        kind: guarantees_of(ServerSample(server=kind, at=0, configuration=configuration))
-        for kind, configuration in configurations.items()
-    }
+def given_by(answers: Mapping[str, ServerAnswer]) -> dict[str, Guarantees]:
+    """Return what each server can promise, by what it said."""
+    return {kind: guarantees_given(kind, answer.configuration, answer.nodes) for kind, answer in answers.items()}

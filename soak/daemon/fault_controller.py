@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -124,6 +126,15 @@ def _too_many(rules: Sequence[Rule], limits: Limits) -> list[str]:
     return [line]
 
 
+def ends_before_its_faults(schedule: Callable[[float], Schedule], until_seconds: float) -> list[str]:
+    """Say before the run that it is over before the first fault of its schedule; `schedule` makes one with an end."""
+    if next(schedule(until_seconds).actions(), None) is not None:
+        return []
+    line = f"no fault of the schedule is due before the end of the run (duration {until_seconds:g}s)"
+    first = next(schedule(math.inf).actions(), None)
+    return [line if first is None else f"{line}: the first is due after {first.offset_seconds:.0f}s"]
+
+
 def _rule(rule: FaultRule) -> Rule:
     return Rule(
         faults=tuple(_weights(rule).items()),
@@ -157,6 +168,7 @@ class FaultController:
         testbed: Servers,
         page: FaultRoutes,
         say: Callable[[str], None],
+        duration_seconds: float | None = None,
     ) -> None:
         self.conductor: Conductor | None = None
         self.plan: FaultPlan | None = None
@@ -165,6 +177,7 @@ class FaultController:
         self._testbed = testbed
         self._page = page
         self._say = say
+        self._until = math.inf if duration_seconds is None else duration_seconds
 
     def prepare(self) -> None:
         """Say what is planned, and what can be asked for by hand."""
@@ -173,8 +186,20 @@ class FaultController:
         self._page.possible = possible
         if self._settings.allow_by_hand == "simple":
             self._page.hint = " (faults.allow_by_hand = all starts servers with all that faults need)"
-        for line in self.plan.lines:
+        late = ends_before_its_faults(partial(self._schedule, self.plan), self._until) if self.plan.rules else []
+        for line in (*self.plan.lines, *late):
             self._say(line)
+
+    def _schedule(self, plan: FaultPlan, until_seconds: float) -> Schedule:
+        since = self._beginning.active_seconds
+        return Schedule(
+            plan.rules,
+            plan.limits,
+            seed=self._beginning.seed if self._settings.seed is None else self._settings.seed,
+            began_wall_seconds=time.time() - since,
+            since_seconds=since,
+            until_seconds=until_seconds,
+        )
 
     def begin(
         self, journal: RunJournal, *, on_problem: Callable[[str], None], abort: Callable[[str], None]
@@ -201,15 +226,7 @@ class FaultController:
         """Carry out the schedule, from where the run was when it was last heard of."""
         if self.plan is None or self.conductor is None:
             return
-        since = self._beginning.active_seconds
-        schedule = Schedule(
-            self.plan.rules,
-            self.plan.limits,
-            seed=self._beginning.seed if self._settings.seed is None else self._settings.seed,
-            began_wall_seconds=time.time() - since,
-            since_seconds=since,
-        )
-        await self.conductor.follow(schedule, since)
+        await self.conductor.follow(self._schedule(self.plan, self._until), self._beginning.active_seconds)
 
     async def finish(self) -> None:
         if self.conductor is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from soak import join
 from soak.daemon import announced_faults
 from soak.errors import SoakError, UsageError, ViolationsOnRecordError
+from soak.ledger.shards import WHOLE, Shard
 from soak.page import ended
 from soak.proc.files import remove_sealed
 from soak.report import outcome, series
@@ -54,9 +55,9 @@ class DataFolder:
                 f"the data folder {self.path} cannot be written ({error.strerror}); choose another with --data-dir"
             ) from None
 
-    def result(self, run: str) -> Result | None:
-        """Return the result of this run, if its verifier has written one."""
-        found = read_result(self.verifier)
+    def result(self, run: str, shard: Shard = WHOLE) -> Result | None:
+        """Return the result of this run, if its verifier has written one; of one of several, that of its share."""
+        found = read_result(self.path / shard.folder)
         return found if found is not None and found.run == run else None
 
     def result_so_far(self, run: str) -> Result | None:
@@ -111,8 +112,9 @@ class DataFolder:
 
     def forget_run(self) -> None:
         """Mark the run as over: nobody can join or resume it."""
-        for file in (self.join_file, self.heartbeat_file, self.announced_file):
+        for file in (self.join_file, self.heartbeat_file):
             file.unlink(missing_ok=True)
+        remove_sealed(self.announced_file)
         remove_sealed(self.state_file)
 
     def remove_servers(self) -> None:

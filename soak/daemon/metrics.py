@@ -14,6 +14,7 @@ from soak.api.status import SoakStatus
 from soak.daemon.consumption import ProcessUse, Use
 from soak.exposition import OPENMETRICS_END, Exposition
 from soak.metrics import PHASES, counter_family, gauge_family, one_of
+from soak.verifier.result import ThresholdState, VerifierStatus
 
 VERDICTS = ("undecided", "pass", "violation", "inconclusive", "threshold")
 
@@ -53,6 +54,8 @@ class DaemonMetrics(Collector):
         ready = 0 if snapshot.not_ready else 1
         yield GaugeMetricFamily("soak_ready", "Whether servers, ledger, verifier and load are all up.", ready)
         yield from _processes_up(snapshot)
+        if snapshot.verifier is not None:
+            yield from _measured(snapshot.verifier)
         for name, text, value in _PROCESS_GAUGES:
             rows = [((process,), value(taken)) for process, taken in use.processes.items()]
             yield gauge_family(name, text, "process", rows)
@@ -65,6 +68,26 @@ class DaemonMetrics(Collector):
             yield GaugeMetricFamily("soak_data_folder_free_bytes", text, use.disk_free_bytes)
         text = "Worst delay of the daemon's event loop in the last 15 seconds."
         yield GaugeMetricFamily("soak_daemon_loop_delay_seconds", text, use.loop_delay_seconds)
+
+
+def _measured(status: VerifierStatus) -> Iterable[Metric]:
+    """Yield what thresholds are held against, as the summary has it: of the whole run, in faults and out of them."""
+    # Not `quantile`: that label belongs to summaries.
+    percentiles = [
+        ((row.store, row.operation, str(row.in_fault).lower(), percentile), value)
+        for row in status.latencies
+        for percentile, value in (
+            ("50", row.p50_seconds),
+            ("95", row.p95_seconds),
+            ("99", row.p99_seconds),
+            ("100", row.max_seconds),
+        )
+        if value is not None
+    ]
+    text = "How long participants waited since the run began."
+    yield gauge_family("soak_run_latency_seconds", text, "store operation in_fault percentile", percentiles)
+    limits = [((one.store, one.name), int(one.state is ThresholdState.MISSED)) for one in status.thresholds]
+    yield gauge_family("soak_threshold_missed", "Whether a threshold is missed so far.", "store name", limits)
 
 
 def _processes_up(snapshot: SoakStatus) -> Iterable[Metric]:

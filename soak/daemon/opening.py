@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -23,10 +23,12 @@ from soak.join import JoinInfo
 from soak.ledger.connection import check_ledger_is_apart
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import RunJournal, create_run, read_header
+from soak.ledger.shards import share
 from soak.masking import mask
 from soak.report.outcome import RunSetup, Setting
 from soak.servers.inspect import inspect
-from soak.servers.kinds import HTTP, KINDS, Role
+from soak.servers.kinds import HTTP, KINDS, POSTGRES, Role
+from soak.servers.patroni_settings import rest_addresses
 from soak.servers.pgbouncer import through_pooler
 from soak.settings import SoakSettings
 from soak.stores import registry
@@ -62,6 +64,8 @@ def join_info(
         contracts={one.store: one.contract for one in promises.settled},
         origins={one.store: one.origin for one in promises.settled},
         configurations=promises.configurations,
+        nodes=promises.nodes,
+        waits_for_replicas=context.redis.waits,
         weaker_servers_allowed=settings.contract_mismatch == "allow",
         needs={spec.name: list(spec.needs) for spec in beginning.plan.specs},
         resting=_resting(beginning, promises),
@@ -125,23 +129,30 @@ async def open_run(
     beginning: RunIdentity,
     servers: Mapping[str, str],
     *,
+    patroni: Sequence[str] = (),
     http_address: str,
     token: str,
     say: Callable[[str], None],
 ) -> OpenedRun:
-    """Open the ledger and every store, so that what does not fit is reported before the load begins."""
+    """Open the ledger and every store, so that what does not fit is reported before the load begins.
+
+    `patroni`: where each Patroni of a PostgreSQL that is started here answers.
+    """
     settings = configuration.settings
     under_test = {kind: url for kind, url in through_pooler(servers).items() if kind != LEDGER}
     context = join.store_context(settings.stores, under_test, beginning.namespace)
     begun = beginning.resumed
-    promises = await settle_promises(settings, beginning.plan.specs, context, begun)
+    given = beginning.plan.given.get(POSTGRES.name)
+    if given is not None:
+        patroni = [one.get_secret_value() for one in settings.testbed.patroni] or rest_addresses(given)
+    promises = await settle_promises(settings, beginning.plan.specs, context, begun, patroni)
     for line in promises.lines:
         say(line)
     info = join_info(settings, beginning, context, promises, servers[LEDGER], http_address)
     info = msgspec.structs.replace(info, token=token)
     if LEDGER in beginning.plan.given:
         await check_ledger_is_apart(info.ledger_url, under_test)
-    journal = await _open_ledger(info, is_resumed=beginning.resumed is not None)
+    journal = await _open_ledger(info, settings.verifier.shards, is_resumed=beginning.resumed is not None)
     try:
         for spec in beginning.plan.specs:
             store = await registry.open_store(spec.name, info.store_context())
@@ -169,7 +180,7 @@ async def _check_reading(name: str, info: JoinInfo) -> None:
         raise ServerUnreachableError(f"the verifier cannot read {name} with its own login ({why}){logins}") from error
 
 
-async def _open_ledger(info: JoinInfo, *, is_resumed: bool) -> RunJournal:
+async def _open_ledger(info: JoinInfo, verifiers: int, *, is_resumed: bool) -> RunJournal:
     header = info.header
     if not is_resumed:
         await create_run(info.ledger_url, header)
@@ -179,4 +190,5 @@ async def _open_ledger(info: JoinInfo, *, is_resumed: bool) -> RunJournal:
             f"run {header.run} was begun with another contract for {', '.join(changed)}; "
             "resume it unchanged, or choose another folder with --data-dir"
         )
+    await share(info.ledger_url, header.run, verifiers)
     return await RunJournal.connect(info.ledger_url, header.run)

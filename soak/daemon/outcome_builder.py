@@ -115,6 +115,8 @@ class OutcomeBuilder:
             finished=result is not None and result.finished,
             child_restarts={child.name: child.restarts for child in self._children.values()},
             server_restarts={kind: server.restarts for kind, server in self._testbed.nodes.items()},
+            faults_scheduled=self._board.faults_scheduled,
+            faults_skipped=self._board.faults_skipped,
             notes=list(self.notes),
             result=result,
             setup=self.setup,

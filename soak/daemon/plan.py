@@ -8,17 +8,28 @@ from urllib.parse import urlsplit
 import msgspec
 
 from soak.addresses import LEDGER, addresses
+from soak.configuration import Configuration
 from soak.daemon.contracts import check_declared, check_stores
 from soak.errors import UsageError
 from soak.hosts import hosts_of
-from soak.servers.kinds import HTTP, KINDS, PGBOUNCER, POSTGRES, POSTGRES_REPLICA, REDIS, BackendKind
+from soak.servers.kinds import HTTP, KINDS, PGBOUNCER, POSTGRES, POSTGRES_REPLICA, REDIS, BackendKind, Role, ServerKind
 from soak.settings import SoakSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
 from soak.subjects import catalogue as subjects
 from soak.subjects.description import Subject
+from soak.thresholds import thresholds_in
 
-__all__ = ["LEDGER", "RunPlan", "addresses", "make_plan", "setting_of", "without_secrets"]
+__all__ = [
+    "LEDGER",
+    "RunPlan",
+    "addresses",
+    "make_plan",
+    "setting_of",
+    "unused_servers",
+    "unused_thresholds",
+    "without_secrets",
+]
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,40 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     return RunPlan(specs=specs, given=given, embedded=embedded, testbed=settings.testbed.kind, subject=subject)
 
 
+def unused_servers(configuration: Configuration, plan: RunPlan) -> list[str]:
+    """Say which servers are given that no store of this run uses; raises `UsageError` where this command names one.
+
+    What soak.toml or the environment say may be meant for other commands.
+    """
+    lines = []
+    for kind in KINDS.values():
+        if kind.name in plan.kinds or not kind.setting.startswith("servers."):
+            continue
+        for key in (kind.setting, f"{kind.setting}_version", f"{kind.setting}_topology"):
+            if (origin := configuration.origin(key)) is None:
+                continue
+            line = f"{origin}: no store of this run ({', '.join(plan.names)}) uses {kind.name}"
+            if origin.startswith("--"):
+                raise UsageError(f"{line}; add --store {_store_on(kind)}, or leave it out")
+            lines.append(f"warning: {line}, so {key} changes nothing")
+    return lines
+
+
+def unused_thresholds(configuration: Configuration, plan: RunPlan) -> list[str]:
+    """Say which thresholds are for a store that is not in this run; raises `UsageError` for one from a flag."""
+    lines = []
+    for threshold in thresholds_in(configuration.settings.thresholds):
+        if not threshold.store or threshold.store in plan.names:
+            continue
+        key = f"thresholds.{threshold.store}.{threshold.name}"
+        origin = configuration.origin(key) or "settings"
+        line = f"{origin}: {threshold.store}.{threshold.name} is for a store that is not in this run"
+        if origin.startswith("--"):
+            raise UsageError(f"{line} ({', '.join(plan.names)}); add --store {threshold.store}, or leave it out")
+        lines.append(f"warning: {line}, so it is not judged")
+    return lines
+
+
 def setting_of(kind: str) -> str:
     """Name the setting that gives the address of a kind of server."""
     return KINDS[kind].setting
@@ -71,6 +116,12 @@ def without_secrets(address: str) -> str:
     """Name a server without user and password, to see whether it is the same one."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{','.join(map(str, hosts_of(address)))}{parts.path}"
+
+
+def _store_on(kind: ServerKind) -> str:
+    """Name a built-in store that uses such a server; a pooler stands before the others of its group."""
+    wanted = kind.group if kind.role is Role.POOLER else kind.name
+    return next(name for name in registry.NAMES if wanted in registry.find(name).needs)
 
 
 def _subject(settings: SoakSettings) -> Subject | None:
@@ -102,11 +153,6 @@ def _pooled(settings: SoakSettings, spec: StoreSpec) -> StoreSpec:
     """Put a pgbouncer among what a store on PostgreSQL needs, where one is wanted: its faults count for the store."""
     if settings.servers.pgbouncer is None or POSTGRES.name not in spec.needs:
         return spec
-    if settings.servers.postgres is not None:
-        raise UsageError(
-            "servers.postgres gives the address of a PostgreSQL that runs, and --pgbouncer is for one that is started; "
-            "give the address of your pgbouncer in its place"
-        )
     return msgspec.structs.replace(spec, needs=(*spec.needs, PGBOUNCER.name))
 
 

@@ -14,13 +14,13 @@ import structlog
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import Point, Series, SeriesFile, quantile
-from soak.verifier.result import Measured
+from soak.verifier.result import Measured, StoreResult
 
 INTERVAL_SECONDS = 1.0
 RECENT_POINTS_MAX = 900
-"""Points of full resolution that are kept besides the merged ones: a quarter of an hour."""
+"""Points kept at full resolution, besides the merged ones: a quarter of an hour."""
 UNANSWERED_SECONDS_MAX = 10.0
-"""Of a longer time without an answer of the verifier nothing is drawn: it is a gap."""
+"""If the verifier does not answer for longer than this, the charts show a gap."""
 
 _log = structlog.get_logger("soak.daemon")
 
@@ -57,6 +57,20 @@ class SeriesRecorder:
             self.recent[store].append(point)
         if points:
             await self._write(points)
+
+    async def end(self, by_store: Sequence[StoreResult], at_wall_seconds: float) -> None:
+        """Record what the verifier found after its last answer: the charts end with the numbers of its result."""
+        last = self._last
+        if last is None:
+            return
+        rows = {row.store: row for row in by_store}
+        measured = [
+            msgspec.structs.replace(one, verified=rows[one.store].verified, violations=rows[one.store].violations)
+            for one in last.measured
+            if one.store in rows
+        ]
+        at_us = last.at_us + round((at_wall_seconds - last.at_wall_seconds) * 1e6)
+        await self.note(msgspec.structs.replace(last, at_us=at_us, at_wall_seconds=at_wall_seconds, measured=measured))
 
     async def _open(self) -> None:
         try:

@@ -13,8 +13,11 @@ from soak.masking import mask
 from soak.settings import FaultRule
 from soak.thresholds import thresholds_in
 
-RUN_DEFAULTS = {"faults.preset": "auto"}
-"""Where `soak run` differs from the defaults of the settings."""
+COMMAND_DEFAULTS: dict[str, dict[str, object]] = {
+    "run": {"faults.preset": "auto"},
+    "check": {"duration": "60s", "http.port": 0},
+}
+"""Where the commands that begin a run differ from the defaults of the settings."""
 _LEFT_OUT = frozenset(
     {
         *("data_dir", "seed", "stores.names", "stores.namespace", "http.host", "http.port", "log.level", "log.format"),
@@ -27,12 +30,14 @@ _RULES, _THRESHOLDS = "faults.rules", "thresholds"
 
 def reproduce(configuration: Configuration, seed: int, stores: list[str]) -> str:
     """Return the command; passwords have to be put in."""
-    words = ["soak", "run", "--seed", str(seed), *_repeated("--store", stores)]
+    words = ["soak", configuration.command, "--seed", str(seed), *_repeated("--store", stores)]
     for leaf in changed(configuration):
         if leaf.key in _LEFT_OUT or leaf.key.startswith((f"{_RULES}.", f"{_THRESHOLDS}.")):
             continue
         flag, text = configuration.flags.get(leaf.key), mask(leaf.text)
-        words += [flag, text] if flag is not None else ["--set", f"{leaf.key}={text}"]
+        # A flag that is there already says another setting: --redis is a version, or a topology.
+        is_free = flag is not None and flag not in words
+        words += [str(flag), text] if is_free else ["--set", f"{leaf.key}={text}"]
     words += _rules(configuration.settings.faults.rules)
     limits = thresholds_in(configuration.settings.thresholds)
     words += _repeated("--threshold", [f"{one.store}.{one.name}={one.text}".lstrip(".") for one in limits])
@@ -40,8 +45,8 @@ def reproduce(configuration: Configuration, seed: int, stores: list[str]) -> str
 
 
 def changed(configuration: Configuration) -> Iterator[Leaf]:
-    """Yield the settings that are not as `soak run` has them by default."""
-    plain = read(config=NO_FILE, environ={}, command_defaults=RUN_DEFAULTS)
+    """Yield the settings that are not as the command has them by default."""
+    plain = read(config=NO_FILE, environ={}, command_defaults=COMMAND_DEFAULTS[configuration.command])
     defaults = {leaf.key: leaf.text for leaf in plain.leaves()}
     for leaf in configuration.leaves():
         if leaf.value is not None and defaults.get(leaf.key) != leaf.text:
@@ -58,9 +63,13 @@ def _rules(rules: list[FaultRule]) -> list[str]:
 
 def _rule(rule: Mapping[str, object]) -> str | None:
     """Write a rule as a flag has it; None where a flag cannot say it."""
-    if "fault" not in rule or "," in str(rule.get("cron", "")):
+    parameters = rule.get("parameters", {})
+    own = {key: value for key, value in rule.items() if key not in {"fault", "target", "parameters"}}
+    if "fault" not in rule or "," in str(rule.get("cron", "")) or not isinstance(parameters, dict):
         return None
-    options = [f"{key}={_text(value)}" for key, value in rule.items() if key not in {"fault", "target"}]
+    if own.keys() & parameters.keys():
+        return None  # in a flag, what both have is the fault's
+    options = [f"{key}={_text(value)}" for key, value in {**own, **parameters}.items()]
     return f"{rule['fault']}:{rule['target']}:{','.join(options)}"
 
 

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import secrets
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from soak import join, log
@@ -38,6 +39,7 @@ from soak.faults.catalogue import ALL
 from soak.faults.window import heal_leftovers
 from soak.join import JoinInfo
 from soak.ledger.run import RunJournal
+from soak.ledger.shards import WHOLE, Shard
 from soak.page.standing import Measure
 from soak.proc.lock import DataFolderLock
 from soak.report import outcome as outcomes
@@ -137,7 +139,12 @@ class Daemon:
         self._permission = Permission(self._token)
         self._faults_page = FaultRoutes(self._permission)
         self._conducting = FaultController(
-            self._settings.faults, beginning, self._testbed, self._faults_page, self._say
+            self._settings.faults,
+            beginning,
+            self._testbed,
+            self._faults_page,
+            self._say,
+            duration_seconds=self._settings.duration,
         )
         self._page = self._make_page()
         announced_page = AnnouncedRoutes(self._permission, self._announced)
@@ -194,10 +201,15 @@ class Daemon:
     async def _start(self) -> None:
         beginning = self._beginning
         check_named(self._settings.faults, beginning.plan, self._settings.testbed.allow_faults)
+        for child in self._children.values():
+            if child.name != "load" or beginning.ending is None:
+                child.start()  # it imports its modules while servers start, and waits for the run to be published
         for note in beginning.notes:
             self._say(note)
         stores = ", ".join(beginning.plan.names)
         self._say(f"{'resuming run' if beginning.resumed else 'run'} {beginning.run} on {stores}")
+        self._announced.take_up(is_resumed=beginning.resumed is not None)
+        self._say_who_idles()
         self._say(f"page {self._http.address}/, metrics at {self._http.address}/metrics")
         self._view.offer(
             f"Control link (single use, 10 minutes): {self._http.address}/#code={self._permission.new_code()}"
@@ -223,6 +235,7 @@ class Daemon:
             self._configuration,
             beginning,
             servers,
+            patroni=[url for server in self._testbed.nodes.values() for url in server.patroni_addresses],
             http_address=self._http.address,
             token=self._token,
             say=self._say,
@@ -242,15 +255,13 @@ class Daemon:
         self._spawn(beating, "heartbeat")
 
     def _launch(self) -> None:
-        """Start load and verifier: from here on acknowledged messages count."""
+        """Watch load and verifier, which begin now that the run is published: acknowledged messages count."""
         self._board.running()
         self._spawn(self._recorder.record(self._board.snapshot), "recorder")
         self._spawn(self._outcomes.write_forever(self._ending.so_far), "telling")
         for child in self._children.values():
-            if child.name == "load" and self._beginning.ending is not None:
-                continue
-            child.start()
-            self._spawn(self._watch(child), f"watch {child.name}")
+            if child.is_started:
+                self._spawn(self._watch(child), f"watch {child.name}")
         if self._beginning.ending is not None:
             self._stop.ask(f"{self._beginning.ending}, before the daemon was killed")
             return
@@ -291,6 +302,7 @@ class Daemon:
             self._note_problem(await await_verdict(verifier, self._settings, self._say))
         result = self._folder.result(self._beginning.run)
         if result is not None:
+            await self._recorder.end(result.by_store, result.ended_wall_seconds)
             await self._ending.clean_up(self._info, is_violation=result.verdict == "violation")
         return self._ending.outcome(result)
 
@@ -323,14 +335,25 @@ class Daemon:
             # It never began: the servers started for it hold no data of a run.
             await self._ending.remove_servers()
 
+    def _say_who_idles(self) -> None:
+        """Say so where there are fewer load processes than verifiers: each of them belongs to one."""
+        shards, processes = self._settings.verifier.shards, self._settings.load.processes
+        if "load" in self._children and processes < shards:
+            self._say(
+                f"{shards} verifiers share the run, and only {processes} of them {'has' if processes == 1 else 'have'} "
+                f"something to read: give the load --processes {shards}"
+            )
+
     # What it is made of -------------------------------------------------------------------------------------
 
     def _make_children(self, register: ChildrenFile, *, with_load: bool) -> list[Child]:
         settings, path = self._settings, self._folder.path
-        commands = {"verifier": verifier_command(path)}
+        shards = [Shard(index, settings.verifier.shards) for index in range(1, settings.verifier.shards + 1)]
+        here = shards[: len(shards) - settings.verifier.shards_elsewhere]
+        commands = {shard.name: verifier_command(path, shard) for shard in here}
         if with_load:
             commands["load"] = load_command(settings, path)
-        finals = {"verifier": self._has_result}
+        finals = {shard.name: partial(self._has_result, shard) for shard in here}
         return [
             Child(
                 name,
@@ -369,8 +392,8 @@ class Daemon:
             raise UsageError("otlp.endpoint needs opentelemetry-proto; install soak[otlp]") from None
         return OtlpExporter(self._settings.otlp, self._beginning.run, self._http.metrics_text)
 
-    def _has_result(self) -> bool:
-        return self._folder.result(self._beginning.run) is not None
+    def _has_result(self, shard: Shard = WHOLE) -> bool:
+        return self._folder.result(self._beginning.run, shard) is not None
 
     # What happens meanwhile ---------------------------------------------------------------------------------
 

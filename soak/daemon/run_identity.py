@@ -18,10 +18,11 @@ import msgspec
 from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration, as_saved, saved
 from soak.daemon.folder import DataFolder
-from soak.daemon.plan import LEDGER, RunPlan, make_plan, without_secrets
+from soak.daemon.plan import LEDGER, RunPlan, make_plan, unused_servers, unused_thresholds, without_secrets
 from soak.errors import DamagedRecordError, UsageError
 from soak.ledger.records import RunHeader
 from soak.proc.files import DamagedFileError, read_sealed, remove_sealed, write_sealed
+from soak.report import outcome as outcomes
 from soak.verifier.result import read_so_far
 
 HEARTBEAT_SECONDS = 1.0
@@ -94,6 +95,9 @@ class RunIdentity:
     resumed: RunHeader | None = None
     last_alive_us: int | None = None
     active_seconds: float = 0.0
+    faults_scheduled: int = 0
+    faults_skipped: int = 0
+    """By the daemons before us."""
     notes: tuple[str, ...] = ()
     ending: str | None = None
     """Why it was to end when its daemon was killed; None: it goes on."""
@@ -115,7 +119,7 @@ def begin(configuration: Configuration, folder: DataFolder, *, is_fresh: bool = 
         namespace=settings.stores.namespace or f"soak_{run}",
         plan=plan,
         configuration=configuration,
-        notes=tuple(notes),
+        notes=(*notes, *unused_servers(configuration, plan), *unused_thresholds(configuration, plan)),
     )
 
 
@@ -195,11 +199,15 @@ def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -
         others = f" and {len(changed) - _CHANGES_SHOWN} more" if len(changed) > _CHANGES_SHOWN else ""
         raise _changed(folder, header.run, f"{'; '.join(changed[:_CHANGES_SHOWN])}{others}")
     plan = make_plan(resumed.settings, header.stores)
+    unused_servers(configuration, plan)
+    unused_thresholds(configuration, plan)
     servers = {kind: without_secrets(address) for kind, address in sorted(plan.given.items())}
     if servers != state.given or sorted(plan.embedded) != state.embedded:
         was, now = (", ".join(map(str, given.values())) or "embedded ones" for given in (state.given, servers))
         raise _changed(folder, header.run, f"servers = {was}, not {now}")
     alive, notes = _last_alive(folder, header)
+    told = outcomes.read(folder.path)
+    before = told if told is not None and told.run == header.run else None
     return RunIdentity(
         run=header.run,
         seed=header.seed,
@@ -209,6 +217,8 @@ def _resume(configuration: Configuration, folder: DataFolder, state: RunState) -
         resumed=header,
         last_alive_us=alive.at_us,
         active_seconds=alive.active_seconds,
+        faults_scheduled=0 if before is None else before.faults_scheduled,
+        faults_skipped=0 if before is None else before.faults_skipped,
         notes=(_interrupted(folder, state, alive), *notes),
         ending=state.ending,
         is_concluded=folder.result_run() == header.run,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from soak.checker.faults import Excuse
+import msgspec
+
+from soak.checker.telemetry import CRASH, FAILOVER, Unplanned
 from soak.clock import now_us
 from soak.errors import SoakError
 from soak.faults.fault import Fault
+from soak.faults.window import record_of
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
 from soak.servers.server import LifecycleEvent
@@ -23,7 +26,7 @@ class UnplannedFaults:
     def __init__(self, on_event: Callable[[str], None]) -> None:
         self.dropped = 0
         self._on_event = on_event
-        self._open: dict[str, FaultPhase] = {}
+        self._open: dict[tuple[str, Unplanned], FaultPhase] = {}
         self._queue: asyncio.Queue[FaultPhase] = asyncio.Queue(QUEUE_MAX)
 
     @property
@@ -31,17 +34,27 @@ class UnplannedFaults:
         return sorted(f"{phase.kind} of {phase.target}" for phase in self._open.values())
 
     def died(self, event: LifecycleEvent) -> None:
-        """Open a window: a server is gone though nobody asked it to. One that is gone already cannot die again."""
-        if event.kind in self._open:
+        """Open a window: a server is gone, or replaced, though nobody asked for it. What is gone cannot die again.
+
+        A node that takes over is more than the death that made it: the contract says for each what may be lost.
+        """
+        what = FAILOVER if event.replaces else CRASH
+        if (event.kind, what) in self._open:
             return
-        phase = _unplanned(f"crash-{event.kind}-{event.at_us}", "crash", event.kind, "start", event.at_us)
-        self._open[event.kind] = phase
+        name = f"{what.kind}-{event.kind}-{event.at_us}"
+        phase = _unplanned(name, what.kind, event.kind, "start", event.at_us, what)
+        phase = msgspec.structs.replace(phase, telemetry=event.telemetry)
+        self._open[event.kind, what] = phase
         self._write(phase)
 
     def came_back(self, event: LifecycleEvent) -> None:
-        opened = self._open.pop(event.kind, None)
-        if opened is not None:
-            self._write(_unplanned(opened.fault, opened.kind, opened.target, "end", event.at_us))
+        """Close the windows of a server. While its group is changing its primary, only the group can say it is back."""
+        if (event.kind, FAILOVER) in self._open and not event.replaces:
+            return
+        for what in (CRASH, FAILOVER):
+            opened = self._open.pop((event.kind, what), None)
+            if opened is not None:
+                self._write(msgspec.structs.replace(opened, phase="end", at=event.at_us, telemetry=event.telemetry))
 
     def restarted_with_daemon(self, servers: Iterable[str], last_alive_us: int | None) -> None:
         """Note that the servers went down with the daemon before us, some time after its last sign of life."""
@@ -49,26 +62,16 @@ class UnplannedFaults:
         began = now if last_alive_us is None else last_alive_us
         for server in servers:
             name = f"restart-{server}-{began}"
-            self._write(_unplanned(name, "restart", server, "start", began))
-            self._write(_unplanned(name, "restart", server, "end", now))
+            # It may have been killed, for all we know.
+            self._write(_unplanned(name, "restart", server, "start", began, CRASH))
+            self._write(_unplanned(name, "restart", server, "end", now, CRASH))
 
     def healed_since(self, fault: Fault, target: str) -> None:
         """Note that a fault of a server that lived on, begun by the daemon before us, is over by now."""
         now = now_us()
         for phase in ("start", "end"):
             # Of no length, and later than that one: its end is the end of whatever began before it.
-            self._write(
-                FaultPhase(
-                    fault=f"healed-{fault.kind}-{target}-{now}",
-                    kind=fault.kind,
-                    target=target,
-                    phase=phase,
-                    at=now,
-                    excuses=fault.excuses,
-                    serves=fault.serves,
-                    down=fault.down,
-                )
-            )
+            self._write(record_of(fault, target, phase, now, prefix="healed-"))
 
     async def write_to(self, journal: RunJournal) -> None:
         """Write what comes, until cancelled."""
@@ -98,6 +101,14 @@ async def until_written(write: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _unplanned(fault: str, kind: str, target: str, phase: str, at: int) -> FaultPhase:
-    # Also one that went down with its daemon: it may have been killed, for all we know.
-    return FaultPhase(fault=fault, kind=kind, target=target, phase=phase, at=at, planned=False, excuses=Excuse.CRASH)
+def _unplanned(fault: str, kind: str, target: str, phase: str, at: int, what: Unplanned) -> FaultPhase:
+    return FaultPhase(
+        fault=fault,
+        kind=kind,
+        target=target,
+        phase=phase,
+        at=at,
+        planned=False,
+        excuses=what.excuses,
+        promotes=what.promotes,
+    )

@@ -7,13 +7,14 @@ import time
 from collections import deque
 from typing import Protocol, TextIO
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from soak.api.status import SoakStatus
+from soak.api.status import SoakStatus, VerifierStatus
 from soak.duration import format_seconds
 from soak.masking import mask
 
@@ -54,17 +55,23 @@ class Rates:
         return max(0.0, (last[column] - first[column]) / seconds) if seconds > 0 else 0.0
 
 
+_STALLED_SECONDS = 5.0
+
+
 class DrainProgress:
     """How many sessions are still to be read at the end, and about how long that takes."""
 
     def __init__(self) -> None:
         self._first: tuple[float, int] | None = None
         self._last: tuple[float, int] = (0.0, 0)
+        self._moved_seconds = 0.0
 
     def note(self, snapshot: SoakStatus) -> None:
         verifier = snapshot.verifier
         if snapshot.phase != "draining" or verifier is None or verifier.state != "draining":
             return
+        if verifier.sessions_left != self._last[1]:
+            self._moved_seconds = snapshot.uptime_seconds
         self._last = (snapshot.uptime_seconds, verifier.sessions_left)
         # The verifier counts anew when it begins: only what falls from then on is progress.
         if self._first is None or verifier.sessions_left > self._first[1]:
@@ -77,11 +84,15 @@ class DrainProgress:
             return ""
         left = f"{self._last[1]:,} session{'' if self._last[1] == 1 else 's'} left to read"
         seconds, read = self._last[0] - self._first[0], self._first[1] - self._last[1]
-        return f"{left}, about {format_seconds(max(1.0, self._last[1] * seconds / read))}" if read else left
+        still = self._last[0] - self._moved_seconds
+        if still >= _STALLED_SECONDS:  # an estimate from earlier progress would only grow
+            return f"{left}, none read for {format_seconds(round(still))}"
+        return f"{left}, about {format_seconds(max(1, round(self._last[1] * seconds / read)))}" if read else left
 
 
 PLAIN_INTERVAL_SECONDS = 5.0
 DRAIN_INTERVAL_SECONDS = 2.0
+START_INTERVAL_SECONDS = 5.0
 FINDINGS_SHOWN = 3
 ERRORS_SHOWN = 3
 _STARTING = "starting …"
@@ -128,6 +139,10 @@ class PlainView:
         if snapshot.phase in {"running", "draining"} and now - self._shown_at >= interval:
             self._shown_at = now
             self.say("  ".join(filter(None, (status_line(snapshot, self._rates), self._drain.text))))
+        elif snapshot.phase == "starting" and now - self._shown_at >= START_INTERVAL_SECONDS:
+            self._shown_at = now
+            awaited = ", ".join(server.kind for server in snapshot.servers if not server.is_up)
+            self.say(f"still starting {f'servers: {awaited}' if awaited else '…'}")
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -141,6 +156,8 @@ class LiveView:
         self._console = console
         self._rates = Rates()
         self._drain = DrainProgress()
+        self._known: VerifierStatus | None = None
+        """The last that the verifier said: what was verified and found stays so when it does not answer any more."""
         self._live = Live(Text(_STARTING), console=console, refresh_per_second=2, transient=True)
         self._live.start()
 
@@ -155,6 +172,11 @@ class LiveView:
         self._rates.note(snapshot)
         self._drain.note(snapshot)
         below = [Text(f"draining: {self._drain.text}")] if self._drain.text else []
+        if snapshot.verifier is not None:
+            self._known = snapshot.verifier
+        elif self._known is not None:
+            below.append(Text(f"{_silence(snapshot, self._rates)}; its numbers are the last it gave", style="yellow"))
+            snapshot = msgspec.structs.replace(snapshot, verifier=self._known)
         with contextlib.suppress(OSError):
             self._live.update(Group(panel(snapshot, self._rates), *below))
 
@@ -167,8 +189,7 @@ def status_line(snapshot: SoakStatus, rates: Rates) -> str:
     """Return the whole status in one line."""
     totals = snapshot.totals
     if snapshot.verifier is None:
-        silent = "does not answer" if rates.has_begun else "is starting"
-        text = f"{snapshot.phase}, the verifier {silent}"
+        text = f"{snapshot.phase}, {_silence(snapshot, rates)}"
     else:
         text = (
             f"{snapshot.phase}  appended {rates.appended:,.0f}/s  read {rates.read:,.0f}/s  "
@@ -181,6 +202,13 @@ def status_line(snapshot: SoakStatus, rates: Rates) -> str:
     if trouble := _trouble(snapshot):
         text += f"  ({'; '.join(trouble)})"
     return text
+
+
+def _silence(snapshot: SoakStatus, rates: Rates) -> str:
+    """Say what it means that the verifier does not answer."""
+    if snapshot.phase == "draining":
+        return "waiting for the verdict"
+    return "the verifier does not answer" if rates.has_begun else "the verifier is starting"
 
 
 def panel(snapshot: SoakStatus, rates: Rates) -> Group:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults import spoiling
 from soak.faults.fault import FaultUnavailableError, RedisFault, writes_a_log
 from soak.faults.parameters import Bytes
@@ -16,6 +16,7 @@ class AofTruncation(RedisFault):
 
     name = "aof_truncation"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
         "The server is stopped, the end of its append-only file is cut off, and it is started again; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import GroupFault
 from soak.faults.parameters import Time
 from soak.servers.links import Link
@@ -19,10 +19,11 @@ _POLL_SECONDS = 0.05
 
 
 class CancelledCommits(GroupFault):
-    """`pg_cancel_backend` ends the wait and not the commit: the client reads INSERT 0 1, and a warning."""
+    """`pg_cancel_backend` ends the wait, not the commit: the client reads INSERT 0 1 and a warning."""
 
     name = "cancelled_commits"
     excuses = Excuse.FAILOVER
+    promotes = Promotion.BESIDE_THE_OLD
     groups = (SyncStandbyGroup,)
     description = (
         "The standby receives nothing more, somebody cancels the commits that wait for it, which acknowledges them; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NOT_A_PROCESS, Fault
 from soak.faults.parameters import Given, OneOf, Time
 from soak.servers.kinds import Protocol, names_of
@@ -21,9 +21,10 @@ class ClockStep(Fault):
 
     name = "clock_step"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     description = (
-        "The server's clock is wrong by the step, with a clean restart before and after; what was to live longer than "
-        "that may not be lost, and an order by the server's clock turns around."
+        "The server's clock is wrong by the step, with a clean restart before and after. Messages that live longer "
+        "than that may not be lost; an order by the server's clock breaks."
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import OneOf
 from soak.servers.proxy import Proxy
@@ -14,9 +14,10 @@ class ConnectionRefused(NetworkFault):
     name = "connection_refused"
     aliases = ("outage",)
     excuses = Excuse.NOTHING
-    description = "All connections are reset and new ones refused; nothing that was acknowledged may be lost."
+    promotes = Promotion.NONE
+    description = "Open connections are reset and new ones refused; nothing that was acknowledged may be lost."
 
-    connections = OneOf("reset", "keep", help="what becomes of those that are open")
+    connections = OneOf("reset", "keep", help="what happens to open connections")
 
     async def begin(self, proxy: Proxy) -> None:
         await proxy.refuse()

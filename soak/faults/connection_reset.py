@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import Share
 from soak.servers.proxy import Proxy
 
 
 class ConnectionReset(NetworkFault):
-    """A load balancer that fails over, a firewall that forgets: everybody has to connect again, and can."""
+    """A load balancer fails over, or a firewall loses its state: all clients have to connect again, and can."""
 
     name = "connection_reset"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Open connections are reset in the middle of what they do, and new ones succeed at once; "
         "nothing that was acknowledged may be lost, and nothing stored twice."

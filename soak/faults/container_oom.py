@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
 from soak.servers.kinds import Protocol, names_of
 from soak.servers.servers import Servers
@@ -13,6 +13,7 @@ class ContainerOom(Fault):
 
     name = "container_oom"
     excuses = Excuse.CRASH
+    promotes = Promotion.NONE
     down = True
     description = (
         "The container's memory is used up and the kernel kills the server; "

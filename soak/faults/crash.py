@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
 from soak.servers.servers import Servers
 
@@ -13,6 +13,7 @@ class Crash(Fault):
     name = "crash"
     on_groups = True
     excuses = Excuse.CRASH
+    promotes = Promotion.NONE
     down = True
     description = "All processes of the server are killed; what it had not yet written to a file is lost."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import GroupFault
 from soak.faults.parameters import OneOf
 from soak.servers.links import Link
@@ -15,6 +15,7 @@ class DcsOutage(GroupFault):
 
     name = "dcs_outage"
     excuses = Excuse.FAILOVER
+    promotes = Promotion.BESIDE_THE_OLD
     groups = (PatroniGroup,)
     description = (
         "Patroni cannot reach etcd: the leader steps down, and nobody takes writes until it is healed. If another one "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.on_disk import DiskFault
 
 
@@ -13,6 +13,7 @@ class DiskFull(DiskFault):
 
     name = "disk_full"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "The disk has no room for another byte; a Redis that syncs every second refuses writes, one that syncs always "
         "ends, PostgreSQL refuses rows; nothing that was acknowledged may be lost."

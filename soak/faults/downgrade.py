@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NOT_A_PROCESS, RedisFault, writes_a_log
 from soak.servers.redis_process import LOG_FOLDER, RedisProcess
 from soak.servers.servers import Servers
@@ -20,9 +20,10 @@ class Downgrade(RedisFault):
 
     name = "downgrade"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
-        "Redis 7 or Valkey is stopped in good order and Redis 6.2 is started on its data, for good; it starts empty "
+        "Redis 7 or Valkey is stopped cleanly and Redis 6.2 is started on its data, for good; it starts empty "
         "without an error, and no contract but a cache's excuses it."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import Share
 from soak.servers.proxy import Proxy
@@ -17,6 +17,7 @@ class DroppedReply(NetworkFault):
 
     name = "dropped_reply"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Some writes are applied but their replies are lost and their connections cut; "
         "nothing may be lost, and nothing stored twice."
@@ -28,7 +29,7 @@ class DroppedReply(NetworkFault):
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
         reason = super().hindrance(servers, target)
-        if reason is None and self.proxy(servers, target).is_opaque:
+        if reason is None and self.proxies(servers, target)[0].is_opaque:
             return (
                 f"clients of {target} may encrypt what they say, and no reply can be told from another then; "
                 "give an address without TLS (redis://, sslmode=disable)"

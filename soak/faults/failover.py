@@ -11,15 +11,9 @@ What one must know before touching it:
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import signal
-
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import IS_PRIMARY, STREAMS, PostgresFault, as_postgres, holds, until_caught_up, until_holds
 from soak.faults.healing import Notes
-from soak.faults.parameters import Time
 from soak.servers.group import group_of
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.servers.postgres import REPLICA_MARK, PostgresServer
@@ -28,10 +22,11 @@ from soak.servers.servers import Servers
 
 
 class Failover(PostgresFault):
-    """A planned change: the primary ends in good order, which hands the last of its log to the replica first."""
+    """A planned change: the primary ends cleanly, which hands the last of its log to the replica first."""
 
     name = "failover"
     excuses = Excuse.CLEAN
+    promotes = Promotion.AT_ONE_ADDRESS
     description = (
         "The primary is stopped, its replica, which has everything, is promoted and takes over the address; "
         "nothing may be lost."
@@ -71,33 +66,6 @@ class Failover(PostgresFault):
         for replica in group_of(servers.nodes, target).replicas:
             await _follow_again(as_postgres(replica))
         Notes(primary).end(self.name)
-
-
-class EarlyFailover(Failover):
-    """An unplanned change, too soon: the replica had stopped receiving, and nobody looked before promoting it."""
-
-    name = "early_failover"
-    excuses = Excuse.FAILOVER
-    description = (
-        "The replica stops receiving, the primary goes on for a while and crashes, the replica is promoted and takes "
-        "over the address; what it had not received is lost and its row numbers are given out again; allowed only "
-        "if the contract permits that much loss in a failover."
-    )
-
-    behind = Time(1.0, "how long the primary goes on acknowledging what the replica misses", least=0.0, most=60.0)
-
-    async def fence(self, primary: PostgresServer, replica: PostgresServer) -> None:  # noqa: ARG002  nobody asks it
-        await _stop_sending(primary)
-        # Where nobody writes meanwhile there is nothing to lose, and this is as good as a planned failover.
-        await asyncio.sleep(self.behind)
-        await primary.kill()
-
-
-async def _stop_sending(primary: PostgresServer) -> None:
-    """Freeze what sends the log to the replica: it dies with the primary, so nothing is left to heal."""
-    row = await primary.ask("select min(pid)::text as sender from pg_stat_replication")
-    with contextlib.suppress(KeyError, ProcessLookupError):
-        os.kill(int(row["sender"]), signal.SIGSTOP)
 
 
 async def _promote(server: PostgresServer) -> None:

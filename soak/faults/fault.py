@@ -5,14 +5,15 @@ from __future__ import annotations
 import abc
 import asyncio
 import math
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.errors import ServerUnreachableError, UsageError
 from soak.faults.parameters import Given, Parameter, parameters_of, read_parameters
 from soak.servers.backend import OnKubernetes
+from soak.servers.external.patroni import GivenPatroni
+from soak.servers.external.redis_groups import GivenRedisGroup
 from soak.servers.kinds import KINDS, SERVED, Protocol, Role, names_of
 from soak.servers.links import Links
 from soak.servers.node_group import GroupNode, NodeGroup
@@ -27,6 +28,7 @@ from soak.servers.server import Server
 from soak.servers.servers import Servers
 from soak.servers.sqlite import SqliteServer
 from soak.servers.sync_standby import SyncStandbyGroup
+from soak.tasks import until
 
 AGREE_SECONDS_MAX = 60.0
 IS_PRIMARY = "not pg_is_in_recovery()"
@@ -49,6 +51,8 @@ class Fault(abc.ABC):
     """Names it had before; settings, commands and the HTTP API accept them for one version more."""
     excuses: ClassVar[Excuse]
     """What the contract lets it take; it travels in the fault's ledger records."""
+    promotes: ClassVar[Promotion]
+    """Whether a replica becomes the primary, and whether clients may go on reading from the old one; travels, too."""
     down: ClassVar[bool] = False
     """Whether the server does not answer from when this has been injected until it is healed."""
     serves: ClassVar[bool] = False
@@ -102,6 +106,11 @@ class Fault(abc.ABC):
         del servers, target
         return None
 
+    async def breaks_nothing(self, servers: Servers, target: str) -> str | None:
+        """Return why it would break nothing, as the servers are at this moment; None: it would break something."""
+        del servers, target
+        return None
+
     def refusal(self, servers: Servers, target: str) -> FaultUnavailableError:
         """Return the error that says why it cannot be injected."""
         return FaultUnavailableError(f"{self.name} cannot be injected: {self.unavailable(servers, target)}")
@@ -144,6 +153,7 @@ def makes_snapshots(server: RedisServer) -> bool:
 
 
 Group = NodeGroup[Any]
+GROUP_OF_ANYBODY = "a group of nodes that soak has started, or a given one where testbed.allow_faults names it"
 WITHOUT_MAJORITY = (SyncStandbyGroup,)
 """Groups of two nodes, of which somebody else says who is gone."""
 
@@ -154,6 +164,8 @@ class GroupFault(Fault):
     on_groups = True
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))
     groups: ClassVar[tuple[type[Group], ...]] = (SentinelGroup, ClusterGroup, PatroniGroup, SyncStandbyGroup)
+    given: ClassVar[tuple[type[GivenRedisGroup | GivenPatroni], ...]] = ()
+    """Groups that were given and that it can happen to."""
     needs = "a group of nodes that soak has started"
 
     def __init_subclass__(cls) -> None:
@@ -166,7 +178,7 @@ class GroupFault(Fault):
         return [group.flag for group in cls.groups if group.flag.startswith(f"{KINDS[target].flag} ")]
 
     def hindrance(self, servers: Servers, target: str) -> str | None:
-        if not isinstance(servers.nodes[target], self.groups):
+        if not isinstance(servers.nodes[target], (*self.groups, *self.given)):
             return f"there is no group of this kind; start one with {' or '.join(self._flags(target))}"
         return None
 
@@ -190,11 +202,14 @@ class GroupFault(Fault):
 
     def expect_replacement(self, group: Group) -> None:
         """Let the primary be replaced: once where nothing may be lost, else as often as it happens."""
-        group.replacements_expected = 1 if self.excuses is Excuse.CLEAN else math.inf
+        group.begin_replacements(1 if self.excuses is Excuse.CLEAN else math.inf)
 
     async def heal(self, servers: Servers, target: str) -> None:
         if self.hindrance(servers, target) is not None:
             return  # it never happened here
+        if isinstance(server := servers.nodes[target], GivenRedisGroup | GivenPatroni):
+            await server.until_agreed()
+            return
         group = self.group(servers, target)
         if group.links is not None:
             group.links.heal()
@@ -244,13 +259,10 @@ async def holds(server: PostgresServer, condition: str) -> bool:
 
 async def until_holds(server: PostgresServer, condition: str, what: str) -> None:
     """Ask until it is so; raises `ServerUnreachableError` if it never is."""
-    deadline = time.monotonic() + AGREE_SECONDS_MAX
-    while not await holds(server, condition):
-        if time.monotonic() >= deadline:
-            raise ServerUnreachableError(
-                f"{server.title} did not {what} within {AGREE_SECONDS_MAX:.0f} s; see its log {server.log_path}"
-            )
-        await asyncio.sleep(_POLL_SECONDS)
+    if not await until(lambda: holds(server, condition), AGREE_SECONDS_MAX, _POLL_SECONDS):
+        raise ServerUnreachableError(
+            f"{server.title} did not {what} within {AGREE_SECONDS_MAX:.0f} s; see its log {server.log_path}"
+        )
 
 
 async def until_caught_up(primary: PostgresServer, replica: PostgresServer) -> None:
@@ -296,18 +308,19 @@ class NetworkFault(Fault):
         """End it; nothing where it is over as soon as it has happened."""
 
     async def inject(self, servers: Servers, target: str) -> None:
-        await self.begin(self.proxy(servers, target))
+        for proxy in self.proxies(servers, target):
+            await self.begin(proxy)
 
     async def heal(self, servers: Servers, target: str) -> None:
-        proxy = servers.nodes[target].proxy
-        if proxy is not None:
+        for proxy in servers.nodes[target].proxies:
             await self.end(proxy)
 
-    def proxy(self, servers: Servers, target: str) -> Proxy:
-        proxy = servers.nodes[target].proxy
-        if proxy is None:
+    def proxies(self, servers: Servers, target: str) -> list[Proxy]:
+        """Return what is before the server: one proxy for each host of its address."""
+        proxies = servers.nodes[target].proxies
+        if not proxies:
             raise self.refusal(servers, target)
-        return proxy
+        return proxies
 
 
 # Kubernetes --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults import spoiling
 from soak.faults.fault import Fault, FaultUnavailableError, writes_a_log
 from soak.faults.parameters import Count
@@ -30,6 +30,7 @@ class FileCorruption(Fault):
 
     name = "file_corruption"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
         "The server is stopped, a bit is flipped in some of the last messages in its files, and it is started again; "

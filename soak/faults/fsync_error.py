@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.on_disk import DiskFault
 from soak.faults.parameters import Share
 
@@ -12,13 +12,14 @@ _MILLION = 1_000_000
 
 
 class FsyncError(DiskFault):
-    """EIO from syncs: what was written before it may or may not be on the disk, and nobody can tell.
+    """EIO from fsync: nobody can tell whether what was written before it is on the disk.
 
     PostgreSQL ends and recovers from its log; a Redis that syncs every second refuses writes from then on.
     """
 
     name = "fsync_error"
     excuses = Excuse.POWER
+    promotes = Promotion.NONE
     serves = True
     description = (
         "Syncs fail with an I/O error; as little may be lost as in a power cut, "

@@ -14,8 +14,7 @@ import msgspec
 
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.faults.fault import Fault
-from soak.json_input import decode_json
-from soak.proc.files import write_whole
+from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers.server import Server
 from soak.servers.servers import Servers
 
@@ -37,6 +36,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """What was in effect before it, to go back to."""
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    notes: list[Note]
+
+
 class Notes:
     """The notes about one server, in its folder: at most one of each fault."""
 
@@ -46,14 +49,13 @@ class Notes:
 
     def all(self) -> list[Note]:
         try:
-            return decode_json(self._path.read_bytes(), type=list[Note])
-        except FileNotFoundError:
-            return []
-        except (OSError, msgspec.MsgspecError) as error:
+            kept = read_sealed(self._path, _Kept)
+        except DamagedFileError as error:
             raise UsageError(
                 f"{self._path} cannot be read ({error}), so nobody knows which faults of {self._target} are to be "
                 "healed; choose another data folder"
             ) from error
+        return kept.notes if kept is not None else []
 
     def begin(self, fault: str, before: Mapping[str, str] | None = None) -> None:
         """Note a fault before it happens; of one that is noted already, what was before it stays the first."""
@@ -80,7 +82,7 @@ class Notes:
     def _write(self, notes: list[Note]) -> None:
         if notes:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, msgspec.json.encode(notes))
+            write_sealed(self._path, _Kept(notes))
         else:
             self._path.unlink(missing_ok=True)
 

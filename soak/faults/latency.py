@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import OneOf, Time
 from soak.servers.proxy import Proxy, directions
@@ -13,6 +13,7 @@ class Latency(NetworkFault):
 
     name = "latency"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Every byte arrives later by the delay, and by up to the jitter more; "
         "clients that wait shorter than that may see timeouts, and nothing may be lost."

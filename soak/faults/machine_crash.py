@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import GroupFault
 from soak.faults.parameters import Time
 from soak.servers.servers import Servers
@@ -15,11 +15,12 @@ class MachineCrash(GroupFault):
 
     name = "machine_crash"
     excuses = Excuse.FAILOVER
+    promotes = Promotion.BESIDE_THE_OLD
     description = (
         "The machine of the primary dies with all that runs on it: what was under way vanishes, nobody is refused, and "
         "a replica is promoted. The machine comes back as a replica."
     )
-    latency = Time(0.05, "of the links to the other nodes, from shortly before it", least=0.0, most=5.0)
+    latency = Time(0.05, "latency of the links to the other nodes, from shortly before it", least=0.0, most=5.0)
 
     async def inject(self, servers: Servers, target: str) -> None:
         group = self.group(servers, target)

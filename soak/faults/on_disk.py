@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import abc
-import asyncio
-import time
 
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import Fault
@@ -14,6 +12,7 @@ from soak.servers.postgres import PostgresServer
 from soak.servers.power_cut import FsyncShim
 from soak.servers.redis import RedisServer
 from soak.servers.servers import Servers
+from soak.tasks import until
 
 RELENT_SECONDS_MAX = 2.5
 RELENT_RECOVERY_SECONDS_MAX = 10.0
@@ -80,10 +79,10 @@ async def _until_writable(server: RedisServer) -> None:
 
     One that could not sync never notices: it syncs what is new, and takes nothing new. An operator restarts it.
     """
-    deadline = time.monotonic() + RELENT_SECONDS_MAX
-    while (await server.information("persistence")).get("aof_last_write_status", "ok") != "ok":
-        if time.monotonic() >= deadline:
-            await server.stop_cleanly()
-            await server.start_again()
-            return
-        await asyncio.sleep(_POLL_SECONDS)
+
+    async def writes() -> bool:
+        return (await server.information("persistence")).get("aof_last_write_status", "ok") == "ok"
+
+    if not await until(writes, RELENT_SECONDS_MAX, _POLL_SECONDS):
+        await server.stop_cleanly()
+        await server.start_again()

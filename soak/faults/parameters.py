@@ -32,7 +32,7 @@ class ParameterListing(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     unit: str
-    """`time`, `share`, `count`, `bytes`, `bytes per second` or `choice`."""
+    """`time`, `share`, `count`, `bytes`, `bytes per second`, `choice` or `pair`."""
     default: str
     least: str | None = None
     most: str | None = None
@@ -212,6 +212,28 @@ class OneOf(Parameter[str]):
 
     def listing(self) -> ParameterListing:
         return msgspec.structs.replace(super().listing(), choices=self.choices)
+
+
+class WordPair(Parameter[tuple[str, str]]):
+    """Two words; the order does not matter."""
+
+    unit = "pair"
+
+    def __init__(self, one: str, other: str, help: str) -> None:  # noqa: A002
+        super().__init__((one, other), help)
+
+    @property
+    def range(self) -> str:
+        return "two words, like " + self.text(self.default)
+
+    def read(self, given: Given) -> tuple[str, str]:
+        words = [word.strip() for word in re.split(r"[+,]", str(given))]
+        if len(words) != 2 or not all(words) or words[0] == words[1]:
+            raise ValueError(f"it is {self.range}")
+        return words[0], words[1]
+
+    def text(self, value: tuple[str, str]) -> str:
+        return "+".join(value)
 
 
 def parameters_of(of: type) -> dict[str, Parameter[Any]]:

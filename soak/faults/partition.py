@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import OneOf
 from soak.servers.proxy import Proxy, directions
@@ -16,6 +16,7 @@ class Partition(NetworkFault):
 
     name = "partition"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Packets vanish: connections stay open and silent, new ones are never answered; what was under way arrives "
         "afterwards, and nothing that was acknowledged may be lost."

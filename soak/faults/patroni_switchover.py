@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from soak.checker.faults import Excuse
-from soak.faults.fault import GroupFault
+from soak.checker.faults import Excuse, Promotion
+from soak.faults.fault import GROUP_OF_ANYBODY, GroupFault
+from soak.servers.external.patroni import GivenPatroni, Members, switch_over
 from soak.servers.patroni import PatroniGroup, PatroniNode
 from soak.servers.servers import Servers
 
 
 class PatroniSwitchover(GroupFault):
-    """A planned change: the leader ends in good order, which hands the last of its log to the next one."""
+    """A planned change: the leader ends cleanly, which hands the last of its log to the next one."""
 
     name = "patroni_switchover"
     excuses = Excuse.CLEAN
+    promotes = Promotion.BESIDE_THE_OLD
     groups = (PatroniGroup,)
-    description = "A switchover by Patroni: the leader stops in good order and hands over; nothing may be lost."
+    given = (GivenPatroni,)
+    needs = GROUP_OF_ANYBODY
+    description = "A switchover by Patroni: the leader stops cleanly and hands over; nothing may be lost."
     path: ClassVar[str] = "/switchover"
 
     async def inject(self, servers: Servers, target: str) -> None:
+        if isinstance(given := servers.nodes[target], GivenPatroni):
+            await given.replace_leader(self.path, self.asked_of_given)
+            return
         group = self.group(servers, target)
         if not isinstance(group, PatroniGroup):
             raise self.refusal(servers, target)
@@ -32,16 +39,6 @@ class PatroniSwitchover(GroupFault):
         """Return what Patroni is asked for."""
         return {"leader": leader.name}
 
-
-class PatroniFailover(PatroniSwitchover):
-    """A failover by hand: Patroni is told who is next, and does not ask whether that one has everything."""
-
-    name = "patroni_failover"
-    excuses = Excuse.FAILOVER
-    description = "A failover by Patroni to a standby that is named; what that one had not received is lost."
-    path = "/failover"
-
-    async def asked(self, leader: PatroniNode) -> dict[str, object]:
-        followers = await leader.followers()
-        # Where commits wait for a standby, only that one has everything.
-        return {"candidate": min(followers, key=lambda name: (followers[name] != "sync", name))}
+    def asked_of_given(self, found: Members) -> dict[str, object]:
+        """Return the same of a group that was given."""
+        return switch_over(found)

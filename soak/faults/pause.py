@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
+from soak.servers.node_group import NodeGroup
 from soak.servers.servers import Servers
 
 
@@ -13,6 +14,7 @@ class Pause(Fault):
     name = "pause"
     on_groups = True
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "The server stands still and answers nobody, then goes on; requests that timed out may yet be applied."
     )
@@ -21,4 +23,7 @@ class Pause(Fault):
         await servers.nodes[target].pause()
 
     async def heal(self, servers: Servers, target: str) -> None:
-        await servers.nodes[target].resume()
+        server = servers.nodes[target]
+        await server.resume()
+        if isinstance(server, NodeGroup):
+            await server.until_agreed()  # its nodes may have given each other up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import KubernetesFault
 from soak.faults.parameters import Time
 from soak.servers.servers import Servers
@@ -13,6 +13,7 @@ class PodDelete(KubernetesFault):
 
     name = "pod_delete"
     excuses = Excuse.CRASH
+    promotes = Promotion.NONE
     description = (
         "The pod is deleted with a short grace and made again by its controller; a server that does not end in time "
         "is killed, so what a crash may take may be gone."

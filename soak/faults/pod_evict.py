@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import KubernetesFault
 from soak.servers.servers import Servers
 
@@ -12,6 +12,7 @@ class PodEvict(KubernetesFault):
 
     name = "pod_evict"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     description = (
         "The pod is evicted as from a drained node and made again by its controller; "
         "it is stopped cleanly, so only a server without persistence loses anything."

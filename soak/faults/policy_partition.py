@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import KubernetesFault
 from soak.faults.healing import SERVING_SECONDS_MAX
 from soak.servers.servers import Servers
+from soak.tasks import until
 
 EFFECT_SECONDS_MAX = 30.0
 """For the network of the cluster to follow the policy."""
@@ -21,6 +19,7 @@ class PolicyPartition(KubernetesFault):
 
     name = "policy_partition"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "A NetworkPolicy lets no new connection in to the pods; the server itself is well, and nothing may be lost. "
         "Whether open connections are cut is up to the network of the cluster."
@@ -28,27 +27,21 @@ class PolicyPartition(KubernetesFault):
 
     async def inject(self, servers: Servers, target: str) -> None:
         await self.workload(servers, target).isolate()
-        deadline = time.monotonic() + EFFECT_SECONDS_MAX
-        while await _answers(servers, target):
-            if time.monotonic() >= deadline:
-                raise ServerUnreachableError(
-                    f"{servers.nodes[target].title} takes connections {EFFECT_SECONDS_MAX:.0f} s after a policy that "
-                    "lets none in; see that the network plugin of the cluster enforces NetworkPolicies"
-                )
-            await asyncio.sleep(_POLL_SECONDS)
+        if not await until(lambda: _refuses(servers, target), EFFECT_SECONDS_MAX, _POLL_SECONDS):
+            raise ServerUnreachableError(
+                f"{servers.nodes[target].title} takes connections {EFFECT_SECONDS_MAX:.0f} s after a policy that "
+                "lets none in; see that the network plugin of the cluster enforces NetworkPolicies"
+            )
 
     async def heal(self, servers: Servers, target: str) -> None:
         if self.hindrance(servers, target) is not None:
             return  # it never happened here
         await self.workload(servers, target).rejoin()
-        deadline = time.monotonic() + SERVING_SECONDS_MAX
-        while not await _answers(servers, target):
-            if time.monotonic() >= deadline:
-                raise ServerUnreachableError(
-                    f"{servers.nodes[target].title} takes no connection {SERVING_SECONDS_MAX:.0f} s after the policy "
-                    "was taken back; see its pods"
-                )
-            await asyncio.sleep(_POLL_SECONDS)
+        if not await until(lambda: _answers(servers, target), SERVING_SECONDS_MAX, _POLL_SECONDS):
+            raise ServerUnreachableError(
+                f"{servers.nodes[target].title} takes no connection {SERVING_SECONDS_MAX:.0f} s after the policy "
+                "was taken back; see its pods"
+            )
 
 
 async def _answers(servers: Servers, target: str) -> bool:
@@ -57,3 +50,7 @@ async def _answers(servers: Servers, target: str) -> bool:
     except ServerUnreachableError:
         return False
     return True
+
+
+async def _refuses(servers: Servers, target: str) -> bool:
+    return not await _answers(servers, target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
 from soak.servers.servers import Servers
 
@@ -12,6 +12,7 @@ class PowerCut(Fault):
 
     name = "power_cut"
     excuses = Excuse.POWER
+    promotes = Promotion.NONE
     down = True
     description = "The server dies and everything it had not synced is lost, as when its machine loses its power."
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from soak.faults.schedule import Rule
+from soak.servers.kinds import KINDS
 
 Possible = Mapping[str, Mapping[str, str | None]]
 """By server and name of the fault: why it cannot happen there; None: it can."""
@@ -74,10 +75,11 @@ RECIPES = {
         first_seconds=15.0,
     ),
     Preset.FAILOVER: _Recipe(
-        description="the primary of a group is killed, cut off and replaced, in turn",
+        description="the primary of a group is killed, cut off and replaced, its replicas lag, in turn",
         faults={
             "primary_crash": 1.0,
             "patroni_switchover": 1.0,
+            "standby_switchover": 1.0,
             "coordinated_failover": 1.0,
             "partial_partition": 1.0,
             "primary_partition": 1.0,
@@ -85,9 +87,15 @@ RECIPES = {
             "patroni_failover": 1.0,
             "dcs_outage": 1.0,
             "standby_outage": 1.0,
+            "standby_lag": 1.0,
+            "link_cut": 1.0,
             "sentinel_failover": 1.0,
             "cluster_failover": 1.0,
+            "cluster_failover_force": 1.0,
             "cluster_takeover": 1.0,
+            "slot_migration": 1.0,
+            "slow_replication": 1.0,
+            "sentinel_away": 1.0,
             "primary_restart": 1.0,
             "rolling_restart": 1.0,
         },
@@ -110,6 +118,10 @@ _MORE_SPECIFIC = {"restart": ("restart_from_aof", "restart_from_rdb")}
 """Left out where the more specific ones are possible: they are clean restarts, too."""
 
 
+_LEFT_OUT_LINES_MAX = 4
+"""A preset of everything leaves out more than anybody reads before a run: then it is counted."""
+
+
 class PresetRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a preset means on these servers."""
 
@@ -124,7 +136,7 @@ def rules_of(preset: Preset, possible: Possible, every_seconds: float | None = N
         return PresetRules(rules=(), left_out=())
     recipe = RECIPES[Preset.RECOVERY if preset is Preset.AUTO else preset]
     every = every_seconds if every_seconds is not None else recipe.every_seconds
-    mixes = {target: mix for target, faults in possible.items() if (mix := _mix(recipe, faults))}
+    mixes = {target: mix for target, faults in possible.items() if (mix := _mix(recipe, target, faults))}
     rules = [
         Rule(
             faults=mix,
@@ -144,8 +156,12 @@ def _first(recipe: _Recipe, every: float, share: float) -> float | None:
     return None if recipe.first_seconds is None else min(recipe.first_seconds, every) + share * every
 
 
-def _mix(recipe: _Recipe, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
-    can = [name for name, reason in faults.items() if reason is None and name not in LEFT_TO_RULES]
+def _left_to_rules(target: str, fault: str) -> str | None:
+    return LEFT_TO_RULES.get(fault) or (KINDS[target].not_survived.get(fault) if target in KINDS else None)
+
+
+def _mix(recipe: _Recipe, target: str, faults: Mapping[str, str | None]) -> tuple[tuple[str, float], ...]:
+    can = [name for name, reason in faults.items() if reason is None and not _left_to_rules(target, name)]
     if recipe.faults is None:
         return tuple((name, _CHAOS_WEIGHTS.get(name, 1.0)) for name in can)
     names = [name for name in recipe.faults if name in can]
@@ -158,17 +174,27 @@ def _left_out(preset: Preset, recipe: _Recipe, possible: Possible) -> list[str]:
     wanted: Sequence[str] = list(
         recipe.faults or dict.fromkeys(name for faults in possible.values() for name in faults)
     )
-    lines = []
+    by_rule: dict[tuple[str, str], list[str]] = defaultdict(list)
     together: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in wanted:
-        reasons = {target: faults[name] for target, faults in possible.items() if name in faults}
-        if name in LEFT_TO_RULES and None in reasons.values():
-            lines.append(f"the preset {preset} leaves out {name}: {LEFT_TO_RULES[name]}; a rule may name it")
-        for target, reason in reasons.items():
-            if reason:
+        for target, faults in possible.items():
+            if name in faults and (reason := faults[name]):
                 together[target, reason].append(name)
+            elif name in faults and (reason := _left_to_rules(target, name)):
+                by_rule[name, reason].append(target)
+    lines = [
+        f"the preset {preset} leaves out {name} of {', '.join(targets)}: {reason}; a rule may name it"
+        for (name, reason), targets in by_rule.items()
+    ]
     lines += [
         f"the preset {preset} leaves out {', '.join(names)} of {target}: {reason}"
         for (target, reason), names in together.items()
     ]
+    if recipe.faults is not None or len(lines) <= _LEFT_OUT_LINES_MAX:
+        return lines
+    absent = {name for names in together.values() for name in names}
+    lines = [f"the preset {preset} leaves out {len(absent)} faults that need other servers ('soak faults --try')"]
+    if by_rule:
+        names = ", ".join(f"{name} of {' and '.join(targets)}" for (name, _), targets in by_rule.items())
+        lines.append(f"the preset {preset} leaves out, unless a rule names it: {names}")
     return lines

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import GroupFault
 from soak.servers.servers import Servers
 
@@ -12,6 +12,7 @@ class PrimaryCrash(GroupFault):
 
     name = "primary_crash"
     excuses = Excuse.FAILOVER
+    promotes = Promotion.BESIDE_THE_OLD
     description = (
         "The primary is killed and a replica is promoted; what had not been replicated is lost. The old primary comes "
         "back as a replica."

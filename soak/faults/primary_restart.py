@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
-from soak.faults.fault import RedisGroupFault
+from soak.checker.faults import Excuse, Promotion
+from soak.faults.fault import GroupFault
 from soak.servers.servers import Servers
 
 
-class PrimaryRestart(RedisGroupFault):
+class PrimaryRestart(GroupFault):
     """SIGKILL, and a supervisor that starts it again at once: nobody is promoted, and the replicas copy what it has."""
 
     name = "primary_restart"
     excuses = Excuse.CRASH
+    promotes = Promotion.NONE
     description = (
-        "The primary is killed and started again at once, before anybody notices, so no replica is promoted. Without "
-        "persistence it comes back empty, and all its replicas copy that."
+        "The primary is killed and started again at once, before anybody notices, so no replica is promoted. A Redis "
+        "without persistence comes back empty, and all its replicas copy that."
     )
 
     async def inject(self, servers: Servers, target: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import PostgresFault, as_postgres, until_caught_up, until_holds
 from soak.servers.group import group_of
 from soak.servers.kinds import Protocol, Role, names_of
@@ -14,6 +14,7 @@ class ReplicaLag(PostgresFault):
 
     name = "replica_lag"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = "The replica shows nothing newer until it is healed; reads from it are stale, and nothing is lost."
     targets = names_of(Protocol.POSTGRES, roles=(Role.REPLICA,))
 

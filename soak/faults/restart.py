@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
 from soak.servers.servers import Servers
 
@@ -13,6 +13,7 @@ class Restart(Fault):
     name = "restart"
     on_groups = True
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = "The server is stopped cleanly and started again; only a server without persistence loses anything."
 

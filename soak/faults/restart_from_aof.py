@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisFault, writes_a_log
 from soak.servers.servers import Servers
 
 
 class RestartFromAof(RedisFault):
-    """A stop that writes no snapshot, in good order: the append-only file is complete, and all there is."""
+    """A clean stop that writes no snapshot: the append-only file is complete, and all there is."""
 
     name = "restart_from_aof"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
-        "The server is stopped in good order without a snapshot and comes back from its append-only file; "
+        "The server is stopped cleanly without a snapshot and comes back from its append-only file; "
         "nothing may be lost."
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisFault, makes_snapshots, writes_a_log
 from soak.servers.servers import Servers
 
@@ -15,6 +15,7 @@ class RestartFromRdb(RedisFault):
 
     name = "restart_from_rdb"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
         "The server saves everything as it ends and comes back from that snapshot alone, also where it has an "

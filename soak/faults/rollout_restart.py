@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import KubernetesFault
 from soak.servers.servers import Servers
 
@@ -12,6 +12,7 @@ class RolloutRestart(KubernetesFault):
 
     name = "rollout_restart"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     description = (
         "All pods are replaced, one after the other; each is stopped cleanly, "
         "so only a server without persistence loses anything."

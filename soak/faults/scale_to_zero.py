@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import KubernetesFault
 from soak.faults.healing import Notes
 from soak.servers.servers import Servers
@@ -15,6 +15,7 @@ class ScaleToZero(KubernetesFault):
 
     name = "scale_to_zero"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
         "The workload is scaled to no pods and back; each is stopped cleanly, "

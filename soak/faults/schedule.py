@@ -9,6 +9,7 @@ fall into quiet hours does not happen at all.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 
@@ -116,20 +117,28 @@ class Schedule:
         seed: int,
         began_wall_seconds: float,
         since_seconds: float = 0.0,
+        until_seconds: float = math.inf,
         local: LocalClock = dt.datetime.fromtimestamp,
     ) -> None:
-        """Plan for a run that began at this time; what was due before `since_seconds` is past."""
+        """Plan for a run that began at this time; what was due before `since_seconds` is past.
+
+        At `until_seconds` the run is over: a fault that cannot begin before does not happen.
+        """
+        self.passed_over = 0
+        """Occurrences that fell due while an earlier one of the same rule waited."""
         self._rules = rules
         self._limits = limits
         self._seed = seed
         self._began = began_wall_seconds
         self._since = since_seconds
+        self._until = until_seconds
         self._local = local
+        self._waiting = {number: self._occurrences(number) for number in range(len(self._rules))}
+        self._heads = {number: next(occurrences) for number, occurrences in self._waiting.items()}
 
     def actions(self) -> Iterator[Planned]:
-        """Yield what happens, without end unless nothing ever may."""
-        waiting = {number: self._occurrences(number) for number in range(len(self._rules))}
-        heads = {number: next(occurrences) for number, occurrences in waiting.items()}
+        """Yield what happens, once; without end unless nothing ever may."""
+        heads = self._heads
         busy: list[Busy] = []
         last = self._since
         passed_over = 0
@@ -138,7 +147,9 @@ class Schedule:
             number = min(heads, key=lambda number: (heads[number].offset_seconds, number))
             due = heads[number]
             start = earliest(max(due.offset_seconds, last), busy, due.target, self._limits)
-            happens = not is_quiet(self._limits.quiet_hours, self._local(self._began + start), due.hold_seconds)
+            if start >= self._until:
+                return
+            happens = not self._is_quiet(start, due)
             if happens:
                 yield msgspec.structs.replace(due, offset_seconds=start)
                 last, passed_over = start, 0
@@ -147,7 +158,23 @@ class Schedule:
             passed_over += not happens
             # In quiet hours what was due is gone; a wait that would end in them does not end later.
             past = start if happens else due.offset_seconds
-            heads[number] = next(one for one in waiting[number] if one.offset_seconds > past)
+            while heads[number].offset_seconds <= past:
+                self.passed_over += heads[number] is not due and not self._is_quiet(
+                    heads[number].offset_seconds, heads[number]
+                )
+                heads[number] = next(self._waiting[number])
+
+    def overdue(self, at_seconds: float) -> int:
+        """Return how many occurrences were due by then and never came to their turn; the end of the plan."""
+        at, count = min(at_seconds, self._until), 0
+        for number, head in self._heads.items():
+            while head.offset_seconds < at:
+                count += not self._is_quiet(head.offset_seconds, head)
+                head = next(self._waiting[number])  # noqa: PLW2901  the next one of the same rule
+        return count
+
+    def _is_quiet(self, start: float, planned: Planned) -> bool:
+        return is_quiet(self._limits.quiet_hours, self._local(self._began + start), planned.hold_seconds)
 
     def _occurrences(self, number: int) -> Iterator[Planned]:
         rule = self._rules[number]

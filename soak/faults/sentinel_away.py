@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisGroupFault
 from soak.faults.parameters import Count
 from soak.servers.sentinel import SENTINELS, SentinelGroup
@@ -16,6 +16,7 @@ class SentinelAway(RedisGroupFault):
 
     name = "sentinel_away"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Sentinels are killed; clients that connect ask the next one, and with two of three away nobody would replace "
         "a primary. Nothing may be lost."

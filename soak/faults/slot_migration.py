@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisGroupFault
 from soak.faults.parameters import Count, OneOf
 from soak.servers import slot_migration
@@ -19,6 +19,7 @@ class SlotMigration(RedisGroupFault):
 
     name = "slot_migration"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     serves = False
     groups = (ClusterGroup,)
     description = "Slots with their keys move from one primary to another, for good; nothing may be lost."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.on_disk import DiskFault
 from soak.faults.parameters import Time
 
@@ -12,6 +12,7 @@ class SlowFsync(DiskFault):
 
     name = "slow_fsync"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Every sync takes longer by the delay; who waits for the disk before answering answers late, "
         "and nothing may be lost."

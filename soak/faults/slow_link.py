@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import NetworkFault
 from soak.faults.parameters import Rate
 from soak.servers.proxy import Proxy
@@ -13,6 +13,7 @@ class SlowLink(NetworkFault):
 
     name = "slow_link"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "All clients together get only the rate through in each direction; "
         "long reads time out before short ones do, and nothing may be lost."

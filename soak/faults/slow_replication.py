@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisGroupFault
 from soak.faults.parameters import OneOf, Time
 from soak.servers.links import Link
@@ -14,6 +14,7 @@ class SlowReplication(RedisGroupFault):
 
     name = "slow_replication"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Replicas receive everything late; reads from them are stale, a primary that waits for them answers late, and "
         "nothing is lost."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import SqliteFault
 from soak.servers.servers import Servers
 
@@ -12,6 +12,7 @@ class SqliteLock(SqliteFault):
 
     name = "sqlite_lock"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "Another process holds the write lock; reads go on, writes wait and fail with 'database is locked', and none "
         "of those that failed may appear."

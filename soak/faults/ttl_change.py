@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import RedisFault
 from soak.faults.healing import Notes
 from soak.faults.parameters import Time
@@ -20,6 +20,7 @@ class TtlChange(RedisFault):
 
     name = "ttl_change"
     excuses = Excuse.NOTHING
+    promotes = Promotion.NONE
     description = (
         "The time to live of the run's keys is cut short, and sessions expire that were to stay; "
         "no contract excuses it."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.errors import UsageError
 from soak.faults.fault import STREAMS, Fault, as_postgres, until_holds
 from soak.servers.backend import Upgradable
@@ -18,9 +18,10 @@ class Upgrade(Fault):
 
     name = "upgrade"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = (
-        "The server is stopped in good order and the next newer version is started on its data, for good: Redis 6.2, "
+        "The server is stopped cleanly and the next newer version is started on its data, for good: Redis 6.2, "
         "7.0, Valkey 9, or a PostgreSQL by pg_upgrade; nothing may be lost."
     )
     targets = names_of(Protocol.REDIS, Protocol.POSTGRES, roles=(Role.PRIMARY,))

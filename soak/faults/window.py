@@ -52,24 +52,12 @@ async def during(
     ledger has the window's start before anything happens and its end after all is well again. Where healing
     fails there is no end: what is read from such a server proves nothing.
     """
-    reason = fault.unavailable(servers, target)
+    reason = fault.unavailable(servers, target) or await fault.breaks_nothing(servers, target)
     if reason is not None:
         raise FaultUnavailableError(f"{fault.name} cannot be injected: {reason}")
     telemetry = await _telemetry(servers, target)
     started = now_us()
-    identity = f"{fault.kind}-{target}-{started}"
-    start = FaultPhase(
-        fault=identity,
-        kind=fault.kind,
-        target=target,
-        phase="start",
-        at=started,
-        excuses=fault.excuses,
-        serves=fault.serves,
-        down=fault.down,
-        telemetry=telemetry,
-        parameters=fault.values,
-    )
+    start = record_of(fault, target, "start", started, telemetry=telemetry)
     await _write(journal, start)
     Notes(servers.nodes[target]).begin(fault.name)  # should we be killed, the next start heals it
     try:
@@ -87,7 +75,26 @@ async def during(
         end = msgspec.structs.replace(start, phase="end", at=ended, telemetry=await _telemetry(servers, target))
         await _write(journal, end)
     return Injected(
-        fault=identity, name=fault.name, target=target, parameters=fault.values, started=started, ended=ended
+        fault=start.fault, name=fault.name, target=target, parameters=fault.values, started=started, ended=ended
+    )
+
+
+def record_of(
+    fault: Fault, target: str, phase: str, at: int, *, telemetry: dict[str, str] | None = None, prefix: str = ""
+) -> FaultPhase:
+    """Return what the ledger is told of a fault at that time; the prefix tells it from one that has begun then."""
+    return FaultPhase(
+        fault=f"{prefix}{fault.kind}-{target}-{at}",
+        kind=fault.kind,
+        target=target,
+        phase=phase,
+        at=at,
+        excuses=fault.excuses,
+        promotes=fault.promotes,
+        serves=fault.serves,
+        down=fault.down,
+        telemetry=telemetry or {},
+        parameters=fault.values,
     )
 
 

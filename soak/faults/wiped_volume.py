@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults.fault import Fault
 from soak.servers.group import group_of
 from soak.servers.kinds import SERVED, Role, names_of
@@ -14,6 +14,7 @@ class WipedVolume(Fault):
 
     name = "wiped_volume"
     excuses = Excuse.CLEAN
+    promotes = Promotion.NONE
     down = True
     description = "The server crashes and comes back with an empty data folder; no contract excuses what is gone."
     targets = names_of(*SERVED, roles=(Role.PRIMARY,))

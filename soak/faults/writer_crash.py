@@ -6,17 +6,18 @@ import asyncio
 
 import psutil
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.errors import ServerUnreachableError
 from soak.faults.fault import SqliteFault
 from soak.servers.servers import Servers
 
 
 class WriterCrash(SqliteFault):
-    """SIGKILL in the middle of whatever it does: the next one finds a log that nobody closed."""
+    """SIGKILL at any moment: the next process to open the file finds a write-ahead log that was not closed."""
 
     name = "writer_crash"
     excuses = Excuse.CRASH
+    promotes = Promotion.NONE
     description = (
         "One of the load's processes that write to the file is killed; the others go on, and nothing that was "
         "acknowledged may be lost."
@@ -27,7 +28,7 @@ class WriterCrash(SqliteFault):
         writers = await asyncio.to_thread(self.file(servers, target).writers)
         if not writers:
             raise ServerUnreachableError(f"no process of the load has the file of {target} open for writing")
-        # Of several the one that began last: where there is a choice, it is not the one that leads the others.
+        # The one that started last: with several workers, that is not the one that leads the others.
         victim = writers[-1]
         try:
             victim.kill()
@@ -35,4 +36,4 @@ class WriterCrash(SqliteFault):
             raise ServerUnreachableError(f"process {victim.pid} ended before it could be killed") from None
 
     async def heal(self, servers: Servers, target: str) -> None:
-        """Do nothing: the load is started again by who supervises it."""
+        """Do nothing: the supervisor starts the load again."""

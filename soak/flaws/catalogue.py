@@ -21,6 +21,9 @@ _NAMES = (
     "empty_primary",
     "unconfirmed_failover",
     "unsynced_tail",
+    "everysec_as_always",
+    "waitaof_everysec",
+    "sqlite_normal",
     "swallowed_error",
     "pool_exhausted",
     "lru_eviction",
@@ -51,13 +54,24 @@ _NAMES = (
     "rare_corruption",
 )
 
+_OF_GROUPS = (
+    "shared_cluster_client",
+    "cluster_partition",
+    "min_replicas_one",
+    "wait_one",
+    "async_standby",
+    "cancelled_commits",
+)
+
 ALL: dict[str, Flaw] = {name: importlib.import_module(f"soak.flaws.{name}").FLAW for name in _NAMES}
+TOPOLOGIES: dict[str, Flaw] = {name: importlib.import_module(f"soak.flaws.{name}").FLAW for name in _OF_GROUPS}
+"""Those on groups of nodes that take longer: a group forms, and replaces its primary, in its own time."""
 
 
 def find(name: str) -> Flaw:
     """Return the flaw of this name; `UsageError` says which one may have been meant."""
-    flaw = ALL.get(name)
+    flaw = ALL.get(name) or TOPOLOGIES.get(name)
     if flaw is None:
-        hint = did_you_mean(name, ALL, "'soak flaws' lists them")
+        hint = did_you_mean(name, {**ALL, **TOPOLOGIES}, "'soak flaws' lists them")
         raise UsageError(f"there is no flaw {name!r}; {hint}")
     return flaw

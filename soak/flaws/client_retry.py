@@ -18,7 +18,7 @@ from soak.stores import StoreContext
 
 
 class ClientRetry(RedisMemory):
-    """Leaves the client's retries on, as they are when nothing is said."""
+    """Leaves the client's retries on, as they are by default."""
 
     def connect(self, context: StoreContext) -> Any:
         return Redis.from_url(

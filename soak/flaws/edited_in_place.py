@@ -14,7 +14,7 @@ from soak.flaws.redis_memory import RedisMemory
 from soak.stores import Message, StoreContext
 
 JOB_SECONDS = 4.0
-"""Every night in the incident; a few seconds here, so that nobody has to wait."""
+"""The incident's job ran once a night; here it runs every few seconds, so that nobody has to wait."""
 JOB_SHARE = 0.05
 
 

@@ -48,7 +48,7 @@ SHARED_SESSIONS = Load(shared_share=1.0)
 """Four writers in every session, who often speak at the same moment."""
 
 RARE = Load(users=32, think_seconds=0.02, mix="short")
-"""Enough messages to meet one in a thousand."""
+"""Enough messages to show what happens to one in a thousand."""
 
 
 class FlawSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class FlawSetup(msgspec.Struct, frozen=True, kw_only=True):
     servers: ServerSetup = ServerSetup()
     fault: ScenarioFault | None = None
     derives_contract: bool = False
-    """Nobody declares how durable it is: that follows from its server as configured, down to the floor."""
+    """Its durability is not declared, but derived from the server's configuration."""
 
     def can_share_a_server_with(self, other: FlawSetup) -> bool:
         return msgspec.structs.replace(self, store="") == msgspec.structs.replace(other, store="")
@@ -86,11 +86,11 @@ class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     latent_seconds: float = 0.0
     """How long after that the wrong state can be read first: a time to live that is too short, say."""
     patience_seconds: float = PATIENCE_SECONDS
-    """After so long without having shown itself it is not found."""
+    """The trial gives up after this time."""
     heals: bool = False
-    """What was lost comes back; it must be noticed, too."""
+    """What was lost comes back, and that must be noticed, too."""
     says: tuple[str, ...] = ()
-    """What must be said of it besides: parts of the sentences that a report shows."""
+    """Texts that the report must contain besides."""
 
     @property
     def wrong(self) -> FlawSetup:
@@ -106,13 +106,23 @@ def store_of(cls: type) -> str:
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
-def same_server(wrong: type, right: type, fault: ScenarioFault | None = None) -> tuple[FlawSetup, FlawSetup]:
+def same_server(
+    wrong: type,
+    right: type,
+    fault: ScenarioFault | None = None,
+    servers: ServerSetup = ServerSetup(),  # noqa: B008  it is never changed
+) -> tuple[FlawSetup, FlawSetup]:
     """Set up a wrong and a right store next to each other, under one and the same fault."""
     return (
-        FlawSetup(store=store_of(wrong), fault=fault),
-        FlawSetup(store=store_of(right), fault=fault),
+        FlawSetup(store=store_of(wrong), servers=servers, fault=fault),
+        FlawSetup(store=store_of(right), servers=servers, fault=fault),
     )
 
 
 GONE = frozenset({Kind.LOST, Kind.ROLLED_BACK})
 """Lost; those that somebody had read before are called rolled back."""
+
+
+def after_a_while(fault: str) -> ScenarioFault:
+    """Break a group of nodes once its load is well under way."""
+    return ScenarioFault(fault=fault, after_seconds=2.0, hold_seconds=0.2)

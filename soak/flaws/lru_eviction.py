@@ -22,7 +22,7 @@ FLAW = Flaw(
             store=store_of(EverySecondMemory),
             servers=ServerSetup(redis_options={"maxmemory": MEMORY, "maxmemory-policy": "allkeys-lru"}),
         ),
-        # Full is full: the write is refused, and the caller knows.
+        # A full server refuses the write, so the caller knows.
         FlawSetup(
             store=store_of(EverySecondMemory),
             servers=ServerSetup(redis_options={"maxmemory": MEMORY, "maxmemory-policy": "noeviction"}),

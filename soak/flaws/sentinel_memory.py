@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from soak.flaws.redis_memory import CONNECTIONS_MAX, EverySecondMemory
+from soak.redis_sentinel import redis_at
 from soak.servers.kinds import REDIS
 from soak.stores import StoreContext
-from soak.stores.redis_sentinel import redis_at
 
 
 class SentinelMemory(EverySecondMemory):

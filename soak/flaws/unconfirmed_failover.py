@@ -5,25 +5,21 @@ from __future__ import annotations
 from typing import ClassVar
 
 from soak.checker.causes import Cause
-from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, store_of
+from soak.flaws.flaw import GONE, Flaw, FlawSetup, WrongFrom, after_a_while, store_of
 from soak.flaws.sentinel_memory import SentinelMemory
-from soak.scenarios.scenario import ScenarioFault, ServerSetup
+from soak.scenarios.scenario import ServerSetup
 from soak.servers.kinds import RedisTopology
 from soak.stores import Contract
 
 
 class PromisesFailovers(SentinelMemory):
-    """Promises that a failover takes nothing, which replication that is asynchronous keeps only if all wait for it."""
+    """Promises that a failover loses nothing. Asynchronous replication keeps that only if every write waits for it."""
 
     contract: ClassVar[Contract] = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=0.0)
 
 
 _SENTINEL = ServerSetup(redis_topology=RedisTopology.SENTINEL)
 _STORE = store_of(PromisesFailovers)
-
-
-def _after_a_while(fault: str) -> ScenarioFault:
-    return ScenarioFault(fault=fault, after_seconds=2.0, hold_seconds=0.2)
 
 
 FLAW = Flaw(
@@ -35,9 +31,9 @@ FLAW = Flaw(
     kinds=GONE,
     causes=frozenset({Cause.REPLICA_LAG}),
     setups=(
-        FlawSetup(store=_STORE, servers=_SENTINEL, fault=_after_a_while("sentinel_failover")),
+        FlawSetup(store=_STORE, servers=_SENTINEL, fault=after_a_while("sentinel_failover")),
         # The primary stops first, and hands over to a replica that has everything.
-        FlawSetup(store=_STORE, servers=_SENTINEL, fault=_after_a_while("coordinated_failover")),
+        FlawSetup(store=_STORE, servers=_SENTINEL, fault=after_a_while("coordinated_failover")),
     ),
     wrong_from=WrongFrom.FAULT_ENDED,
 )

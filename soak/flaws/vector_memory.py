@@ -1,4 +1,4 @@
-"""A conversation memory that is searched, on PostgreSQL with pgvector, written right: the ground its flaws stand on."""
+"""A correct conversation memory with search, on PostgreSQL with pgvector; the flaws of search derive from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXTENSION_LOCK = 7_000_001
 
 
 class VectorMemory(PostgresMemory):
-    """One table for the messages and one for what is searched, as where the vectors are kept by a server of their own.
+    """One table for the messages and one for their vectors, as if a server of its own kept the vectors.
 
     An append goes into both or into none, and so does a forget.
     """

@@ -6,10 +6,10 @@ import zlib
 from typing import NamedTuple, Self
 
 import msgspec
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ReadOnlyError, RedisError, ResponseError
 
 from soak.json_input import decode_json
-from soak.ledger.connection import TIMEOUT_SECONDS, LedgerConnection, unreachable
+from soak.ledger.connection import TIMEOUT_SECONDS, LedgerConnection, ask_life, is_of_this_machine, life_of, unreachable
 from soak.ledger.records import (
     BadRecordError,
     Batch,
@@ -78,6 +78,10 @@ class Extent(NamedTuple):
     """How many records were ever written; None if its server does not count them."""
     is_trimmed_only: bool = False
     """All that is missing was dropped from the beginning, as `trim_before` does."""
+    life: str = ""
+    """Which life of which server says so; empty: it does not tell."""
+    is_kept: bool = False
+    """The life before can have taken nothing with it: it was a process of this machine with an append-only file."""
 
 
 class LedgerReader:
@@ -88,10 +92,10 @@ class LedgerReader:
         self._connection = connection
 
     @classmethod
-    async def connect(cls, url: str, run: str | None = None) -> Self:
+    async def connect(cls, url: str, run: str | None = None, *, shard: int = 1) -> Self:
         header = await read_header(url, run)
         # XREAD blocks on purpose, so the socket must be more patient than the longest block.
-        connection = LedgerConnection(url, header.run, read_timeout_seconds=2 * TIMEOUT_SECONDS)
+        connection = LedgerConnection(url, header.run, shard=shard, read_timeout_seconds=2 * TIMEOUT_SECONDS)
         return cls(connection, header)
 
     async def read(self, after: str, *, block_seconds: float) -> list[Entry]:
@@ -109,10 +113,21 @@ class LedgerReader:
 
     async def extent(self) -> Extent:
         """Return how far the ledger reaches, so that one can tell whether everything in it was taken in."""
+        # In one transaction: all answers are of one server.
+        pipe = self._connection.redis.pipeline(transaction=True)
+        pipe.xinfo_stream(self._connection.keys.batches)
+        ask_life(pipe)
         try:
-            answer = await self._connection.redis.xinfo_stream(self._connection.keys.batches)
-        except ResponseError:
-            return Extent(START, START, 0)  # nothing was written yet
+            answer, *told = await pipe.execute(raise_on_error=False)
+            life = life_of(*told)
+            if life.is_replica:
+                # A primary that was demoted: what it has is not what writers have written since.
+                await self._connection.redis.connection_pool.disconnect()
+                raise ReadOnlyError("it has become a replica")
+            if isinstance(answer, ResponseError):
+                return Extent(START, START, 0, life=str(life))  # nothing was written yet
+            if isinstance(answer, Exception):
+                raise answer
         except (RedisError, OSError) as error:
             raise unreachable(self._connection.url, error) from error
         raise_if_cancelled()
@@ -122,7 +137,19 @@ class LedgerReader:
             newest=answer["last-generated-id"].decode(),
             added=answer.get("entries-added"),
             is_trimmed_only=bool(first and deleted and is_before(deleted.decode(), first[0].decode())),
+            life=str(life),
+            is_kept=life.is_logged and is_of_this_machine(self._connection.url),
         )
+
+    async def faults_begun(self) -> set[str]:
+        """Name the faults whose beginning is still in the ledger."""
+        begun: set[str] = set()
+        at = START
+        while entries := await self.read(at, block_seconds=0.001):
+            records = [entry.record for entry in entries if isinstance(entry, RunRecord)]
+            begun |= {one.fault for one in records if isinstance(one, FaultPhase) and one.phase == "start"}
+            at = entries[-1].at
+        return begun
 
     async def trim_before(self, at: str) -> None:
         """Drop every record before this one."""

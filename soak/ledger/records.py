@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from soak.checker.contract import Contract
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.checker.outcome import Attempt, OutcomeNumber, Seq, WriterNumber
 from soak.clock import timeline
 from soak.histogram import Buckets
@@ -25,7 +25,7 @@ from soak.store_errors import StoreError
 
 BROWSER_WORKER_PREFIX = "browser-"
 """Begins the name of a worker whose participants have browsers."""
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 
 LATENCY_BUCKETS_SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -151,6 +151,8 @@ class FaultPhase(msgspec.Struct, frozen=True, kw_only=True):
     """Microseconds of CLOCK_MONOTONIC."""
     excuses: Excuse
     """What the contract lets it take. Whoever writes the record says so; there is no default."""
+    promotes: Promotion
+    """Whether a replica becomes the primary, and clients may go on reading from the old one; no default either."""
     serves: bool = False
     """The server goes on serving during it."""
     down: bool = False
@@ -212,8 +214,12 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True):
     """How the contract of each store was obtained: declared, by preset, derived from its server, the store's own."""
     configurations: dict[str, dict[str, str]] = {}
     """The effective configuration of each server under test when the run began."""
+    nodes: dict[str, dict[str, dict[str, str]]] = {}
+    """Where several nodes act as one server: by its name and their places, the same of each; empty: it was silent."""
     weaker_servers_allowed: bool = False
     """It was begun although a server as configured cannot keep what is promised."""
+    waits_for_replicas: bool = False
+    """Writes to a Redis wait for its replicas."""
     needs: dict[str, list[str]] = {}
     """The servers each store rests on, where it is more than the store says itself: those behind a service."""
     resting: list[str] = []

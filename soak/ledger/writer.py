@@ -42,6 +42,7 @@ from soak.ledger.records import (
     this_host,
 )
 from soak.ledger.run import read_header
+from soak.ledger.shards import ALIVE_SECONDS, WHOLE, DealtWorker, Shard, deal
 from soak.settings import LedgerSettings
 from soak.store_errors import StoreErrors
 from soak.tasks import end_tasks
@@ -62,20 +63,33 @@ UNMEASURED = -1
 class LedgerWriter:
     """Records what one load process attempts. Used from one event loop."""
 
+    kind = "load"
+    """Workers are dealt to shards by kind."""
+
     def __init__(
-        self, connection: LedgerConnection, header: RunHeader, settings: LedgerSettings, host: Host, clock: LedgerClock
+        self,
+        connection: LedgerConnection,
+        header: RunHeader,
+        settings: LedgerSettings,
+        host: Host,
+        clock: LedgerClock,
+        shard: Shard = WHOLE,
+        worker: str = "",
     ) -> None:
         self.header = header
-        self.worker = "w" + secrets.token_hex(4)
+        self.worker = worker or _new_name()
         self.lease_messages = settings.lease_messages
         self.stalled = False
         self.progress: VerifierBacklog | None = None
+        """What the verifier last said of itself; None: it has not been heard of for a while."""
         self._asked = 0.0
         self.read_up_to: float | None = None
         """What was acknowledged by this time has been read, as the verifier last said; None: it was never heard of."""
-        """What the verifier last said of itself; None: it has not been heard of for a while."""
         self._connection = connection
         self._settings = settings
+        self._seat = None if shard.of == 1 else str(DealtWorker(self.kind, shard.number, self.worker))
+        self._shards = shard.of
+        """How many streams share the bounds of the ledger."""
         self._host = host
         self._clock = clock
         self._sessions = 0
@@ -96,10 +110,12 @@ class LedgerWriter:
     @classmethod
     async def connect(cls, url: str, settings: LedgerSettings, *, host: Host | None = None) -> Self:
         header = await read_header(url)
-        connection = LedgerConnection(url, header.run)
+        worker = _new_name()
+        shard = await deal(url, header.run, worker, cls.kind)
+        connection = LedgerConnection(url, header.run, shard=shard.number)
         clock = LedgerClock(connection.redis.time)
         await clock.try_to_measure(EXCHANGES_FIRST)  # before there is any load: it is never known better
-        return cls(connection, header, settings, host or this_host(), clock)
+        return cls(connection, header, settings, host or this_host(), clock, shard, worker)
 
     async def open_session(self, session: str, store: str, writers: int) -> int:
         """Begin a session and lease the first block of each of its writers."""
@@ -112,10 +128,14 @@ class LedgerWriter:
         return number
 
     async def lease(self, number: int, writer: int, upto: int) -> None:
-        """Intend to send every message of this writer up to this one."""
+        """Intend to send every message of this writer up to this one. It goes out with the next batch that is due."""
         await self.ready()
         self._batch.leases.append(Lease(number, writer, upto))
-        await self._written()
+        await self._written(is_urgent=False)
+
+    def hurry(self) -> None:
+        """Let nobody wait until the next batch is due."""
+        self._urgent.set()
 
     def attempted(self, number: int, writer: int, seq: int, outcome: int, sent_us: int, ended_us: int) -> None:
         self._batch.attempts.append(Attempt(number, writer, seq, outcome, sent_us, ended_us))
@@ -171,12 +191,16 @@ class LedgerWriter:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._flusher), DRAIN_SECONDS_MAX)
         await end_tasks([self._flusher, self._measuring])
+        if self._seat is not None:
+            with contextlib.suppress(RedisError, OSError):
+                await self._connection.redis.zrem(self._connection.keys.workers, self._seat)
         await self._connection.close()
 
-    async def _written(self) -> None:
+    async def _written(self, *, is_urgent: bool = True) -> None:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
-        self._urgent.set()
+        if is_urgent:
+            self._urgent.set()
         await future
 
     async def _flush_forever(self) -> None:
@@ -184,7 +208,7 @@ class LedgerWriter:
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._urgent.wait(), self._settings.flush)
-                # Intents come in crowds, and blocks are leased ahead of need: a moment more saves most of the batches.
+                # Intents come in crowds: a moment more saves most of the batches.
                 await asyncio.sleep(GATHER_SECONDS)
             self._urgent.clear()
             closing = self._closing
@@ -244,7 +268,7 @@ class LedgerWriter:
 
     async def _wait_or_flow(self, batches: int) -> None:
         settings, progress = self._settings, self.progress
-        is_full = batches >= settings.batches_max or self._bytes >= settings.bytes_max
+        is_full = batches >= settings.batches_max / self._shards or self._bytes >= settings.bytes_max / self._shards
         if is_full or (progress is not None and progress.hold):
             self._stall()
             await asyncio.sleep(STALL_POLL_SECONDS)
@@ -261,8 +285,12 @@ class LedgerWriter:
         pipe.get(keys.progress)
         if is_due := time.monotonic() - self._measured >= MEASURE_SECONDS:
             pipe.memory_usage(keys.batches, samples=0)
+            if self._seat is not None:
+                pipe.zadd(keys.workers, {self._seat: self._ledger_seconds() + ALIVE_SECONDS})
         answers = await pipe.execute(raise_on_error=False)
         if is_due:
+            if self._seat is not None:
+                answers.pop()  # if that failed, the next one will tell
             # A server of somebody else's may not tell; then the number of batches is the only bound.
             said = answers.pop()
             self._bytes, self._measured = said if isinstance(said, int) else 0, time.monotonic()
@@ -270,6 +298,11 @@ class LedgerWriter:
             raise error
         self._hear(_progress(answers[-1]))
         return int(answers[-2])
+
+    def _ledger_seconds(self) -> float:
+        """Return what time it is by the ledger's clock."""
+        reading = self._clock.reading()
+        return time.time() if reading is None else (now_us() + reading.offset_us) / 1e6
 
     def _hear(self, progress: VerifierBacklog | None) -> None:
         """Take in what the verifier says; if it is news, it was said after it had been asked for last."""
@@ -286,6 +319,10 @@ class LedgerWriter:
         if self.stalled:
             self.stalled = False
             self._flowing.set()
+
+
+def _new_name() -> str:
+    return "w" + secrets.token_hex(4)
 
 
 def _progress(raw: Any) -> VerifierBacklog | None:

@@ -7,7 +7,7 @@ What one must know before touching it:
 2. A thread does not survive a fork, so a bridge is made in the process that uses it and never at import. A forked
    copy notices and refuses calls.
 3. Cross-thread wake-ups dominate the cost: system calls on both sides, and contention for the GIL. So
-   calls and answers wait a millisecond for company. Operations are timed on the loop and do not see that wait.
+   calls and replies are batched for a millisecond. Operations are timed on the loop and do not see that wait.
 4. `CancelledError` is no `Exception`: let out, it would end the Locust user in silence. It is mapped.
 5. A greenlet may be killed, or time out, while it waits. Its coroutine is cancelled then; whether its effect
    happened is for the coroutine to find out and record, not for the greenlet.
@@ -31,7 +31,7 @@ from gevent.timeout import Timeout
 T = TypeVar("T")
 
 GATHER_SECONDS = 0.001
-"""How long calls and answers wait for company before the other side is woken."""
+"""How long calls and replies are batched before the other side is woken."""
 CLOSE_POLL_SECONDS = 0.005
 
 _start_thread = monkey.get_original("_thread", "start_new_thread")

@@ -72,6 +72,8 @@ class BrowsersGoneError(RuntimeError):
 class BrowserLedger(LedgerWriter):
     """A ledger like any other, under a name that shows in the sessions' own."""
 
+    kind = "browser"
+
     def __init__(self, *details: Any) -> None:
         super().__init__(*details)
         self.worker = BROWSER_WORKER_PREFIX + self.worker

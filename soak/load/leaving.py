@@ -22,6 +22,7 @@ from gevent.event import Event
 from locust.runners import STATE_RUNNING, STATE_SPAWNING
 
 from soak.errors import ExitCode
+from soak.proc.tree import is_alive
 
 LOOK_SECONDS = 1.0
 _LOADING_STATES = (STATE_SPAWNING, STATE_RUNNING)
@@ -108,7 +109,7 @@ class Watch:
 
     @property
     def dead_workers(self) -> int:
-        return sum(not _is_alive(worker) for worker in self._workers)
+        return sum(not is_alive(worker) for worker in self._workers)
 
     @property
     def _is_loading(self) -> bool:
@@ -133,10 +134,3 @@ def _forked_workers(options: Any) -> list[psutil.Process]:
     if options.processes and not options.worker:
         return list(psutil.Process().children())
     return []
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

@@ -32,6 +32,8 @@ from soak.proc.spawn import die_with_parent
 
 STOP_TIMEOUT_SECONDS = 3.0
 """Time for a turn under way to end by itself when a test stops, unless --stop-timeout says otherwise."""
+NO_PAGE = "the stores of the run"
+"""For Locust's start page, which asks for a host, where the soak's page is not served."""
 RUN_LOOK_SECONDS = 2.0
 POLL_SECONDS = 0.05
 
@@ -118,7 +120,7 @@ class LocustProcess:
             locust_options.chosen_stores(self._options, info.header.stores)
             if not environment.host:
                 # Locust's start page asks for a host. Stores have addresses of their own, so it shows the soak's.
-                environment.host = info.http_address or None
+                environment.host = info.http_address or NO_PAGE
         self._listen(events)
         if environment.web_ui is not None:
             page = MemoryPage(environment.web_ui, self._data_dir)
@@ -146,6 +148,8 @@ class LocustProcess:
     # Joining ------------------------------------------------------------------------------------------------
 
     def _find_or_start(self) -> JoinInfo:
+        while self._is_supervised and join.find_opened(self._data_dir) is None:
+            gevent.sleep(join.OPENED_POLL_SECONDS)
         info = find_run(self._data_dir, self._settings)
         if info is not None:
             _log.info("joined run %s (%s)", info.header.run, ", ".join(info.header.stores))

@@ -22,10 +22,17 @@ from soak.settings import LedgerSettings, LoadSettings
 
 TICK_SECONDS = 0.005
 """Users wake on the beat of a common clock, many at once: waking the process for each costs more than its turn."""
-
+TICK_SECONDS_MAX = 0.010
+TICK_SHARE = 0.02
+"""Of the mean pause: users that think for longer wake in larger groups, and none thinks much longer for that."""
 
 TOGETHER_SHARE = 0.5
 """How often the writers of a shared session speak at the same moment: a double click, a callback, a second tab."""
+
+
+def tick_of(think_seconds: float) -> float:
+    """Return the beat for users that think for so long on average."""
+    return min(TICK_SECONDS_MAX, max(TICK_SECONDS, think_seconds * TICK_SHARE))
 
 
 def until_tick(pause_seconds: float, tick_seconds: float = TICK_SECONDS, phase_seconds: float = 0.0) -> float:
@@ -61,7 +68,7 @@ class ChatUser(User):
         pause = plan.draw_think_seconds(load.random)
         phase = participant.phase
         if phase is None or load.random.random() >= TOGETHER_SHARE:
-            return until_tick(pause)
+            return until_tick(pause, tick_of(plan.think_seconds))
         beat = max(TICK_SECONDS, plan.think_seconds)
         return until_tick(pause, beat, phase * beat)
 

@@ -26,21 +26,21 @@ LEASE_AHEAD_SHARE = 0.25
 """The next block is leased when this share of the last one is left."""
 LIMIT_FACTOR = 1.5
 LIMIT_SLACK_SECONDS = 1.0
-"""The store's own timeout should strike first: it knows better what it means."""
+"""Added so that the store's own timeout ends a call first: the store knows whether the call was sent."""
 QUIET_SECONDS_MAX = 5.0
 QUIET_POLL_SECONDS = 0.01
 READ_POLL_SECONDS = 0.1
 READ_SLACK_SECONDS = 1.0
-"""What the verifier says of itself is a moment old, and so is what it read from the ledger."""
+"""The verifier's report of how far it has read is a little old when it arrives."""
 LATER_MAX = 1_000
-"""Things to be done later, at most; what would be more is not done."""
+"""Tasks that wait to be done later, at most; further ones are dropped."""
 PERFORMED_LATER_MAX = 10_000
 RACED_MIN = 3
-"""So many messages may race with a forget however few there are in all."""
+"""So many messages may always race with a forget, however few messages there are."""
 
 
 class OpenedStore(NamedTuple):
-    """A store under test, ready for use, and what its contract makes suspicious."""
+    """A store under test, ready for use, and what its contract lets a read show."""
 
     memory: MemoryStore
     expectation: Expectation
@@ -147,10 +147,10 @@ class SessionPool:
         return races
 
     async def until_read(self) -> bool:
-        """Wait until the verifier has read what is acknowledged by now; False: it never will, so nothing is forgotten.
+        """Wait until the verifier has read what is acknowledged by now; False if that never comes: then forget nothing.
 
-        What is forgotten unread is never verified, so a verifier that restarts or is behind is waited for. Only one
-        that was never heard of is not: perhaps nobody verifies this load.
+        What is forgotten before it was read is never verified, so this waits for a verifier that restarts or is
+        behind. It does not wait for a verifier that was never heard of: perhaps nobody verifies this load.
         """
         begun = time.monotonic()
         if len(self._later) > LATER_MAX:
@@ -176,6 +176,7 @@ class SessionPool:
         if task is None:
             task = self._leasing[key] = asyncio.create_task(self._lease(conversation, writer))
         if conversation.sent[writer] >= conversation.leased[writer]:
+            self.ledger.hurry()
             await asyncio.shield(task)
 
     async def close(self) -> None:

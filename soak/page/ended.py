@@ -81,6 +81,7 @@ def _settled(last: VerifierStatus, result: Result) -> VerifierStatus:
         canaries=(result.canaries or []) if is_newer else last.canaries,
         recoveries=result.recoveries if is_newer else last.recoveries,
         tried=result.tried or last.tried,
+        thresholds=result.thresholds if is_newer else last.thresholds,
         oldest_unverified_seconds=result.oldest_unverified_seconds if is_newer else last.oldest_unverified_seconds,
         suspicions_open=0 if result.finished else last.suspicions_open,
         recovering=[],

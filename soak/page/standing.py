@@ -6,37 +6,22 @@ is about to be read back, is no doubt yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from soak.api.status import SoakStatus, VerifierStatus
 from soak.checker.kinds import Kind
-from soak.checker.verdict import Facts, reach_verdict
+from soak.checker.verdict import Facts, Verdict, reach_verdict
+from soak.report.headline import VIOLATION, further_reasons, headline_of, headline_of_run
 from soak.report.outcome import RunOutcome
-from soak.verifier.findings import FindingResult, sentence_of
+from soak.verifier.result import ThresholdState
+
+__all__ = ["CLEAN", "INTERRUPTED", "THRESHOLD", "UNSAID", "VIOLATION", "Measure", "Standing", "assess", "conclude"]
 
 CLEAN = "clean"
-VIOLATION = "violation"
 UNSAID = "unsaid"
+THRESHOLD = "threshold"
 INTERRUPTED = "interrupted"
 KINDS_SHOWN_MAX = 6
-_LEADS = {
-    Kind.LOST: "Memory forgets",
-    Kind.ROLLED_BACK: "Memory forgets",
-    Kind.STALE: "Memory lags behind",
-    Kind.NON_MONOTONIC: "Memory takes back what it showed",
-    Kind.REORDERED: "Memory mixes up the order",
-    Kind.DUPLICATED: "Memory repeats itself",
-    Kind.CORRUPTED: "Memory changes what was said",
-    Kind.UNDECODABLE: "Memory returns what is no message",
-    Kind.PHANTOM: "Memory shows messages it never accepted",
-    Kind.LEAKED: "Memory leaks",
-    Kind.RESURRECTED: "Memory brings back forgotten messages",
-    Kind.WINDOW: "Memory returns the wrong last messages",
-    Kind.UNFINDABLE: "Memory does not find what it holds",
-}
-"""What each kind says about the memory, in the fewest words."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +36,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """A word for machines, a headline for people, and the reasons."""
 
     word: str
-    """`clean`, `violation`, `unsaid` or `interrupted`."""
+    """`clean`, `violation`, `threshold`, `unsaid` or `interrupted`."""
     headline: str
     reasons: list[str]
 
@@ -60,47 +45,34 @@ def assess(snapshot: SoakStatus, measure: Measure, known: VerifierStatus | None 
     """Apply the verdict's rule early; `known` is what the verifier last answered, which may be a while ago."""
     counting = snapshot.verifier or known
     if counting is not None and (violations := counting.totals.violations):
-        return _violated(violations, counting, _silence(snapshot))
+        return _violated(violations, counting, [*_silence(snapshot), *_missed(counting)])
     doubts = [*_silence(snapshot), *snapshot.problems]
     if snapshot.verifier is not None:
         doubts += _doubts(snapshot.verifier, measure)
+    missed = _missed(snapshot.verifier)
     if snapshot.verifier is None or doubts:
-        return Standing(word=UNSAID, headline="Cannot say yet", reasons=doubts)
+        reasons = [*doubts, *(line for line in missed if line not in doubts)]
+        return Standing(word=UNSAID, headline="Cannot say yet", reasons=reasons)
+    if missed:
+        reasons = [*missed, *_assurance(snapshot.verifier)]
+        return Standing(word=THRESHOLD, headline="Threshold missed so far, contract kept", reasons=reasons)
     return Standing(word=CLEAN, headline="Clean so far", reasons=_assurance(snapshot.verifier))
 
 
 def conclude(last: SoakStatus, outcome: RunOutcome) -> Standing:
     """Say how a run stands that is over, with or without a verdict."""
-    # What the verifier says of violations is their number, which the findings say better.
-    counted = outcome.result.reasons if outcome.result is not None and outcome.verdict == VIOLATION else []
-    others = [reason for reason in outcome.reasons if reason not in counted]
+    others = further_reasons(outcome)
     if not outcome.finished:
         others.insert(0, "the run was interrupted: what was not read back until then was never verified")
     if outcome.verdict == VIOLATION:
         return _violated(last.totals.violations, last.verifier, others)
-    if not outcome.finished:
-        return Standing(word=INTERRUPTED, headline="Interrupted: no verdict", reasons=others)
-    if outcome.verdict == "pass":
-        assured = _assurance(last.verifier) if last.verifier is not None else []
-        return Standing(word=CLEAN, headline="Pass: no violation found", reasons=assured + others)
-    return Standing(word=UNSAID, headline="Inconclusive: too little was shown for a pass", reasons=others)
-
-
-def headline_of(findings: Sequence[FindingResult], violations: int) -> str:
-    """Name the largest finding in one sentence, and how many there are besides."""
-    if not findings:
-        return f"{violations:,} violation{'' if violations == 1 else 's'} of the contract"
-    first, others = findings[0], len(findings) - 1
-    lead = _LEADS[Kind(first.kind)]
-    sentence = sentence_of(first.kind, first.count, first.acknowledged, short_name(first.store), first.cause)
-    healed = " (healed)" if first.healed and not first.open else ""
-    more = f"; {others} more finding{'' if others == 1 else 's'}" if others else ""
-    return f"{lead}: {sentence}{healed}{more}"
-
-
-def short_name(store: str) -> str:
-    """Name a class of the user's without its module; the page shows the whole name elsewhere."""
-    return store.rpartition(":")[2]
+    word = INTERRUPTED if not outcome.finished else UNSAID
+    assured = _assurance(last.verifier) if last.verifier is not None else []
+    if outcome.finished and outcome.verdict == Verdict.PASS.value:
+        word, others = CLEAN, assured + others
+    elif outcome.finished and outcome.verdict == Verdict.THRESHOLD.value:
+        word, others = THRESHOLD, others + assured
+    return Standing(word=word, headline=headline_of_run(outcome), reasons=others)
 
 
 def _violated(violations: int, status: VerifierStatus | None, others: list[str]) -> Standing:
@@ -134,10 +106,21 @@ def _doubts(status: VerifierStatus, measure: Measure) -> list[str]:
         operations=status.operations,
         canaries_missed={one.store: one.missed for one in canaries},
         canaries_early={one.store: one.early for one in canaries},
+        thresholds_missed=_lines(status, ThresholdState.MISSED),
+        thresholds_without_samples=_lines(status, ThresholdState.NO_SAMPLES),
     )
-    _, doubts = reach_verdict(facts)
+    verdict, doubts = reach_verdict(facts)
+    doubts = [] if verdict is Verdict.THRESHOLD else doubts
     untested = [one.store for one in canaries if not (one.detected or one.missed or one.early)]
     return doubts + [f"self-check: no planted error detected on {store} yet" for store in untested]
+
+
+def _missed(status: VerifierStatus | None) -> list[str]:
+    return [] if status is None else [f"threshold missed: {line}" for line in _lines(status, ThresholdState.MISSED)]
+
+
+def _lines(status: VerifierStatus, state: ThresholdState) -> list[str]:
+    return [one.line for one in status.thresholds if one.state is state]
 
 
 def _kinds(status: VerifierStatus) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from soak.report.violation_records import ViolationRecord, finding_of, take_line
+from soak.report.violation_records import ViolationRecord, finding_of, shard_folders, take_line
 from soak.verifier.evidence import JOURNAL_NAME
 
 KEPT_OF_A_FINDING_MAX = 200
@@ -45,24 +45,29 @@ class ViolationIndex:
         self.version = 0
         """Grows with every change, so that a reader knows when to list again."""
         self._folder = verifier_folder
-        self._offset = 0
+        self._offsets: dict[Path, int] = {}
+        """By folder of a verifier: how far its journal was read."""
         self._records: dict[str, ViolationRecord] = {}
         self._of_finding: dict[str, deque[str]] = {}
 
     def take_in(self) -> None:
         """Read what was written since the last time."""
+        for folder in shard_folders(self._folder):
+            self._take_in(folder)
+
+    def _take_in(self, folder: Path) -> None:
         try:
-            with (self._folder / JOURNAL_NAME).open("rb") as file:
-                if file.seek(0, 2) < self._offset:
+            with (folder / JOURNAL_NAME).open("rb") as file:
+                if file.seek(0, 2) < self._offsets.get(folder, 0):
                     self._begin_again()
-                file.seek(self._offset)
+                file.seek(self._offsets.get(folder, 0))
                 text = file.read(READ_BYTES_MAX)
         except OSError:
             return  # it is not there before the first violation; what is wrong with a disk is reported elsewhere
         whole = text.rfind(b"\n") + 1
         for line in text[:whole].splitlines():
-            self._take(line)
-        self._offset += whole
+            self._take(line, folder)
+        self._offsets[folder] = self._offsets.get(folder, 0) + whole
 
     def newest(self, wanted: ViolationFilter) -> list[ViolationRecord]:
         """List what is wanted, the newest first."""
@@ -72,9 +77,9 @@ class ViolationIndex:
     def get(self, identity: str) -> ViolationRecord | None:
         return self._records.get(identity)
 
-    def _take(self, text: bytes) -> None:
+    def _take(self, text: bytes, folder: Path) -> None:
         known = len(self._records)
-        if not take_line(self._records, text, self._folder):
+        if not take_line(self._records, text, folder):
             return
         self.version += 1
         if len(self._records) == known:
@@ -86,7 +91,7 @@ class ViolationIndex:
             del self._records[kept.popleft()]
 
     def _begin_again(self) -> None:
-        self._offset = 0
+        self._offsets.clear()
         self._records.clear()
         self._of_finding.clear()
         self.version += 1

@@ -13,13 +13,28 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple, TypeAlias
+from typing import IO, NamedTuple, Protocol, TypeAlias
 
 DEVNULL, PIPE, STDOUT = subprocess.DEVNULL, subprocess.PIPE, subprocess.STDOUT
 Process: TypeAlias = "subprocess.Popen[bytes]"
 AsyncProcess: TypeAlias = asyncio.subprocess.Process
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class Running(Protocol):
+    """A program that was started: a process of ours, or one in a container."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    def poll(self) -> int | None:
+        """Return its exit status, or the negative number of the signal that ended it; None while it lives."""
+
+    def send_signal(self, sig: int, /) -> None: ...
 
 
 def start(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from soak.proc.spawn import AsyncProcess, Process
+from soak.proc.spawn import AsyncProcess, Running
 
 LAST_WORDS_CHARACTERS_MAX = 2_000
 _POLL_SECONDS = 0.01
@@ -21,7 +21,7 @@ _FREEZE_SECONDS_MAX = 2.0
 _FREEZE_ROUNDS_MAX = 10
 
 
-async def ended_within(process: Process, seconds: float) -> bool:
+async def ended_within(process: Running, seconds: float) -> bool:
     """Wait for a process to end, at most so long."""
     deadline = time.monotonic() + seconds
     while process.poll() is None:
@@ -31,7 +31,7 @@ async def ended_within(process: Process, seconds: float) -> bool:
     return True
 
 
-async def end(process: Process, polite: signal.Signals, seconds: float) -> None:
+async def end(process: Running, polite: signal.Signals, seconds: float) -> None:
     """End a process we started and its children: politely, and after the given time without asking."""
     if process.poll() is not None:
         return
@@ -64,13 +64,13 @@ async def freeze(pid: int) -> set[psutil.Process]:
     return frozen
 
 
-def thaw(process: Process) -> None:
+def thaw(process: Running) -> None:
     """Let a frozen process and its children go on; harmless for those that were never stopped."""
     for member in with_children([process.pid]):
         send(member, signal.SIGCONT)
 
 
-async def kill(process: Process) -> None:
+async def kill(process: Running) -> None:
     """End a process we started and its children at one moment, as a crash does: with no signal to handle."""
     if process.poll() is not None:
         return
@@ -142,7 +142,7 @@ def with_children(pids: Iterable[int]) -> set[psutil.Process]:
 
 async def until_gone(processes: Iterable[psutil.Process], seconds: float) -> set[psutil.Process]:
     """Wait until all have ended, at most so long; returns those that have not."""
-    return await _until_none(processes, _is_alive, seconds)
+    return await _until_none(processes, is_alive, seconds)
 
 
 async def _until_none(
@@ -164,7 +164,7 @@ def _moves(process: psutil.Process) -> bool:
         return False
 
 
-def _is_alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

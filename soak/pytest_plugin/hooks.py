@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     except SoakError as error:
         raise pytest.Collector.CollectError(str(error)) from None
     if "soak_versions" in metafunc.fixturenames:
-        names = ["+".join(version.name for version in versions) or "no-server" for versions in sets]
+        names = ["+".join(version.label for version in versions) or "no-server" for versions in sets]
         metafunc.parametrize("soak_versions", sets, ids=names, indirect=True, scope="session")
     if "soak_recording" in metafunc.fixturenames:
         found: list[Path | None] = [*sorted(suite.recordings_folder().glob("*.json"))] or [None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS
+from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA, REDIS, PostgresTopology, RedisTopology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +22,13 @@ class Version(NamedTuple):
     """`redis` or `postgres`; a replica is of its primary's version."""
     is_packaged: bool = True
     """Else it is there where it is installed, as Debian's redis-server is, or in Docker."""
+    topology: str = ""
+    """A group of nodes of this version; empty: one server."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in the names of tests."""
+        return f"{self.name}-{self.topology}" if self.topology else self.name
 
 
 EMBEDDED = (
@@ -114,6 +121,8 @@ ADDRESSES = {
     POSTGRES_REPLICA.name: ("soak_postgres_replica", "SOAK_SERVERS__POSTGRES_REPLICA"),
 }
 """Option and environment variable by kind of server; the variables are those of soak itself."""
+TOPOLOGIES = {REDIS.name: (*RedisTopology,)[1:], POSTGRES.name: (*PostgresTopology,)[1:]}
+"""Groups of nodes that an option names in place of an address, as `soak run` has it."""
 
 
 class Choice(NamedTuple):
@@ -128,6 +137,8 @@ class Choice(NamedTuple):
     """Docker image by the name of the version, where another than the official one is wanted."""
     redis_options: Mapping[str, str]
     postgres_options: Mapping[str, str]
+    topologies: Mapping[str, str]
+    """By kind of server, where a group of nodes is wanted."""
 
     def versions_for(
         self, needs: tuple[str, ...], meant_for: tuple[str, ...] | None = None
@@ -135,7 +146,7 @@ class Choice(NamedTuple):
         """Return the sets of servers to test on; a server whose address is given counts as one version."""
         given = {kind for kind in GIVEN if self.mode == "external" or kind in self.addresses}
         chosen = [
-            version
+            version._replace(topology=self.topologies.get(version.kind, ""))
             for version in self.versions
             if version.kind not in given and (meant_for is None or version.name in meant_for) and self._has(version)
         ]
@@ -157,14 +168,14 @@ def declare(parser: pytest.Parser) -> None:
         help="where servers come from: embedded (from packages, the default), docker, or external (given)",
     )
     for kind, (name, variable) in ADDRESSES.items():
+        what = f"address of a {kind} server that already runs{_or_groups(kind)}"
         group.addoption(
             f"--{name.replace('_', '-')}",
             metavar="URL",
             default=None,
-            help=f"address of a {kind} server that already runs; with a password better as {variable} and "
-            "--soak-servers=external",
+            help=f"{what}; an address with a password better as {variable} and --soak-servers=external",
         )
-        parser.addini(name, f"address of a {kind} server that already runs", default="")
+        parser.addini(name, what, default="")
     group.addoption(
         "--soak-versions",
         metavar="NAMES",
@@ -208,9 +219,13 @@ def read(config: pytest.Config) -> Choice:
         chosen = choose(wanted)
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
+    addresses = _addresses(config, mode)
+    topologies = {kind: addresses.pop(kind) for kind in [*addresses] if "://" not in addresses[kind]}
+    _check_topologies(topologies, mode)
     return Choice(
         mode=mode,
-        addresses=_addresses(config, mode),
+        addresses=addresses,
+        topologies=topologies,
         versions=chosen,
         is_every_version=wanted == ALL,
         images=_pairs(
@@ -232,6 +247,23 @@ def _addresses(config: pytest.Config, mode: str) -> dict[str, str]:
         if url:
             found[kind] = str(url)
     return found
+
+
+def _or_groups(kind: str) -> str:
+    groups = TOPOLOGIES.get(kind, ())
+    return f", or {' or '.join(groups)}: a group of nodes that is started" if groups else ""
+
+
+def _check_topologies(topologies: Mapping[str, str], mode: str) -> None:
+    for kind, topology in topologies.items():
+        if topology not in TOPOLOGIES.get(kind, ()):
+            what = f"it is redis://… or postgresql://… of a server that already runs{_or_groups(kind)}"
+            raise pytest.UsageError(f"{ADDRESSES[kind][0]} is {topology!r}; {what}")
+        if mode != "embedded":
+            raise pytest.UsageError(
+                f"{ADDRESSES[kind][0]} is {topology!r}, and a group of nodes is started with soak_servers embedded "
+                f"only; here it is {mode}"
+            )
 
 
 def _pairs(name: str, lines: list[str], separator: str) -> dict[str, str]:

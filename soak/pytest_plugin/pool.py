@@ -10,7 +10,7 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.pytest_plugin.options import GIVEN, Choice, Version
 from soak.pytest_plugin.server import Background, SoakServer
 from soak.servers import versions
-from soak.servers.kinds import REDIS
+from soak.servers.kinds import REDIS, PostgresTopology, RedisTopology
 from soak.servers.local import LocalServers
 from soak.servers.servers import Servers
 from soak.servers.temporary import TemporaryFolder
@@ -62,9 +62,15 @@ class LocalSource(ServerSource):
 
     def _make(self, version: Version, folder: Path) -> Servers:
         if version.kind == REDIS.name:
-            return LocalServers(folder, redis_version=version.name, redis_options=self._choice.redis_options)
+            return LocalServers(
+                folder,
+                redis_version=version.name,
+                redis_topology=RedisTopology(version.topology or RedisTopology.SINGLE),
+                redis_options=self._choice.redis_options,
+            )
         return LocalServers(
             folder,
+            postgres_topology=PostgresTopology(version.topology or PostgresTopology.SINGLE),
             postgres_version=versions.postgres_version(version.name).major,
             postgres_options=self._choice.postgres_options,
         )

@@ -50,7 +50,7 @@ class SoakServer:
     ) -> None:
         self.kind = kind
         """`redis`, `postgres` or `postgres-replica`."""
-        self.version = version.name
+        self.version = version.label
         self._background = background
         self._server = server
         """None: soak did not start it."""

@@ -8,13 +8,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from soak.checker.causes import Diagnosis
+from soak.checker.clues import Clues, acknowledged_before
 from soak.checker.patterns import Sign, patterns
 from soak.json_input import decoder_of
 from soak.report.text import clock_ms
 from soak.report.violation_records import ViolationRecord
+from soak.verifier.journal import Violation
 
 decoder_of(Diagnosis)  # stories are made in several threads
 _ABSENT = frozenset({"lost", "rolled_back"})
+_HOLE = "it is a hole"
+"""In the sentences of facts, too."""
 
 
 class Sentences(NamedTuple):
@@ -39,18 +43,38 @@ def sentences_of(story: dict[str, Any]) -> Sentences:
         return clock_ms((at_us + offset_us) / 1e6)
 
     groups = (diagnosis.facts, diagnosis.against, diagnosis.observed)
-    return Sentences(*([fact.sentence(when) for fact in group if fact.holds(diagnosis.clues)] for group in groups))
+    facts, against, known = ([fact.sentence(when) for fact in group if fact.holds(diagnosis.clues)] for group in groups)
+    if not any(_HOLE in sentence for sentence in (*facts, *against, *known)):
+        known += _hole(diagnosis.clues)
+    return Sentences(facts, against, known)
+
+
+def _hole(clues: Clues) -> list[str]:
+    """Say so where something stands that was sent after the acknowledgement of what is gone: no tail was lost."""
+    mine, place = clues.attempt, clues.place
+    if clues.kind.value not in _ABSENT or mine is None or place is None or clues.is_present(place):
+        return []
+    later = [one for one in clues.others if acknowledged_before(mine, one) and clues.is_present((one.writer, one.seq))]
+    if not later:
+        return []
+    first = min(later, key=lambda one: one.sent)
+    survivor = f"{first.writer}/{first.seq}, which was sent after its acknowledgement"
+    return [f"{_HOLE}: {survivor}, stands in the read that lacks it"]
 
 
 def in_common(record: ViolationRecord, others: Iterable[ViolationRecord]) -> list[str]:
     """Say what all violations of the same finding have in common, and where else the message is reported."""
     mine = record.violation
-    finding = [
+    return shared_by(
         other.violation
         for other in others
         if (other.violation.run, other.violation.store, other.violation.kind, other.violation.cause)
         == (mine.run, mine.store, mine.kind, mine.cause)
-    ]
+    )
+
+
+def shared_by(finding: Iterable[Violation]) -> list[str]:
+    """Say what all these violations have in common."""
     signs = [
         Sign(kind=one.kind, session=one.session, found_wall_seconds=one.at_wall_seconds, traits=one.traits)
         for one in finding

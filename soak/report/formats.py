@@ -12,6 +12,7 @@ from soak.errors import SoakError, UsageError
 from soak.proc.files import write_whole
 from soak.report import html, junit, markdown
 from soak.report.run_report import Report
+from soak.suggestion import did_you_mean
 
 FILES_MODE = 0o644
 
@@ -35,7 +36,8 @@ def parse_targets(reports: list[str], folder: Path | None) -> dict[Path, str]:
     for text in reports:
         name, _, path = text.partition("=")
         if name not in FORMATS or not path:
-            raise UsageError(f"--report {text}: write FORMAT=PATH, where the format is {', '.join(FORMATS)}")
+            otherwise = f"write FORMAT=PATH, where the format is {', '.join(FORMATS)}"
+            raise UsageError(f"--report {text}: {did_you_mean(name, FORMATS, otherwise) if path else otherwise}")
         targets[Path(path)] = name
     return targets
 

@@ -5,9 +5,10 @@ It is put together from two sources. The verifier records the first sessions of 
 its verdict rests on: the book, with the times of all appends that were still young, and the reads.
 
 What the contract allows is no anomaly: a loss that it tolerates is an append of unknown outcome, a read that may be
-behind begins earlier by as much. Promises too weak for a list that only grows leave a session out
-(`NotExpressibleError`). An element that nobody of the session has appended, because it is another's or no message at
-all, is written as an append that failed: reading it is then a dirty read (G1a). Without that, Elle would give up.
+behind begins earlier by as much, and one that a fault may have kept behind begins before everything. Promises too
+weak for a list that only grows leave a session out (`NotExpressibleError`). An element that nobody of the session has
+appended, because it is another's or no message at all, is written as an append that failed: reading it is then a
+dirty read (G1a). Without that, Elle would give up.
 
 Where a time is not known any more the operation is made longer, never shorter: it is then concurrent with more, and a
 checker can claim less. So a history is weaker than what happened, and never accuses where nothing was wrong.
@@ -18,7 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from soak.checker.case import Case, FullRead, Participation, SearchRead, SecondSearch, TailRead, reads_of
+from soak.checker.case import (
+    Case,
+    FullRead,
+    Participation,
+    SearchRead,
+    SecondSearch,
+    TailRead,
+    judging_of,
+    reads_of,
+)
 from soak.checker.contract import Contract, Duplicates, Order, Reads
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.outcome import Attempt, Outcome
@@ -101,17 +111,26 @@ def of_cases(session: str, cases: list[Case]) -> SessionHistory:
             reads.setdefault((read.invoked, read.returned), read)
     appends = [append for case in cases[-1:] for append in _appends(case, cases, attempts)]
     rules = cases[0].rules
-    behind = _begun_earlier(reads.values(), rules.contract)
+    judgings = [judging_of(case) for case in cases]
+    shadowed = {
+        one.invoked for one in reads.values() if any(j.is_shadowed(one.invoked, one.returned) for j in judgings)
+    }
+    behind = _begun_earlier(reads.values(), rules.contract, shadowed)
     return SessionHistory(
         session, cases[0].store, rules.clock_epsilon_us, appends + _foreign(appends, behind), list(behind)
     )
 
 
-def _begun_earlier(reads: Iterable[ReadOperation], contract: Contract) -> list[ReadOperation]:
-    """Let reads that may be behind by so much begin earlier by as much."""
+def _begun_earlier(reads: Iterable[ReadOperation], contract: Contract, shadowed: set[int]) -> list[ReadOperation]:
+    """Let reads that may be behind by so much begin earlier by as much, and those in a fault's shadow at first."""
     behind_us = contract.staleness_us or 0
     return [
-        read if read.invoked == BEGINNING else read._replace(invoked=max(1, read.invoked - behind_us)) for read in reads
+        read._replace(
+            invoked=BEGINNING
+            if read.invoked == BEGINNING or read.invoked in shadowed
+            else max(1, read.invoked - behind_us)
+        )
+        for read in reads
     ]
 
 
@@ -200,7 +219,7 @@ def of_recording(recording: Recording) -> SessionHistory:
         for read in recording.reads.values()
         if not read.cut
     ]
-    reads = _begun_earlier(reads, recording.contract)
+    reads = _begun_earlier(reads, recording.contract, recording.shadowed)
     appends = [_recorded(place, attempt, recording) for place, attempt in sorted(recording.attempts.items())]
     shown = {element for read in reads for element in read.elements}
     if any(f"{writer}/{seq}" in shown for writer, seq in recording.tolerated):

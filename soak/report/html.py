@@ -12,10 +12,11 @@ from soak.checker.kinds import Kind
 from soak.duration import format_latency, format_seconds
 from soak.masking import mask
 from soak.report.chart import Band, ChartLine, Frame, Mark, draw
+from soak.report.headline import further_reasons
 from soak.report.run_report import Report
 from soak.report.series import Point, Series, series_of
 from soak.report.summary import listing_command, self_check_line, store_error_lines, tried_lines, worst_recoveries
-from soak.report.text import clock, visible
+from soak.report.text import clock, local_time, visible
 from soak.verifier.result import FaultResult, Result
 
 if TYPE_CHECKING:
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 CHART_POINTS_MAX = 480
 FAULTS_SHOWN_MAX = 100
 RECOVERIES_SHOWN_MAX = 100
-_SENTENCES = {
-    "pass": "Everything that was acknowledged and read back is as it was written.",
-    "violation": "The memory broke its contract.",
-    "inconclusive": "Nothing wrong was found, but too little was shown to call it a pass.",
-    "threshold": "The memory kept its contract. The run missed a threshold.",
-    "undecided": "Nothing wrong was found so far. The run gave no verdict.",
-}
 
 
 class StoreCharts(NamedTuple):
@@ -50,11 +44,12 @@ def render(report: Report) -> str:
         outcome=report.outcome,
         result=result,
         setup=report.outcome.setup,
-        sentence=_SENTENCES.get(report.outcome.verdict, ""),
+        reasons=further_reasons(report.outcome),
         errors=store_error_lines(result) if result is not None else [],
         self_check=self_check_line(result) if result is not None else "",
-        tried=tried_lines(result) if result is not None else [],
+        tried=tried_lines(report.outcome),
         charts=_charts(report, result) if result is not None else [],
+        faults_max=FAULTS_SHOWN_MAX,
         faults=result.faults[-FAULTS_SHOWN_MAX:] if result is not None else [],
         recoveries=worst_recoveries(result.recoveries, RECOVERIES_SHOWN_MAX) if result is not None else [],
         listing=partial(listing_command, data_dir=report.outcome.data_dir),
@@ -81,7 +76,7 @@ def template(name: str) -> Template:
         "span": format_seconds,
         "after": lambda seconds: "-" if seconds is None else format_seconds(seconds),
         "number": lambda number: f"{number:,}",
-        "time": lambda wall_seconds: time.strftime("%H:%M:%S", time.localtime(wall_seconds)),
+        "time": lambda wall_seconds: time.strftime("%H:%M:%S", local_time(wall_seconds)),
     }
     return environment.get_template(name)
 

@@ -11,7 +11,14 @@ from xml.etree import ElementTree as ET
 
 from soak.checker.kinds import Kind
 from soak.report.run_report import FindingStory, Report
-from soak.report.summary import listing_command, self_check_line, store_error_lines, totals_lines, tried_lines
+from soak.report.summary import (
+    listing_command,
+    self_check_line,
+    stayed_lines,
+    store_error_lines,
+    totals_lines,
+    tried_lines,
+)
 from soak.report.text import one_line, visible
 from soak.verifier.result import Result, StoreResult, ThresholdResult, ThresholdState
 
@@ -43,12 +50,13 @@ def _run_suite(report: Report) -> ET.Element:
         {
             "run": outcome.run,
             "verdict": outcome.verdict,
+            "headline": report.headline,
             "state": report.state,
             "seed": setup.seed if setup is not None else result.seed if result is not None else "",
             "version": setup.version if setup is not None else "",
             "stores": ", ".join(report.stores),
             **({} if result is None else _totals(result)),
-            "tried": "" if result is None else "; ".join(tried_lines(result)),
+            "tried": "; ".join(tried_lines(outcome)),
             "reproduce": setup.reproduce if setup is not None else "",
         },
     )
@@ -59,8 +67,8 @@ def _run_suite(report: Report) -> ET.Element:
         error = ET.SubElement(case, "error", message=_message("; ".join(reasons)), type=kind)
         error.text = visible("\n".join(reasons))
     if result is not None:
-        lines = [*tried_lines(result), *totals_lines(result.totals), self_check_line(result)]
-        lines += [*store_error_lines(result), *result.notes]
+        lines = [*tried_lines(outcome), *totals_lines(result.totals), self_check_line(result)]
+        lines += [*stayed_lines(result), *store_error_lines(result), *result.notes]
         ET.SubElement(suite, "system-out").text = visible("\n".join(lines))
         for one in result.thresholds:
             _threshold(suite, one)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from soak.checker.kinds import Kind
 from soak.duration import format_seconds
+from soak.report.headline import further_reasons
 from soak.report.run_report import FindingStory, Report
 from soak.report.summary import (
     LATENCY_COLUMNS,
@@ -17,6 +18,7 @@ from soak.report.summary import (
     recovery_cells,
     replacement_lines,
     self_check_line,
+    stayed_lines,
     store_error_lines,
     store_numbers,
     totals_lines,
@@ -50,17 +52,19 @@ def render(report: Report) -> str:
 def _sections(report: Report) -> Iterable[str]:
     outcome, result = report.outcome, report.result
     yield f"## {_SIGNS.get(outcome.verdict, '')} soak: {outcome.verdict}\n\n"
-    yield _headline(report) + "\n\n"
-    yield _bullets(outcome.reasons[:REASONS_MAX])
+    yield f"**{markdown(report.headline)}**\n\n"
+    yield _identity(report) + "\n\n"
+    yield _bullets(further_reasons(outcome)[:REASONS_MAX])
     if result is None:
         return
-    yield "".join(f"{line[:1].upper()}{line[1:]}.\n\n" for line in tried_lines(result))
+    yield "".join(f"{line[:1].upper()}{line[1:]}.\n\n" for line in tried_lines(outcome))
     if report.findings:
         yield "### Findings\n\n"
         for story in report.findings:
             yield _finding(story, outcome.data_dir)
     elif result.violations_by:
         yield _violations(result)
+    yield _stayed(result)
     if errors := store_error_lines(result):
         yield "### Store errors\n\n" + _bullets(errors)
     yield "### Stores\n\n" + _stores(result)
@@ -77,7 +81,7 @@ def _sections(report: Report) -> Iterable[str]:
         yield f"To do it again:\n\n<pre>\n{preformatted(outcome.setup.reproduce)}\n</pre>\n"
 
 
-def _headline(report: Report) -> str:
+def _identity(report: Report) -> str:
     parts = [f"Run {markdown(report.outcome.run)}"]
     if report.result is not None:
         parts.append(f"{format_seconds(report.lasted_seconds)} until {clock(report.ended_wall_seconds)}")
@@ -140,6 +144,11 @@ def _recoveries(recoveries: list[RecoveryResult]) -> str:
     left = f"The worst {len(rows)} of {len(recoveries)}.\n\n" if len(rows) < len(recoveries) else ""
     cells = table(("fault", "store", *RECOVERY_COLUMNS), rows, numbers=range(2, 9))
     return "### Recoveries\n\n" + left + cells + _bullets(replacement_lines(recoveries))
+
+
+def _stayed(result: Result) -> str:
+    lines = stayed_lines(result)
+    return "### Clients that stayed with a replaced primary\n\n" + _bullets(lines) if lines else ""
 
 
 def _sentence(kind: str) -> str:

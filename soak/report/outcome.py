@@ -61,10 +61,23 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A verifier has given its verdict; otherwise the run can be resumed."""
     child_restarts: dict[str, int] = {}
     server_restarts: dict[str, int] = {}
+    faults_scheduled: int = 0
+    """Faults of the schedule that began or did not fit."""
+    faults_skipped: int = 0
+    """Those that did not fit: earlier ones and the time between them left no room."""
     notes: list[str] = []
     result: Result | None = None
     setup: RunSetup | None = None
     """None: only the verifier knew of the run."""
+
+    @property
+    def schedule_lines(self) -> list[str]:
+        """Say how much of the schedule of faults did not happen; no line where all of it did."""
+        return schedule_lines(self.faults_scheduled, self.faults_skipped)
+
+
+def schedule_lines(scheduled: int, skipped: int) -> list[str]:
+    return [f"{skipped:,} of {scheduled:,} scheduled faults did not fit"] if skipped else []
 
 
 def conclude(

@@ -15,6 +15,7 @@ from soak import join
 from soak.errors import UsageError
 from soak.report import outcome as outcomes
 from soak.report import series
+from soak.report.headline import headline_of_run
 from soak.report.outcome import RunOutcome, conclude, so_far
 from soak.report.series import Series
 from soak.report.story_text import print_story
@@ -56,6 +57,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def result(self) -> Result | None:
         return self.outcome.result
+
+    @property
+    def headline(self) -> str:
+        return headline_of_run(self.outcome, [one.finding for one in self.findings], is_running=self.state == "running")
 
     @property
     def ended_wall_seconds(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import time
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 
@@ -13,11 +13,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from soak.checker.kinds import Kind
 from soak.checker.verdict import Verdict
 from soak.duration import format_latency, format_seconds
 from soak.masking import mask
+from soak.report.headline import further_reasons, headline_of_run, short_names
 from soak.report.outcome import RunOutcome
-from soak.report.text import OutputConsole, print_json
+from soak.report.text import PLAIN_WIDTH, OutputConsole, clock, print_json
 from soak.store_errors import ErrorNature
 from soak.verifier.findings import FindingResult
 from soak.verifier.result import (
@@ -32,9 +34,9 @@ from soak.verifier.result import (
 
 FINDINGS_SHOWN = 10
 EVIDENCE_SHOWN = 5
+STAYED_SHOWN = 3
 STORE_ERRORS_SHOWN = 5
 RECOVERIES_SHOWN = 12
-PLAIN_WIDTH = 120
 STORE_COLUMNS = ("acknowledged", "verified", "forgotten", "violations", "tolerated")
 RECOVERY_COLUMNS = ("data lost (RPO)", "promised", "tolerated", "lost", "reads back (RTO)", "writes back", "unknown")
 LATENCY_COLUMNS = ("answered", "errors", "p50", "p95", "p99", "max")
@@ -58,22 +60,24 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
     colour = _COLOURS.get(outcome.verdict, "bold")
     lasted = _lasted(result) if result is not None else ""
     console.print(f"\n[{colour}]{outcome.verdict}[/]  run {outcome.run}{lasted}", highlight=False)
-    _print_lines(console, outcome.reasons)
+    if outcome.verdict == Verdict.VIOLATION.value:
+        console.print(f"  [bold]{escape(headline_of_run(outcome))}[/]", highlight=False, soft_wrap=True)
+    _print_lines(console, further_reasons(outcome))
     if result is not None:
-        _print_lines(console, tried_lines(result))
+        _print_lines(console, tried_lines(outcome))
         _print_findings(console, result.findings, outcome.data_dir)
+        _print_stayed(console, result)
         _print_lines(console, [line for line in store_error_lines(result) if line not in outcome.reasons])
         _print_lines(console, [*totals_lines(result.totals), self_check_line(result)])
         console.print(_stores(result.by_store))
         if result.violations_by and not result.findings:
             console.print(_violations(result.violations_by))
-        for table in _latencies(result.latencies):
-            console.print(table)
+        _print_tables(console, _latencies(result.latencies))
         for one in result.thresholds:
             shown = f"[{_THRESHOLD_COLOURS[one.state]}]{one.state.value:>10}[/]  threshold {escape(mask(one.line))}"
             console.print(f"  {shown}", highlight=False, soft_wrap=True)
         if result.recoveries:
-            console.print(_recoveries(result.recoveries))
+            _print_tables(console, _recoveries(result.recoveries))
             _print_lines(console, replacement_lines(result.recoveries))
         _print_lines(console, [f"evidence: {path}" for path in _example_files(result)])
         if result.violations_unlisted:
@@ -98,12 +102,30 @@ def _print_lines(console: Console, lines: list[str]) -> None:
         console.print(f"  {escape(mask(line))}", highlight=False, soft_wrap=True)
 
 
+def _print_tables(console: Console, tables: list[Table]) -> None:
+    for table in tables:
+        console.print(table)
+
+
 def _print_findings(console: Console, findings: list[FindingResult], data_dir: str) -> None:
     for finding in findings[:FINDINGS_SHOWN]:
         console.print(f"  [red]{escape(mask(finding.dated_headline))}[/]", highlight=False, soft_wrap=True)
         _print_lines(console, [f"  example: soak explain {finding.example.id} {_where(data_dir)}"])
     if left := len(findings) - FINDINGS_SHOWN:
         _print_lines(console, [f"and {left:,} further findings"] if left > 0 else [])
+
+
+def _print_stayed(console: Console, result: Result) -> None:
+    for line in stayed_lines(result):
+        console.print(f"  [yellow]{escape(mask(line))}[/]", highlight=False, soft_wrap=True)
+
+
+def stayed_lines(result: Result) -> list[str]:
+    """Say of each failover which clients stayed with the old primary, those that did so longest first."""
+    longest = sorted(result.stayed_clients, key=lambda one: -one.seconds_max)
+    lines = [one.line for one in longest[:STAYED_SHOWN]]
+    more = len(longest) - STAYED_SHOWN
+    return lines + ([f"and {more:,} further failovers with clients that stayed"] if more > 0 else [])
 
 
 def store_error_lines(result: Result) -> list[str]:
@@ -148,7 +170,7 @@ def _next_steps(result: Result, data_dir: str) -> list[str]:
 
 
 def _lasted(result: Result) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(result.ended_wall_seconds))
+    when = clock(result.ended_wall_seconds)
     seconds = max(0.0, result.ended_wall_seconds - result.started_wall_seconds)
     return f", {format_seconds(seconds)}, ended {when}"
 
@@ -170,15 +192,32 @@ def totals_lines(totals: Totals) -> list[str]:
     ]
 
 
-def tried_lines(result: Result) -> list[str]:
-    """Say what the memory went through, and what replicas were late with because of it."""
+def tried_lines(outcome: RunOutcome) -> list[str]:
+    """Say what the memory went through and what it was spared, and what replicas were late with because of it."""
+    result = outcome.result
+    if result is None:
+        return outcome.schedule_lines
     late = [
         f"{row.store}: a fault kept reads of the replica back, {row.late_reads:,} messages late by up to "
         f"{row.late_reads_age_seconds_max:.1f} s, for up to {row.late_reads_seconds_max:.1f} s (tolerated)"
         for row in result.by_store
         if row.late_reads
     ]
-    return [*([] if result.tried is None else [result.tried.text]), *late]
+    tried = [] if result.tried is None else [result.tried.text]
+    return [*tried, *outcome.schedule_lines, *late, *_unshared_lines(result)]
+
+
+def _unshared_lines(result: Result) -> list[str]:
+    """Say what is most likely where a class of the user's returns nothing at all of what it acknowledged."""
+    lost = Counter({row.store: 0 for row in result.by_store})
+    for one in result.violations_by:
+        lost[one.store] += one.count * (one.kind == Kind.LOST.value)
+    return [
+        f"not one of the {row.acknowledged:,} messages that {row.store} acknowledged was read back; load and verifier "
+        "are different processes, and a Python dict is not a memory that both can see"
+        for row in result.by_store
+        if ":" in row.store and row.acknowledged and not row.verified and lost[row.store] == row.acknowledged
+    ]
 
 
 def self_check_line(result: Result) -> str:
@@ -225,11 +264,12 @@ def recovery_cells(row: RecoveryResult) -> list[str]:
 
 
 def _stores(rows: list[StoreResult]) -> Table:
-    table = Table("store", box=None, padding=(0, 2))
+    table = Table("store", box=None, padding=(0, 0, 0, 2))
     for column in STORE_COLUMNS:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
+    shown = short_names([row.store for row in rows])
     for row in rows:
-        table.add_row(escape(row.store), *store_numbers(row))
+        table.add_row(escape(shown[row.store]), *store_numbers(row))
     return table
 
 
@@ -265,15 +305,20 @@ def _violations(rows: list[KindCount]) -> Table:
     return table
 
 
-def _recoveries(rows: list[RecoveryResult]) -> Table:
-    """Show what each fault took, the worst where there are too many."""
+def _recoveries(rows: list[RecoveryResult]) -> list[Table]:
+    """Show what each fault took, the worst where there are too many; a table for each store, as of latencies."""
     shown = worst_recoveries(rows, RECOVERIES_SHOWN)
-    title = f"{len(rows)} recoveries, the worst {len(shown)}:" if len(shown) < len(rows) else None
-    table = Table("fault", "store", title=title, title_justify="left", box=None, padding=(0, 1))
-    for column in RECOVERY_COLUMNS:
-        table.add_column(column, justify="right")
-    for row in shown:
-        point, *others = recovery_cells(row)
-        colour = "red" if not row.kept else ("yellow" if row.is_unread else "green")
-        table.add_row(escape(f"{row.kind} of {row.server}"), escape(row.store), f"[{colour}]{point}[/]", *others)
-    return table
+    which = f"{len(rows)} recoveries, the worst {len(shown)}: " if len(shown) < len(rows) else "recovery of "
+    tables = []
+    for store in dict.fromkeys(row.store for row in shown):
+        title = Text(f"  {which}{store}", style="bold", no_wrap=True, overflow="ellipsis")
+        table = Table("fault", box=None, padding=(0, 0, 0, 2), title=title, title_justify="left", title_style="")
+        for column in RECOVERY_COLUMNS:
+            # A word a line, so that there is room for the fault on 80 columns.
+            table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
+        for row in (one for one in shown if one.store == store):
+            point, *others = recovery_cells(row)
+            colour = "red" if not row.kept else ("yellow" if row.is_unread else "green")
+            table.add_row(escape(f"{row.kind} of {row.server}"), f"[{colour}]{point}[/]", *others)
+        tables.append(table)
+    return tables

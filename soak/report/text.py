@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import math
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from typing import NoReturn
@@ -55,15 +57,23 @@ def parse_moment(text: str, flag: str) -> float:
         ) from None
 
 
+def local_time(wall_seconds: float) -> time.struct_time:
+    """Return a moment in the time of this machine; one that no calendar has, of a damaged file, counts as 1970."""
+    try:
+        return time.localtime(wall_seconds)
+    except (OverflowError, ValueError, OSError):
+        return time.localtime(0)
+
+
 def clock(wall_seconds: float) -> str:
     """Write a moment with its date, in the time of this machine."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall_seconds))
+    return time.strftime("%Y-%m-%d %H:%M:%S", local_time(wall_seconds))
 
 
 def clock_ms(wall_seconds: float) -> str:
     """Write the time of day to the millisecond, in the time of this machine."""
-    whole = int(wall_seconds // 1)
-    return f"{time.strftime('%H:%M:%S', time.localtime(whole))}.{int((wall_seconds - whole) * 1000):03d}"
+    milliseconds = int(wall_seconds % 1 * 1000) if math.isfinite(wall_seconds) else 0
+    return f"{time.strftime('%H:%M:%S', local_time(wall_seconds // 1))}.{milliseconds:03d}"
 
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]], width_max: int | None = None) -> list[str]:
@@ -91,8 +101,28 @@ def plain(text: str) -> str:
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, is_wide: bool = False) -> None:
     """Print a table, cut to the terminal's width unless asked for whole; a pipe gets all of it."""
-    width = None if is_wide or not sys.stdout.isatty() else max(TABLE_WIDTH_MIN, shutil.get_terminal_size().columns)
+    width = terminal_width() if sys.stdout.isatty() and not is_wide else None
     sys.stdout.write("\n".join(table_lines(heads, rows, width)) + "\n")
+
+
+def terminal_width() -> int:
+    return max(TABLE_WIDTH_MIN, shutil.get_terminal_size().columns)
+
+
+def defined(terms: Sequence[tuple[str, str]], width: int | None = None) -> list[str]:
+    """Line up terms and what they mean, which is wrapped where a width is given."""
+    indent = max(len(term) for term, _ in terms) + len(_GAP)
+    return [
+        line
+        for term, meaning in terms
+        for line in textwrap.wrap(
+            meaning,
+            width or sys.maxsize,
+            initial_indent=f"{_GAP}{term.ljust(indent)}" if term else _GAP,
+            subsequent_indent=" " * (indent + len(_GAP)) if term else _GAP,
+            break_on_hyphens=False,
+        )
+    ]
 
 
 def print_json(encoded: bytes) -> None:

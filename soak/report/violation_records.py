@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from soak.errors import UsageError
+from soak.ledger.shards import FOLDER_PREFIX
 from soak.verifier.evidence import FILES_NAME, JOURNAL_NAME
 from soak.verifier.findings import FindingResult, ViolationGroups, finding_id
 from soak.verifier.journal import Change, Violation, decode_line, read_head
@@ -30,6 +31,11 @@ class ViolationRecord(msgspec.Struct, kw_only=True):
     """`open` or `healed`."""
     changed_wall_seconds: float | None = None
     """When it was last over, or there again."""
+
+    @property
+    def run_folder(self) -> Path:
+        """That of the first verifier of the run."""
+        return self.folder.parent if self.folder.name.startswith(FOLDER_PREFIX) else self.folder
 
     @property
     def evidence(self) -> Path | None:
@@ -89,8 +95,22 @@ def verifier_folders(data_dir: Path) -> list[Path]:
     return [data_dir / "verifier", *aside]
 
 
+def shard_folders(folder: Path) -> list[Path]:
+    """Return the folders of all verifiers that shared a run: that of the first, and those in it."""
+    return [folder, *sorted(folder.glob(f"{FOLDER_PREFIX}*"))]
+
+
 def read_folder(folder: Path) -> tuple[list[ViolationRecord], int, int]:
-    """Return the violations of one verifier's folder, how many lines cannot be read, and how many are not listed."""
+    """Return the violations of a run's verifiers, how many lines cannot be read, and how many are not listed."""
+    records: list[ViolationRecord] = []
+    unreadable = unlisted = 0
+    for one in shard_folders(folder):
+        found, damaged, thinned = _read_one(one)
+        records, unreadable, unlisted = records + found, unreadable + damaged, unlisted + thinned
+    return records, unreadable, unlisted
+
+
+def _read_one(folder: Path) -> tuple[list[ViolationRecord], int, int]:
     found: dict[str, ViolationRecord] = {}
     unreadable = unlisted = 0
     try:
@@ -132,8 +152,8 @@ def group_findings(records: Sequence[ViolationRecord], *, is_everything: bool = 
     Where the records are everything that a journal lists, and the verifier has counted more, its numbers count.
     """
     found: list[FindingResult] = []
-    for folder, run in dict.fromkeys((record.folder, record.violation.run) for record in records):
-        of_run = [record for record in records if (record.folder, record.violation.run) == (folder, run)]
+    for folder, run in dict.fromkeys((record.run_folder, record.violation.run) for record in records):
+        of_run = [record for record in records if (record.run_folder, record.violation.run) == (folder, run)]
         found += _of_run(of_run, _result_in(folder, run), is_everything=is_everything)
     return found
 

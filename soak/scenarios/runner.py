@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import shutil
 import signal
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple
@@ -20,6 +18,8 @@ import soak
 from soak.errors import SoakError
 from soak.json_input import decode_json
 from soak.masking import mask
+from soak.proc.spawn import PIPE, AsyncProcess, start_async
+from soak.proc.tree import end_async
 from soak.scenarios.scenario import E, L, R, Scenario
 from soak.scenarios.terminal import ScenarioProgress
 from soak.servers.temporary import TemporaryFolder
@@ -36,14 +36,12 @@ class NoAnswerError(Exception):
 
 async def answer_of(module: str, *words: str, seconds_max: float) -> bytes:
     """Run a module with these arguments and return what it writes to its standard output."""
-    child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *words),
+    child = await start_async(
+        (sys.executable, "-m", module, *words),
+        environment={**os.environ, "PYTHONPATH": _import_path()},
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,
-        env={**os.environ, "PYTHONPATH": _import_path()},
-        # A group of its own: Ctrl-C is for us, and we end the children in order.
-        start_new_session=True,
     )
     try:
         async with asyncio.timeout(seconds_max):
@@ -51,7 +49,7 @@ async def answer_of(module: str, *words: str, seconds_max: float) -> bytes:
     except TimeoutError:
         raise NoAnswerError(f"it did not end within {seconds_max:.0f} s") from None
     finally:
-        await _end(child)
+        await end_async(child, END_SECONDS_MAX)
     if not said:
         last = mask(" ".join(complaints.decode("utf-8", "replace").split()))[-LAST_WORDS_CHARACTERS:]
         raise NoAnswerError(last or f"its process ended with status {child.returncode} and said nothing")
@@ -64,26 +62,12 @@ def _import_path() -> str:
     return os.pathsep.join([ours, *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-async def _listen(child: Process) -> tuple[bytes, bytes]:
+async def _listen(child: AsyncProcess) -> tuple[bytes, bytes]:
     assert child.stdout is not None  # noqa: S101  they are pipes
     assert child.stderr is not None  # noqa: S101
     # Its standard input stays open: the child ends when it is closed.
     said, complaints, _ = await asyncio.gather(child.stdout.read(), child.stderr.read(), child.wait())
     return said, complaints
-
-
-async def _end(child: Process) -> None:
-    if child.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        child.terminate()
-    try:
-        async with asyncio.timeout(END_SECONDS_MAX):
-            await child.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
 
 
 class Ran(NamedTuple, Generic[R]):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import msgspec
 
-from soak.servers.kinds import REDIS, RedisTopology
+from soak.servers.kinds import REDIS, PostgresTopology, RedisTopology, Replication
 from soak.servers.power_cut.source import PowerCutWay
 
 BedName = Literal["local", "docker"]
@@ -23,6 +23,8 @@ class ServerSetup(msgspec.Struct, frozen=True, kw_only=True):
     redis: RedisName = "valkey"
     redis_topology: RedisTopology = RedisTopology.SINGLE
     postgres: PostgresName = "18"
+    postgres_topology: PostgresTopology = PostgresTopology.SINGLE
+    postgres_replication: Replication = Replication.AUTO
     redis_image: str | None = None
     """In Docker, another image than the official one."""
     postgres_image: str | None = None
@@ -38,6 +40,7 @@ class ScenarioFault(msgspec.Struct, frozen=True, kw_only=True):
 
     fault: str
     """A name of the fault catalogue."""
+    parameters: Mapping[str, str] = {}
     target: str = REDIS.name
     after_seconds: float = 1.5
     """How long the load runs before it."""

@@ -13,6 +13,7 @@ from soak.contracts.guarantees import Guarantees
 from soak.scenarios.scenario import ServerSetup
 from soak.servers import versions
 from soak.servers.local import LocalServers
+from soak.servers.managed import ManagedOptions
 from soak.servers.server import LifecycleEvent
 from soak.servers.servers import Servers
 from soak.servers.web_process import ServiceProgram
@@ -47,7 +48,14 @@ class ScenarioServers:
     ) -> Servers:
         redis = versions.redis_version(setup.redis)
         # Only where it is needed: a power cut costs a compilation, or a file system.
-        power_cuts = "power_cut" in faults
+        options: ManagedOptions = {
+            "redis_options": setup.redis_options,
+            "postgres_options": setup.postgres_options,
+            "proxied": not PROXIED_FAULTS.isdisjoint(faults),
+            "power_cuts": "power_cut" in faults,
+            "power_cut_by": setup.power_cut,
+            "on_event": self._note,
+        }
         if setup.testbed == "docker":
             # Imported only where it is used: the client of Docker is a heavy one.
             from soak.servers.docker.servers import DockerServers  # noqa: PLC0415
@@ -58,24 +66,17 @@ class ScenarioServers:
                 postgres_version=versions.postgres_version(setup.postgres),
                 redis_image=setup.redis_image,
                 postgres_image=setup.postgres_image,
-                redis_options=setup.redis_options,
-                postgres_options=setup.postgres_options,
-                power_cuts=power_cuts,
-                power_cut_by=setup.power_cut,
-                on_event=self._note,
+                **options,
             )
         return LocalServers(
             folder,
             redis_version=redis,
             redis_topology=setup.redis_topology,
             postgres_version=int(setup.postgres),
-            redis_options=setup.redis_options,
-            postgres_options=setup.postgres_options,
-            proxied=not PROXIED_FAULTS.isdisjoint(faults),
-            power_cuts=power_cuts,
-            power_cut_by=setup.power_cut,
+            postgres_topology=setup.postgres_topology,
+            postgres_replication=setup.postgres_replication,
             service=service,
-            on_event=self._note,
+            **options,
         )
 
     def _note(self, event: LifecycleEvent) -> None:

@@ -5,22 +5,28 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from soak.duration import format_seconds
 from soak.errors import UsageError
 from soak.report.text import print_json
 from soak.suggestion import did_you_mean
 
 
 class ScenarioProgress:
-    """Prints a line for each scenario that ended; a terminal also shows which are under way."""
+    """Prints a line for each scenario that ended, with the time so far and about how much is left.
+
+    A terminal also shows which are under way.
+    """
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._ended = 0
+        self._began = time.monotonic()
         self._under_way: list[str] = []
         self._is_terminal = sys.stderr.isatty()
 
@@ -31,7 +37,12 @@ class ScenarioProgress:
     def ended(self, name: str, outcome: str) -> None:
         self._ended += 1
         self._under_way.remove(name)
-        self.say(f"{self._ended:3} of {self._total}  {name}: {outcome}")
+        self.say(f"{self._ended:3} of {self._total}  {name}: {outcome}  ({self._times()})")
+
+    def _times(self) -> str:
+        elapsed = time.monotonic() - self._began
+        left = elapsed / self._ended * (self._total - self._ended)
+        return format_seconds(round(elapsed)) + (f", about {format_seconds(max(1, round(left)))} left" if left else "")
 
     def say(self, line: str) -> None:
         """Print a line of its own."""

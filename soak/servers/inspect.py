@@ -15,15 +15,18 @@ import asyncpg
 from redis import DriverInfo
 from redis.exceptions import InvalidResponse, RedisClusterException, RedisError
 
-from soak.answer_bounds import BoundedParser, bounded_answers
+from soak import redis_sentinel
+from soak.answer_bounds import BoundedParser
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
 from soak.hosts import each_host, hosts_of, is_cluster, is_sentinel
-from soak.servers.kinds import Protocol, RedisTopology, ServerKind, kind_of
+from soak.postgres_bounds import bounded_answers
+from soak.redis_sentinel import redis_at
+from soak.servers.kinds import STANDBY_NAMES, Protocol, RedisTopology, ServerKind, kind_of
 from soak.sqlite_address import SYNCHRONOUS, SqliteAddress, parse_sqlite
+from soak.stores import redis_cluster
 from soak.stores.redis_cluster import cluster_addresses
-from soak.stores.redis_sentinel import redis_at, replica_addresses
 from soak.stores.sqlite_file import connect
 
 Told = tuple[dict[str, str], dict[str, str]]
@@ -36,12 +39,12 @@ REDIS_SETTINGS = (
     "maxmemory",
     "maxmemory-policy",
     "min-replicas-to-write",
+    "min-replicas-max-lag",
+    "cluster-node-timeout",
 )
-POSTGRES_SETTINGS = (
-    *("synchronous_commit", "synchronous_standby_names", "fsync", "full_page_writes", "wal_writer_delay"),
-)
-OF_THE_GROUP = ("role", "topology", "synchronous_standby_names")
-"""What only the primary of a group can say for all: a standby has followers of its own only when it is promoted."""
+POSTGRES_SETTINGS = (*("synchronous_commit", STANDBY_NAMES, "fsync", "full_page_writes", "wal_writer_delay"),)
+NODES_MAX = 128
+"""So many nodes of a group are asked."""
 SEVERAL_HOSTS = "several hosts"
 
 _REDIS_COUNTERS = (
@@ -180,9 +183,9 @@ async def _ask_redis(url: str, timeout_seconds: float, with_size: bool) -> Told:
             # Shielded: a cancellation during the close would leave the connection open.
             await asyncio.shield(client.aclose())
     info: Mapping[str, Any] = answers[0] if isinstance(answers[0], Mapping) else {}
-    configuration = _configuration_in(info)
+    configuration = configuration_in(info)
     if is_sentinel(url):
-        configuration["topology"] = RedisTopology.SENTINEL.value
+        configuration |= {"topology": RedisTopology.SENTINEL.value, "replicas": str(info.get("connected_slaves", ""))}
     for answer in answers[1:]:
         if isinstance(answer, Mapping):
             configuration |= {str(name): str(value) for name, value in answer.items()}
@@ -200,7 +203,8 @@ async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
     primaries = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=False)
     answers = await asyncio.gather(*(_ask_redis(one, timeout_seconds, with_size=False) for one in primaries))
     telemetries = [telemetry for _, telemetry in answers]
-    configuration = {**answers[0][0], "topology": RedisTopology.CLUSTER.value}
+    replicas = max(int(one.get("connected_slaves", 0)) for one in telemetries)
+    configuration = {**answers[0][0], "topology": RedisTopology.CLUSTER.value, "replicas": str(replicas)}
     telemetry = {**telemetries[0]}
     for name in _SUMMED:
         if all(name in one for one in telemetries):
@@ -210,26 +214,37 @@ async def _ask_cluster(url: str, timeout_seconds: float) -> Told:
     return configuration, telemetry
 
 
-async def other_nodes(kind: ServerKind, url: str, *, timeout_seconds: float) -> list[dict[str, str]]:
-    """Return the configuration of every replica of a group: each can become a primary.
+async def inspect_nodes(kind: ServerKind, url: str, *, timeout_seconds: float) -> dict[str, dict[str, str] | None]:
+    """Return by its place the configuration of every node of a group that keeps data; None: it gives no answer.
 
-    One that does not answer is left out. Raises `ServerUnreachableError` if nobody names them.
+    Raises `ServerUnreachableError` if nobody names the nodes.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
-            if kind.protocol is Protocol.POSTGRES:
-                addresses = each_host(url, target_session_attrs="any")
-            elif is_cluster(url):
-                addresses = await cluster_addresses(url, timeout_seconds=timeout_seconds, replicas=True)
-            else:
-                addresses = await replica_addresses(url, timeout_seconds=timeout_seconds)
-            answers = await asyncio.gather(
-                *(_ASK[kind.protocol](address, timeout_seconds, False) for address in addresses),  # noqa: FBT003
-                return_exceptions=True,
-            )
+            addresses = await _addresses_of_nodes(kind, url, timeout_seconds)
     except (*_SILENT, OSError, TimeoutError) as error:
-        raise ServerUnreachableError(f"nobody names the replicas ({type(error).__name__})") from error
-    return [answer[0] for answer in answers if not isinstance(answer, BaseException)]
+        raise ServerUnreachableError(f"nobody names the nodes of {kind.name} ({type(error).__name__})") from error
+    addresses = addresses[:NODES_MAX]
+    answers = await asyncio.gather(*(_ask_node(kind, address, timeout_seconds) for address in addresses))
+    return {str(hosts_of(address)[0]): answer for address, answer in zip(addresses, answers, strict=True)}
+
+
+async def _addresses_of_nodes(kind: ServerKind, url: str, timeout_seconds: float) -> list[str]:
+    if kind.protocol is Protocol.POSTGRES:
+        return each_host(url, target_session_attrs="any")
+    if is_cluster(url):
+        return await redis_cluster.server_addresses(url, timeout_seconds=timeout_seconds)
+    return await redis_sentinel.server_addresses(url, timeout_seconds=timeout_seconds)
+
+
+async def _ask_node(kind: ServerKind, url: str, timeout_seconds: float) -> dict[str, str] | None:
+    # Each has a time of its own: one that is silent hides no other.
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            configuration, _ = await _ASK[kind.protocol](url, timeout_seconds, False)  # noqa: FBT003  one form for all
+    except (*_SILENT, OSError, TimeoutError):
+        return None
+    return configuration
 
 
 def _replication_lag(info: Mapping[str, Any]) -> dict[str, str]:
@@ -250,10 +265,11 @@ def _replication_lag(info: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _configuration_in(info: Mapping[str, Any]) -> dict[str, str]:
+def configuration_in(info: Mapping[str, Any]) -> dict[str, str]:
     """Return what `INFO` says of the configuration, for servers that answer no `CONFIG GET`."""
     known: dict[str, str] = {}
-    if "aof_enabled" in info:
+    # A replica that is being filled writes no log for that long, whatever it is set to.
+    if "aof_enabled" in info and not info.get("master_sync_in_progress"):
         known["appendonly"] = "yes" if str(info["aof_enabled"]) == "1" else "no"
     if "maxmemory" in info:
         known["maxmemory"] = str(info["maxmemory"])

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import enum
 import importlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from soak.errors import UsageError
@@ -139,6 +139,8 @@ class ServerKind:
     """Whether it refuses to run as root, and so needs an account."""
     start_mark: str = "started"
     """The name in its telemetry of what changes with each start."""
+    not_survived: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Faults it does not come back from, and why: they happen only where a rule names them."""
     always_says_start: bool = True
     """Whether a given one always reports that; without it a restart cannot be seen."""
 
@@ -159,9 +161,18 @@ class ServerKind:
         return found
 
 
+STANDBY_NAMES = "synchronous_standby_names"
+"""PostgreSQL's setting: the standbys that commits wait for."""
+MAXIMUM_LAG, SYNCHRONOUS_MODE, STRICT_MODE = PATRONI_SETTINGS = (
+    *("maximum_lag_on_failover", "synchronous_mode", "synchronous_mode_strict"),
+)
+"""What Patroni itself is set to, in its own names."""
+OF_THE_GROUP = ("role", "topology", "replicas", STANDBY_NAMES, *PATRONI_SETTINGS)
+"""What only the primary of a group can say for all, or Patroni: a standby has followers only when it is promoted."""
 _EVERYWHERE = frozenset({BackendKind.LOCAL, BackendKind.DOCKER, BackendKind.EXTERNAL})
 _REDIS_SCHEMES = ("redis", "rediss", "unix")
-_GROUP_SCHEMES = ("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster")
+_SENTINEL_SCHEMES = ("redis+sentinel", "rediss+sentinel")
+_GROUP_SCHEMES = (*_SENTINEL_SCHEMES, "redis+cluster", "rediss+cluster")
 _POSTGRES_SCHEMES = ("postgresql", "postgres")
 _HTTP_SCHEMES = ("http", "https")
 
@@ -169,7 +180,7 @@ LEDGER = ServerKind(
     name="ledger",
     title="ledger",
     protocol=Protocol.REDIS,
-    schemes=_REDIS_SCHEMES,
+    schemes=(*_REDIS_SCHEMES, *_SENTINEL_SCHEMES),
     port=6379,
     group="ledger",
     setting="ledger.url",
@@ -191,6 +202,7 @@ REDIS = ServerKind(
     watched_settings=(
         *("save", "appendonly", "appendfsync", "no-appendfsync-on-rewrite"),
         *("maxmemory", "maxmemory-policy", "role"),
+        *("min-replicas-to-write", "min-replicas-max-lag", "cluster-node-timeout"),
     ),
     weaker_presets=("redis-rdb", "cache"),
     start_mark="run_id",
@@ -206,7 +218,7 @@ POSTGRES = ServerKind(
     flag="--postgres",
     backends=_EVERYWHERE,
     keeps_data=True,
-    watched_settings=("synchronous_commit", "fsync", "full_page_writes", "wal_writer_delay", "role"),
+    watched_settings=("synchronous_commit", STANDBY_NAMES, "fsync", "full_page_writes", "wal_writer_delay", "role"),
     weaker_presets=("postgres-async", "cache"),
     has_account=True,
     start_mark="pg_postmaster_start_time",
@@ -253,6 +265,7 @@ CHROMA = ServerKind(
     setting="servers.chroma",
     flag="--chroma",
     is_proxied_when_given=False,
+    not_survived={"power_cut": "Chroma does not sync its index files and cannot read its collections after it"},
     always_says_start=False,
 )
 HTTP = ServerKind(

@@ -36,6 +36,8 @@ class Link(NamedTuple):
 
     caller: str
     node: str
+    is_bus: bool = False
+    """Whether it leads to the second port of the node."""
 
 
 class _Cut(enum.Enum):
@@ -73,7 +75,9 @@ class Links:
         self._tasks: set[asyncio.Task[None]] = set()
         self._fronts: list[asyncio.Server] = []
 
-    async def listen(self, node: str, front: int, host: str, port: int, *, caller: str | None = None) -> None:
+    async def listen(
+        self, node: str, front: int, host: str, port: int, *, caller: str | None = None, is_bus: bool = False
+    ) -> None:
         """Let the node at this host and port be reached at the front: by this caller alone, or by anybody."""
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,12 +87,13 @@ class Links:
                 return
             self._tasks.add(task)
             try:
-                # Its callback in asyncio's streams trips over a task that was cancelled.
-                with contextlib.suppress(asyncio.CancelledError):
-                    if (who := caller or await self._caller(writer)) is None:
-                        writer.transport.abort()
-                    else:
-                        await self._serve(Link(who, node), reader, writer, (host, port))
+                if (who := caller or await self._caller(writer)) is None:
+                    writer.transport.abort()
+                else:
+                    await self._serve(Link(who, node, is_bus), reader, writer, (host, port))
+            except asyncio.CancelledError:
+                # Not raised: its callback in asyncio's streams trips over a task that was cancelled.
+                writer.transport.abort()
             finally:
                 self._tasks.discard(task)
 
@@ -97,15 +102,15 @@ class Links:
         except OSError as error:
             raise PortTakenError(f"the front of {node}", front) from error
 
-    def cut(self, links: Iterable[Link], *, silent: bool) -> None:
+    def cut(self, links: Iterable[Link], *, silent: bool, is_bus_only: bool = False) -> None:
         """Cut these links, and no others, until `heal`: packets vanish, or connections are reset."""
-        self._cut_off(links, _Cut.SILENT if silent else _Cut.RESET)
+        self._cut_off(_to_ports(links, is_bus_only=is_bus_only), _Cut.SILENT if silent else _Cut.RESET)
         if not silent:
             self._abort(self._cut)
 
     def lose(self, links: Iterable[Link]) -> None:
         """Cut these links, and no others, as if one end had died: what is under way never arrives."""
-        self._cut_off(links, _Cut.DEAD)
+        self._cut_off(_to_ports(links), _Cut.DEAD)
 
     def _cut_off(self, links: Iterable[Link], how: _Cut) -> None:
         self._cut, self._how = set(links), how
@@ -113,7 +118,7 @@ class Links:
 
     def slow_down(self, links: Iterable[Link], seconds: float) -> None:
         """Let everything on these links take so much longer until `heal`, at most twice that."""
-        self._delays = dict.fromkeys(links, seconds) if seconds else {}
+        self._delays = dict.fromkeys(_to_ports(links), seconds) if seconds else {}
 
     def heal(self) -> None:
         """Restore every link."""
@@ -197,6 +202,12 @@ class Links:
                 await self._healed.wait()
             if how is not _Cut.SILENT:
                 raise _LinkCutError
+
+
+def _to_ports(links: Iterable[Link], *, is_bus_only: bool = False) -> list[Link]:
+    """Return the links to both ports of the nodes, or to the second one."""
+    ports = (True,) if is_bus_only else (False, True)
+    return [link._replace(is_bus=is_bus) for link in links for is_bus in ports]
 
 
 def _client(link: Link, writer: asyncio.StreamWriter) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 import msgspec
 
@@ -14,12 +15,13 @@ from soak.proc import tree
 from soak.proc.files import DamagedFileError, read_sealed, write_sealed
 from soak.servers import binaries, postgres_upgrade, power_cut, state, versions
 from soak.servers.kinds import KINDS, BackendKind, PoolMode, PostgresTopology, RedisTopology, Replication, ServerKind
-from soak.servers.managed import ManagedServers
+from soak.servers.managed import ManagedOptions, ManagedServers
 from soak.servers.node_group import NODES_FOLDER
 from soak.servers.pgbouncer import through_pooler
-from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks
+from soak.servers.power_cut import no_disks
 from soak.servers.process_backend import ProcessBackend, ProcessSite
-from soak.servers.server import EventListener, Server
+from soak.servers.redis_process import RedisPrograms
+from soak.servers.server import Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.strays import end_strays
 from soak.servers.unprivileged import Account, Away, unprivileged
@@ -63,50 +65,36 @@ class LocalServers(ManagedServers):
         postgres_version: int = 18,
         sqlite_synchronous: str = SYNCHRONOUS_DEFAULT,
         pool_mode: PoolMode = PoolMode.TRANSACTION,
+        pool_logins: Sequence[str] = (),
         postgres_topology: PostgresTopology = PostgresTopology.SINGLE,
         postgres_replication: Replication = Replication.AUTO,
-        redis_options: Mapping[str, str] | None = None,
-        postgres_options: Mapping[str, str] | None = None,
-        proxied: bool = False,
-        power_cuts: bool = False,
-        power_cut_by: PowerCutWay = "auto",
-        disk_size: str = SIZE_DEFAULT,
         service: ServiceProgram | None = None,
         neighbours: Callable[[], Mapping[str, str]] = dict,
-        on_event: EventListener | None = None,
+        **options: Unpack[ManagedOptions],
     ) -> None:
         """Choose the servers.
 
-        The options replace settings of the servers under test, never of the ledger. Where they are proxied,
-        clients are given the address of a proxy in front of each, and network faults become possible. A Redis is
-        upgraded to the given version or program, or else to the next one that can be had here. For power cuts they
-        run under a shim that knows what was synced, or each on a disk of its own; where there can be none,
-        `no_power_cuts` says why. A service is given the addresses of what it needs, of servers here and of its
-        `neighbours` elsewhere.
+        A Redis is upgraded to the given version or program, or else to the next one that is available here. For power
+        cuts they run under a shim that knows what was synced, or each on a disk of its own. A service is given the
+        addresses of what it needs, of servers here and of its `neighbours` elsewhere.
         """
         super().__init__(
             # Resolved, because strays are found by their working folder, and that is always a resolved path.
             data_dir.resolve() / FOLDER_NAME,
-            redis_options=redis_options,
-            postgres_options=postgres_options,
-            proxied=proxied,
-            power_cuts=power_cuts,
-            disk_size=disk_size,
-            on_event=on_event,
+            options,
         )
-        self.redis_version = versions.redis_version(redis_version) if isinstance(redis_version, str) else redis_version
+        version = versions.redis_version(redis_version) if isinstance(redis_version, str) else redis_version
+        self.redis_programs = RedisPrograms(version, redis_binary, redis_upgrade, redis_upgrade_binary)
         self.redis_topology = redis_topology
-        self.redis_binary = redis_binary
-        self.redis_upgrade = redis_upgrade
-        self.redis_upgrade_binary = redis_upgrade_binary
         self.postgres_version = postgres_version
         self.sqlite_synchronous = sqlite_synchronous
         self.pool_mode = pool_mode
+        self.pool_logins = pool_logins
         self.postgres_topology = postgres_topology
         self.postgres_replication = postgres_replication
         self.service = service
         self._neighbours = neighbours
-        self._by_file_system = power_cuts and power_cut_by == "filesystem"
+        self._by_file_system = self._power_cuts and self._power_cut_by == "filesystem"
         self._away: Away | None = None
 
     async def _enter(self) -> None:
@@ -184,6 +172,10 @@ class LocalServers(ManagedServers):
     def addresses(self) -> dict[str, str]:
         """Return the addresses of all servers, here and elsewhere."""
         return {**self._neighbours(), **{name: server.url for name, server in self._nodes.items()}}
+
+    def address_of(self, kind: ServerKind) -> str:
+        """Return the address of one server, here or elsewhere."""
+        return self._nodes[kind.name].url if kind.name in self._nodes else self._neighbours()[kind.name]
 
     def client_addresses(self) -> dict[str, str]:
         """Return the addresses as clients use them, through a pooler where there is one."""

@@ -12,14 +12,14 @@ import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, TypedDict
 
 import soak.servers.support  # noqa: F401  here, not when it is first needed: that may be in a thread, while others import
 from soak.errors import UsageError
 from soak.servers import postgres, redis, state
 from soak.servers.kinds import BackendKind, Protocol, Role, ServerKind, with_needs
 from soak.servers.ports import free_port
-from soak.servers.power_cut import Disks, LoopbackVolume, size_bytes
+from soak.servers.power_cut import SIZE_DEFAULT, Disks, LoopbackVolume, PowerCutWay, size_bytes
 from soak.servers.server import EventListener, LifecycleEvent, Server
 from soak.servers.unprivileged import Account
 
@@ -28,35 +28,41 @@ _NAME = re.compile(r"[a-z][a-z0-9_.-]*")
 _SAVE_POINTS = re.compile(r"\s*(\d+\s+\d+\s*)*")
 
 
+class ManagedOptions(TypedDict, total=False):
+    """What is chosen for processes and containers alike."""
+
+    redis_options: Mapping[str, str]
+    """They replace settings of the servers under test, never of the ledger."""
+    postgres_options: Mapping[str, str]
+    proxied: bool
+    """Clients are given the address of a proxy in front of each server, and network faults become possible."""
+    power_cuts: bool
+    """Where there can be none, `no_power_cuts` says why."""
+    power_cut_by: PowerCutWay
+    disk_size: str
+    on_event: EventListener
+
+
 class ManagedServers(abc.ABC):
     """Starts servers, keeps them alive, and ends them."""
 
     backend: ClassVar[BackendKind]
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        redis_options: Mapping[str, str] | None,
-        postgres_options: Mapping[str, str] | None,
-        proxied: bool,
-        power_cuts: bool,
-        disk_size: str,
-        on_event: EventListener | None,
-    ) -> None:
+    def __init__(self, folder: Path, options: ManagedOptions) -> None:
         self._folder = folder
         """Holds the state file, and a folder for each server."""
         self._options = {
-            Protocol.REDIS: _checked("Redis", redis_options or {}, redis.CHOSEN_BY_US),
-            Protocol.POSTGRES: _checked("PostgreSQL", postgres_options or {}, postgres.CHOSEN_BY_US),
+            Protocol.REDIS: _checked("Redis", options.get("redis_options", {}), redis.CHOSEN_BY_US),
+            Protocol.POSTGRES: _checked("PostgreSQL", options.get("postgres_options", {}), postgres.CHOSEN_BY_US),
             Protocol.HTTP: {},
             Protocol.SQLITE: {},
         }
-        self._proxied = proxied
-        self._power_cuts = power_cuts
-        self.no_power_cuts: str | None = None if power_cuts else "the servers were started without power cuts"
-        self._disks = Disks(folder, size=size_bytes(disk_size))
-        self._on_event: EventListener = on_event or _ignore
+        self._proxied = options.get("proxied", False)
+        self._power_cuts = options.get("power_cuts", False)
+        self._power_cut_by: PowerCutWay = options.get("power_cut_by", "auto")
+        self.no_power_cuts: str | None = None if self._power_cuts else "the servers were started without power cuts"
+        self._disks = Disks(folder, size=size_bytes(options.get("disk_size", SIZE_DEFAULT)))
+        self._on_event: EventListener = options.get("on_event", _ignore)
         self._nodes: dict[str, Server] = {}
         self._state = state.ServersState()
         self._opened = False
@@ -160,8 +166,7 @@ class ManagedServers(abc.ABC):
         stopping = [self._nodes[name] for name in names if name in self._nodes]
         results = await asyncio.gather(*(server.stop() for server in stopping), return_exceptions=True)
         for server in stopping:
-            if server.proxy is not None:
-                await server.proxy.close()
+            await server.close_proxies()
             del self._nodes[server.name]
         if not self._nodes and self._opened:
             await self._leave()

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.backend import PortTakenError, ServerBackend
+from soak.servers.backend import PortTakenError, ServerBackend, StillLoadingError
 from soak.servers.callers import CLIENTS, Callers, CallersByAddress
 from soak.servers.links import Link, Links
 from soak.servers.ports import HOST, free_port
@@ -25,6 +25,7 @@ from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
 from soak.servers.server import FRESH_PORTS_MAX, EventListener, LifecycleEvent, Server, ServerState
 from soak.servers.state import Pinned
+from soak.tasks import until
 
 NODES_FOLDER = "nodes"
 AGREE_SECONDS_MAX = 60.0
@@ -38,8 +39,9 @@ _CLIENT_FRONT = "client front of "
 _POLL_SECONDS = 0.05
 _WATCH_SECONDS = 0.5
 STAYED_SECONDS_MIN = 0.2
-"""A client that sends to the old primary so long after the group has named another one has stayed with it."""
+"""A client that still sends to the old primary so long after the failover has stayed with it."""
 STAYED_SHOWN_MAX = 8
+REPLACEMENTS_KEPT = 64
 
 
 class Seat(NamedTuple):
@@ -60,7 +62,7 @@ class Seat(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """A primary whose place another server has taken. Times are of the monotonic clock."""
+    """A primary that another server has replaced. Times are of the monotonic clock."""
 
     primary: str
     asked_seconds: float
@@ -75,7 +77,7 @@ class GroupNode(Server, abc.ABC):
     seat: Seat
 
     async def standing(self) -> str | None:
-        """Say what it is in its group, and how far it has come; None if it keeps no data."""
+        """Return its role in the group and its replication position, as text; None if it keeps no data."""
         return None
 
 
@@ -115,7 +117,7 @@ class GroupBackend(ServerBackend):
         try:
             await self.group.launch_nodes()
         except BaseException:
-            # Nobody ends what has not been started: nodes that are up, and fronts that clients still call.
+            # A group that did not start is never ended, so the nodes that are up and the fronts are ended here.
             await self.kill()
             await self.group.close_links()
             raise
@@ -126,7 +128,7 @@ class GroupBackend(ServerBackend):
     async def end(self, seconds: float) -> None:
         if self.group is None:
             return
-        del seconds  # each node has as much as any server
+        del seconds  # each node may take as long as any server
         for nodes in self.group.in_order_of_end():
             await asyncio.gather(*(node.stop_cleanly() for node in nodes))
         await self.group.close_links()
@@ -163,20 +165,26 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
     """All nodes, in the order of their addresses."""
 
     node_errors: ClassVar[tuple[type[Exception], ...]] = (ServerUnreachableError,)
-    """What asking a node may raise that is down, or about to be something else."""
+    """What a node that is down or changing its role may raise when it is asked."""
     is_group = True
+    servers: Sequence[N]
+    """Those that hold data."""
     agree_seconds_max: ClassVar[float] = AGREE_SECONDS_MAX
+    shards: ClassVar[int] = 1
+    """How many primaries there are when all is well."""
 
     def _join(self, site: ProcessSite, *, fresh: bool) -> None:
-        """Make the nodes, once the group itself is made."""
+        """Make the nodes, once the group exists."""
         self._site = site
         self._is_formed = not fresh
         """Whether the nodes know each other from an earlier start."""
         self.links: Links | None = None
         self.replacements_expected: float = 0
         """How often a primary may be replaced without a report: a fault is under way that does that."""
-        self.last_replacement: Replacement | None = None
-        """The last one that a fault brought about."""
+        self.replacements: list[Replacement] = []
+        """Those of the latest fault, or of the latest time when nobody asked for one; the latest of them."""
+        self._asked_seconds = 0.0
+        """Since when a primary was to be replaced, or was there no more."""
         self.nodes: list[N] = []
         self._take_seats()
         if isinstance(self.backend, GroupBackend):
@@ -233,13 +241,15 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         self.nodes = self._make_nodes()
         self.last_primaries = self.nodes[:1]
         self._seen: frozenset[str] = frozenset()
+        self._told_dead: set[str] = set()
+        """The nodes whose death was reported as one of the group, and whose return was not."""
 
     def site_of(self, name: str) -> ProcessSite:
         """Return where a node lives."""
         seat, site = self.seats[name], self._site
         home = None if site.home is None else site.home / NODES_FOLDER / name
         pinned = Pinned(seat.port, self.pinned.password)
-        return ProcessSite(name, site.folder / NODES_FOLDER / name, pinned, site.on_spawn, home)
+        return ProcessSite(name, site.folder / NODES_FOLDER / name, pinned, site.on_spawn, home, site.starter)
 
     def node_at(self, front: int) -> N:
         """Return the node with this front."""
@@ -256,7 +266,7 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
             except PortTakenError:
                 if self._is_formed:
                     raise
-                # Lost the race for a port that nobody knows yet: all nodes take others, for each knows those of all.
+                # A port was taken in the meantime. All nodes take new ones, because each knows the ports of all.
                 await asyncio.to_thread(shutil.rmtree, self.nodes_folder, ignore_errors=True)
                 self.pinned.nodes.clear()
                 self._take_seats()
@@ -275,12 +285,28 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         await self._form()
         self._is_formed = True
         await self.until_agreed()
+        self._seen = await self._names_of_primaries()
+
+    async def read_configuration(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+
+        async def told() -> bool:
+            found.update(await super(NodeGroup, self).read_configuration())  # type: ignore[safe-super]
+            return True
+
+        # All its nodes have just started: on a busy machine the first answer may take longer than any later one.
+        await self.until(told, "report its configuration")
+        return found
 
     async def telemetry(self) -> dict[str, str]:
+        return {**await super().telemetry(), **await self._roles()}
+
+    async def _roles(self) -> dict[str, str]:
+        """Say who is the primary, what each node is and has, and which primaries were replaced."""
         answers = await asyncio.gather(*(self._standing(node) for node in self.nodes))
         standings = {node.name: one for node, one in zip(self.nodes, answers, strict=True) if one is not None}
         primaries = ", ".join(node.name for node in await self.primaries())
-        return {**await super().telemetry(), "primary": primaries, **standings, **self._replacement_facts()}
+        return {"primary": primaries, **standings, **self._replacement_facts()}
 
     async def _standing(self, node: N) -> str | None:
         try:
@@ -289,57 +315,116 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
             return "no answer"
 
     def _replacement_facts(self) -> dict[str, str]:
-        """Say how the last primary was replaced, and which clients went on writing to it."""
-        last = self.last_replacement
-        if last is None or self.links is None:
+        """Say which primaries were replaced, how, and which clients went on writing to them."""
+        if not self.replacements or self.links is None:
             return {}
-        replaced = last.replaced_seconds
-        stayed = self.links.stayed(last.primary, opened_before=replaced, sent_since=replaced + STAYED_SECONDS_MIN)
-        shown = [f"{one.client} {one.last_sent_seconds - last.replaced_seconds:.1f}s" for one in stayed]
+        stayed = [
+            (one.client, one.last_sent_seconds - last.replaced_seconds)
+            for last in self.replacements
+            for one in self.links.stayed(
+                last.primary,
+                opened_before=last.replaced_seconds,
+                sent_since=last.replaced_seconds + STAYED_SECONDS_MIN,
+            )
+        ]
+        stayed.sort(key=lambda one: one[1], reverse=True)
+        longest = max(one.replaced_seconds - one.asked_seconds for one in self.replacements)
         return {
-            "replaced": last.primary,
-            "replaced_after_seconds": f"{last.replaced_seconds - last.asked_seconds:.2f}",
+            "replaced": ", ".join(one.primary for one in self.replacements),
+            "replaced_after_seconds": f"{longest:.2f}",
             "stayed_clients": str(len(stayed)),
-            "stayed": ", ".join(shown[:STAYED_SHOWN_MAX]),
+            "stayed_seconds": f"{max((seconds for _, seconds in stayed), default=0.0):.2f}",
+            "stayed": ", ".join(f"{client} {seconds:.1f}s" for client, seconds in stayed[:STAYED_SHOWN_MAX]),
         }
 
     async def _keep_alive(self, on_event: EventListener) -> None:
         """Report a failover that nobody asked for; each node is watched, and started again, by itself."""
-        self._seen = await self._names_of_primaries()
-        asked = now_us()
+        served = now_us()
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            at = now_us()
+            at, before = now_us(), self._seen
             try:
                 found = await self._names_of_primaries()
             except self.node_errors:
                 continue
-            if found == self._seen:
-                asked = at
-                continue
-            before, self._seen = self._seen, found
-            if self.replacements_expected > 0:
-                self.replacements_expected -= 1
+            if before is not self._seen:
+                continue  # a fault has looked in the meantime, and this answer may be older
+            if found == self._seen and await self._all_answer():
+                served = at
+            is_expected = self.replacements_expected > 0
+            if not is_expected and self._is_replaced(found):
+                self.begin_replacements(0, since_us=served)
+            if not self._take_in(found) or is_expected:
                 continue
             detail = f"{', '.join(sorted(before - found))} was replaced by {', '.join(sorted(found - before))}"
-            await self._report(on_event, "died", detail, at=asked)
+            named = {"primary": ", ".join(sorted(before))}
+            await self._report(on_event, "died", detail, at=served, replaces=True, telemetry=named)
+            agreed = "not all agree yet"
             with contextlib.suppress(ServerUnreachableError):
                 await self.until_agreed()
-            self._seen = await self._names_of_primaries()
-            await self._report(on_event, "restarted", f"{detail}, and all agree")
+                agreed = "all agree"
+            with contextlib.suppress(*self.node_errors):
+                await self._look()
+            told = f"{detail}, and {agreed}"
+            await self._report(on_event, "restarted", told, replaces=True, telemetry=await self._facts())
+
+    async def _all_answer(self) -> bool:
+        """Whether all primaries answer, and soon: what one of them had not replicated dates from before its silence."""
+        with contextlib.suppress(*self.node_errors, StillLoadingError, TimeoutError):
+            async with asyncio.timeout(_WATCH_SECONDS):
+                return all(await asyncio.gather(*(node.answers() for node in self.last_primaries)))
+        return False
 
     async def _names_of_primaries(self) -> frozenset[str]:
         return frozenset(node.name for node in await self.primaries())
 
+    def begin_replacements(self, expected: float, since_us: int | None = None) -> None:
+        """Forget earlier replacements: primaries are replaced from now on, so many of them without a report."""
+        self.replacements.clear()
+        self.replacements_expected = expected
+        self._asked_seconds = time.monotonic() if since_us is None else since_us / 1e6
+
     async def replaced_as_expected(self) -> None:
         """Take the primaries as they are now, and report every change from now on."""
-        self._seen = await self._names_of_primaries()
+        await self._look()
         self.replacements_expected = 0
 
+    async def _look(self) -> None:
+        """Note who are the primaries now, unless that was noted while they were asked for: then it is newer."""
+        seen = self._seen
+        found = await self._names_of_primaries()
+        if seen is self._seen:
+            self._take_in(found)
+
+    def _is_replaced(self, found: frozenset[str]) -> bool:
+        # Of a cluster, a primary that is gone is named no more before another one takes over from it.
+        return bool(self._seen - found) and bool(found - self._seen) and len(found) >= self.shards
+
+    def _take_in(self, found: frozenset[str]) -> bool:
+        """Note who are the primaries now; returns whether one was replaced since this was last noted."""
+        is_replaced = self._is_replaced(found)
+        if is_replaced:
+            now = time.monotonic()
+            self.replacements += [Replacement(name, self._asked_seconds, now) for name in sorted(self._seen - found)]
+            del self.replacements[:-REPLACEMENTS_KEPT]
+            self.replacements_expected = max(0, self.replacements_expected - 1)
+        if is_replaced or not self._seen:
+            self._seen = found
+        return is_replaced
+
+    async def _facts(self) -> dict[str, str]:
+        with contextlib.suppress(*self.node_errors):
+            return await self._roles()
+        return {}
+
     def _on_node_event(self, event: LifecycleEvent) -> Any:
-        # Only the death of a primary is one of the memory; the others are replaced without anybody noticing.
-        if self._on_event is None or event.kind not in {node.name for node in self.last_primaries}:
+        # Only the death of a primary counts as one of the memory: clients do not notice the others.
+        is_primary = event.kind in {node.name for node in self.last_primaries}
+        # One that was told to have died is told to be back, also if another one is the primary by then.
+        is_back = event.what == "restarted" and event.kind in self._told_dead
+        if self._on_event is None or not (is_primary or is_back):
             return None
+        (self._told_dead.add if event.what == "died" else self._told_dead.discard)(event.kind)
         return self._on_event(LifecycleEvent(kind=self.name, what=event.what, at_us=event.at_us, detail=event.detail))
 
     async def _open_links(self) -> None:
@@ -349,13 +434,13 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         for seat in self.seats.values():
             await self.links.listen(seat.name, seat.front, seat.host, seat.port)
             if self.has_bus:
-                await self.links.listen(seat.name, seat.bus, seat.host, seat.bus_port)
+                await self.links.listen(seat.name, seat.bus, seat.host, seat.bus_port, is_bus=True)
             if self.has_client_fronts:
                 await self.links.listen(seat.name, seat.client_front, seat.host, seat.port, caller=CLIENTS)
 
     has_bus: ClassVar[bool] = False
     has_client_fronts: ClassVar[bool] = False
-    """Whether clients have fronts of their own: where it takes time to find out who calls."""
+    """Whether clients have fronts of their own: needed where finding out who calls takes time."""
 
     def _callers(self) -> Callers:
         return CallersByAddress({seat.host: seat.name for seat in self.seats.values()})
@@ -373,33 +458,53 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
 
     async def until_replaced(self, primary: N, ask: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait until a server is no longer called a primary, asking for that again and again."""
-        asked = time.monotonic()
-        self.last_replacement = None
+        self._asked_seconds = time.monotonic()
 
         async def replaced() -> bool:
-            if primary not in await self.primaries():
+            found = await self.primaries()
+            if primary not in found and len(found) >= self.shards:
                 return True
             if ask is not None:
                 await ask()
             return False
 
         await self.until(replaced, f"replace {primary.name}")
-        self.last_replacement = Replacement(primary.name, asked, time.monotonic())
+        await self._until_taken_over()
+        await self._look()
+
+    async def _until_taken_over(self) -> None:
+        """Wait until the server that is called the primary now takes writes; where it is not called so before that."""
 
     async def until(self, holds: Callable[[], Any], what: str) -> None:
         """Wait until something holds; one that does not answer meanwhile is still starting."""
-        deadline = time.monotonic() + self.agree_seconds_max
-        while True:
+
+        async def holds_for_all() -> bool:
             try:
-                if await holds():
-                    return
+                return bool(await holds())
             except self.node_errors:
-                pass
-            if time.monotonic() >= deadline:
-                raise ServerUnreachableError(
-                    f"{self.title} did not {what} within {self.agree_seconds_max:.0f} s; see the logs in {self.folder}"
-                )
-            await asyncio.sleep(_POLL_SECONDS)
+                return False
+
+        if not await until(holds_for_all, self.agree_seconds_max, _POLL_SECONDS):
+            raise ServerUnreachableError(
+                f"{self.title} did not {what} within {self.agree_seconds_max:.0f} s; see the logs in {self.folder}"
+            )
+
+    # -- orderly changes --
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether a primary can be replaced without losing anything."""
+        return True
+
+    @abc.abstractmethod
+    async def hand_over(self, primary: N) -> None:
+        """Let another server take the place of a primary, in the best order that this version knows."""
+
+    async def restart(self, node: N) -> None:
+        """Stop a node cleanly, if it runs, and start it again."""
+        if node.pid is not None:
+            await node.stop_cleanly()
+        await node.start_again()
 
     # -- links --
 
@@ -412,7 +517,7 @@ class NodeGroup(Server, abc.ABC, Generic[N]):
         side = self.beside(node)
         rest = set(self.name_of_nodes) - side
         links = [Link(one, other) for one in side for other in rest]
-        links += [Link(other, one) for one, other in links]
+        links += [Link(link.node, link.caller) for link in links]
         return links + [Link(CLIENTS, one) for one in side] if clients else links
 
 

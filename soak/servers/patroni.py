@@ -14,13 +14,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from soak.errors import ServerUnreachableError
 from soak.json_input import decode_json
 from soak.proc.files import write_whole
-from soak.proc.spawn import Process
+from soak.proc.spawn import Running
 from soak.servers import binaries
 from soak.servers.exchange import HttpExchange
 from soak.servers.kinds import Replication, ServerKind
@@ -45,7 +44,8 @@ RECONNECT = {"wal_retrieve_retry_interval": "1s"}
 MAXIMUM_LAG_BYTES = 2**20
 HEARTBEAT_MS, ELECTION_MS = 250, 2_500
 """More than etcd's own: on a busy machine a healthy node may be silent for a second."""
-_FORM_SECONDS_MAX = 120.0
+_FORM_SECONDS_MAX = 180.0
+"""On an idle machine it takes ten."""
 _REST_SECONDS_MAX = 30.0
 _ACCESS = ("local all all", f"host all all {HOST}/32", f"host replication all {HOST}/32")
 
@@ -100,8 +100,8 @@ class PatroniProcess(ProcessBackend):
             },
         }
 
-    def spawn(self) -> Process:
-        return self.start_program(
+    async def spawn(self) -> Running:
+        return await self.start_program(
             [*self._python.command, "-m", "patroni", self.home / "patroni.yml"],
             home=self.home,
             cwd=self.home,
@@ -157,7 +157,7 @@ class EtcdProcess(ProcessBackend):
     async def prepare(self) -> None:
         self.working_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def spawn(self) -> Process:
+    async def spawn(self) -> Running:
         seat = self.seat
         options = {
             "name": seat.name,
@@ -171,7 +171,7 @@ class EtcdProcess(ProcessBackend):
             "heartbeat-interval": HEARTBEAT_MS,
             "election-timeout": ELECTION_MS,
         }
-        return self.start_program(
+        return await self.start_program(
             [self._program, *(f"--{name}={value}" for name, value in options.items())], home=self.folder
         )
 
@@ -208,6 +208,7 @@ class PatroniGroup(PostgresGroup):
     name_of_nodes = (*SERVERS, *ETCDS)
     has_bus = True
     agree_seconds_max = _FORM_SECONDS_MAX
+    replacement_seconds = TTL_SECONDS + LOOP_WAIT_SECONDS + RETRY_SECONDS
 
     def _make_nodes(self) -> list[GroupNode]:
         self.patronis = [self._make_node(name) for name in SERVERS]
@@ -269,6 +270,22 @@ class PatroniGroup(PostgresGroup):
         (found,) = await self.primaries()
         return next(node for node in self.patronis if node is found)
 
+    @property
+    def patroni_addresses(self) -> Sequence[str]:
+        return [f"http://{node.seat.host}:{node.seat.bus_port}" for node in self.patronis]
+
+    async def hand_over(self, primary: GroupNode) -> None:
+        """Ask for a switchover: the leader stops cleanly first."""
+        await (await self.leader()).rest("/switchover", {"leader": primary.name})
+        await self.until_replaced(primary)
+
+    async def restart(self, node: GroupNode) -> None:
+        """Let Patroni restart its PostgreSQL, as `patronictl restart` does; an etcd is stopped and started again."""
+        if isinstance(node, PatroniNode):
+            await node.rest("/restart", {})
+        else:
+            await super().restart(node)
+
     async def until_demoted(self, leader: GroupNode) -> None:
         """Wait until a node takes no more writes, whether or not another one does."""
         node = next(node for node in self.patronis if node is leader)
@@ -289,6 +306,8 @@ class PatroniGroup(PostgresGroup):
 
 async def _ask(url: str, whom: str, seconds: float, body: Mapping[str, object] | None = None) -> bytes:
     """Ask over HTTP, or post; raises `ServerUnreachableError` if there is no answer, or a post is refused."""
+    import aiohttp  # noqa: PLC0415  costly, and most servers need none of it
+
     request: dict[str, Any] = {"method": "GET"} if body is None else {"method": "POST", "json": dict(body)}
     try:
         async with (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 import asyncpg
@@ -14,8 +13,9 @@ from soak.servers.exchange import PostgresExchange
 from soak.servers.inspect import inspect_server
 from soak.servers.kinds import ServerKind
 from soak.servers.ports import HOST
-from soak.servers.server import Server
+from soak.servers.server import HOLD_SECONDS_MAX, HeldConnection, Server
 from soak.servers.state import Pinned
+from soak.tasks import until
 
 CONFIGURATION_READ = (
     "fsync",
@@ -100,6 +100,24 @@ class PostgresServer(Server):
     async def read_limits(self) -> dict[str, str]:
         return await self.ask("select current_setting('max_connections') as max_connections")
 
+    async def hold_connections(self, count: int) -> list[HeldConnection | None]:
+        return await asyncio.gather(*(self._hold_connection() for _ in range(count)))
+
+    async def _hold_connection(self) -> HeldConnection | None:
+        try:
+            connection = await asyncpg.connect(
+                self.own_url,
+                timeout=HOLD_SECONDS_MAX,
+                server_settings={"application_name": "soak connection exhaustion"},
+            )
+        except (*_SILENT, OSError, TimeoutError):
+            return None
+
+        async def close() -> None:
+            connection.terminate()
+
+        return close
+
     async def survives_taking(self, size_bytes: int) -> bool:
         """Do so; the kernel kills the session that is largest, and with it all others."""
         query = _EXHAUST_QUERY.format(bytes=_PIECE_BYTES, count=size_bytes // _PIECE_BYTES)
@@ -176,16 +194,14 @@ class PostgresReplica(PostgresServer):
         return await self.ask(query) == await self._primary.ask(query)
 
     async def _streams(self) -> bool:
-        deadline = time.monotonic() + _STREAMING_SECONDS_MAX
-        while time.monotonic() < deadline:
-            row = await self.ask(
-                "select (pg_is_in_recovery() and exists "
-                "(select from pg_stat_wal_receiver where status = 'streaming'))::text as streams"
-            )
-            if row["streams"] == "true":
-                return True
-            await asyncio.sleep(_STREAMING_POLL_SECONDS)
-        return False
+        return await until(self._is_streaming, _STREAMING_SECONDS_MAX, _STREAMING_POLL_SECONDS)
+
+    async def _is_streaming(self) -> bool:
+        row = await self.ask(
+            "select (pg_is_in_recovery() and exists "
+            "(select from pg_stat_wal_receiver where status = 'streaming'))::text as streams"
+        )
+        return row["streams"] == "true"
 
 
 # Its configuration file --------------------------------------------------------------------------------------

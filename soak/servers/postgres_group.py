@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from soak.errors import ServerUnreachableError, UsageError
-from soak.servers.backend import ServerBackend
+from soak.errors import UsageError
+from soak.servers.backend import HandsOffBackend
 from soak.servers.callers import Callers, CallersByProcess
 from soak.servers.kinds import Replication, ServerKind
 from soak.servers.node_group import GroupBackend, GroupNode, NodeGroup, Seat
 from soak.servers.ports import HOST
 from soak.servers.postgres import DATABASE, REPLICA_MARK, USER, PostgresServer
 from soak.servers.postgres_process import PostgresProcess, base_backup
-from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.state import Pinned
 from soak.servers.unprivileged import Account
@@ -179,7 +178,7 @@ class StandbyReaders(PostgresServer):
         self.no_proxy = self._group.no_proxy
 
 
-class _NothingOfItsOwn(ServerBackend):
+class _NothingOfItsOwn(HandsOffBackend):
     """What a server runs in that is only another way to a group."""
 
     @property
@@ -192,34 +191,6 @@ class _NothingOfItsOwn(ServerBackend):
 
     def refuses(self, what: str) -> str | None:
         return None if what == "stopped" else self.no_power_cut
-
-    async def launch(self) -> None:
-        """Nothing is to be started."""
-
-    async def how_it_ended(self) -> str | None:
-        return None
-
-    async def end(self, seconds: float) -> None:
-        """Nothing is to be ended."""
-
-    async def kill(self) -> None:
-        """Nothing is to be killed."""
-
-    async def freeze(self) -> None:
-        """Nothing is to be frozen."""
-
-    async def thaw(self) -> None:
-        """Nothing is to be thawed."""
-
-    async def wipe(self) -> None:
-        """Nothing is to be removed."""
-
-    async def cut_power(self) -> CutPower | None:
-        raise ServerUnreachableError(f"the power of {self.title} cannot be cut: {self.no_power_cut}")
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        del lines_max
-        return ""
 
 
 def address_of_nodes(password: str, places: Iterable[str], attributes: str = "any") -> str:

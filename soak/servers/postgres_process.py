@@ -12,7 +12,7 @@ from pathlib import Path
 from soak.errors import ServerUnreachableError, UsageError
 from soak.proc import tree
 from soak.proc.files import exchange, write_whole
-from soak.proc.spawn import Process
+from soak.proc.spawn import Running
 from soak.servers import binaries, postgres_upgrade, versions
 from soak.servers.ports import HOST
 from soak.servers.postgres import USER, postgres_settings
@@ -66,8 +66,8 @@ class PostgresProcess(ProcessBackend):
         (self.working_folder / "postmaster.pid").unlink(missing_ok=True)
         self._write_owned(self.working_folder / "postgresql.conf", postgres_settings(self.options, self._place()))
 
-    def spawn(self) -> Process:
-        return self._run(["postgres", "-D", self.working_folder], self.environment)
+    async def spawn(self) -> Running:
+        return await self._run(["postgres", "-D", self.working_folder], self.environment)
 
     async def create(self, *options: str) -> None:
         """Make a new database cluster."""
@@ -184,14 +184,14 @@ class PostgresProcess(ProcessBackend):
     def _write_owned(self, path: Path, text: str) -> None:
         write_whole(path, text.encode(), owner=self._account)
 
-    def _run(
+    async def _run(
         self,
         command: list[str | Path],
         environment: Mapping[str, str] | None = None,
         programs: Path | None = None,
         cwd: Path | None = None,
-    ) -> Process:
-        return self.start_program(
+    ) -> Running:
+        return await self.start_program(
             [(programs or self._programs) / "bin" / command[0], *command[1:]],
             home=self.home,
             cwd=cwd or Path("/"),  # the account may not be allowed into ours
@@ -209,12 +209,12 @@ class PostgresProcess(ProcessBackend):
         seconds_max: float = _TOOL_SECONDS_MAX,
     ) -> None:
         start = self.log_path.stat().st_size if self.log_path.exists() else 0
-        running = self._run(command, environment, programs, cwd)
+        running = await self._run(command, environment, programs, cwd)
         try:
             await tree.ended_within(running, seconds_max)
         finally:
             await tree.end(running, signal.SIGTERM, 1.0)
-        if running.returncode != 0:
+        if running.poll() != 0:
             words = tree.last_words(self.log_path, start)
             raise ServerUnreachableError(f"{command[0]} failed for {self._name}: {words} (log: {self.log_path})")
 

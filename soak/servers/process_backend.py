@@ -10,11 +10,11 @@ import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from soak.proc import tree
 from soak.proc.guardian import Guardian
-from soak.proc.spawn import DEVNULL, STDOUT, Process, start
+from soak.proc.spawn import DEVNULL, STDOUT, Running, start
 from soak.servers.backend import PortTakenError, ServerBackend
 from soak.servers.ports import is_free
 from soak.servers.power_cut.source import CutPower
@@ -23,6 +23,54 @@ from soak.servers.strays import end_strays
 from soak.servers.unprivileged import Account
 
 LOG_BYTES_MAX = 8 * 2**20
+_FIRST = 1
+"""What a program sees of its own number in a container."""
+
+
+class Program(NamedTuple):
+    """A program of a server, as it is to be started."""
+
+    server: str
+    argv: Sequence[str | Path]
+    folders: Sequence[Path]
+    """What it has to see."""
+    log_path: Path
+    """Where what it writes goes."""
+    environment: Mapping[str, str]
+    stdin: int
+    cwd: Path
+    death_signal: signal.Signals
+    account: Account | None
+
+
+class Starter(Protocol):
+    """Starts the programs of a server."""
+
+    brings_programs: bool
+    """Whether programs are known by their names alone, wherever they are."""
+
+    async def start(self, program: Program) -> Running: ...
+
+
+class AsProcess:
+    """Starts them as processes that end with us."""
+
+    brings_programs = False
+
+    async def start(self, program: Program) -> Running:
+        # Not our environment: PGDATA, PGPORT, PGOPTIONS and the like would change what is started.
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TZ") if name in os.environ}
+        with program.log_path.open("ab") as log:
+            return start(
+                program.argv,
+                environment={"PATH": os.defpath, **kept, **program.environment},
+                stdin=program.stdin,
+                stdout=log,
+                stderr=STDOUT,
+                cwd=program.cwd,
+                death_signal=program.death_signal,
+                account=program.account,
+            )
 
 
 class ProcessSite(NamedTuple):
@@ -35,6 +83,7 @@ class ProcessSite(NamedTuple):
     """Called after each start; writes down what is pinned, and who runs."""
     home: Path | None = None
     """The folder that `data` is in, where that is not `folder`."""
+    starter: Starter = AsProcess()
 
 
 class ProcessBackend(ServerBackend):
@@ -54,7 +103,8 @@ class ProcessBackend(ServerBackend):
         """What the process finds in its environment besides the usual."""
         self._name = site.name
         self._on_spawn = site.on_spawn
-        self._process: Process | None = None
+        self._starter = site.starter
+        self._process: Running | None = None
         self._log_start = 0
         self._guardian: Guardian | None = None
 
@@ -68,7 +118,7 @@ class ProcessBackend(ServerBackend):
         """Make the data folder ready for a start: create it if needed, remove what a crash left."""
 
     @abc.abstractmethod
-    def spawn(self) -> Process:
+    async def spawn(self) -> Running:
         """Start the process."""
 
     @property
@@ -77,7 +127,9 @@ class ProcessBackend(ServerBackend):
 
     @property
     def pid_inside(self) -> int | None:
-        return self.pid
+        if self.pid is None:
+            return None
+        return _FIRST if self._starter.brings_programs else self.pid
 
     @property
     def no_power_cut(self) -> str | None:
@@ -94,7 +146,7 @@ class ProcessBackend(ServerBackend):
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         if self.power is not None:
             self.environment = {**self.environment, **await asyncio.to_thread(self.power.turn_on)}
-        self._process = self.spawn()
+        self._process = await self.spawn()
         self._on_spawn()
 
     async def how_it_ended(self) -> str | None:
@@ -103,7 +155,7 @@ class ProcessBackend(ServerBackend):
         if self._process.poll() is None:
             self._bound_log()
             return None
-        return f"pid {self._process.pid} {_how(self._process.returncode)}"
+        return f"pid {self._process.pid} {_how(self._process.poll() or 0)}"
 
     def what_is_wrong(self) -> str | None:
         return None if self.power is None else self.power.problem(self.working_folder)
@@ -153,7 +205,7 @@ class ProcessBackend(ServerBackend):
             raise TypeError("asked although there is no power supply")
         return await self.power.cut_under(self.freeze, self.kill)
 
-    def start_program(
+    async def start_program(
         self,
         argv: Sequence[str | Path],
         *,
@@ -162,22 +214,22 @@ class ProcessBackend(ServerBackend):
         account: Account | None = None,
         environment: Mapping[str, str] | None = None,
         stdin: int = DEVNULL,
-    ) -> Process:
+    ) -> Running:
         """Start a program of this server: it writes to the log and ends with us."""
-        # Not our environment: PGDATA, PGPORT, PGOPTIONS and the like would change what is started.
-        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TZ") if name in os.environ}
         extra = self.environment if environment is None else environment
-        with self.log_path.open("ab") as log:
-            return start(
-                argv,
-                environment={"PATH": os.defpath, **kept, "HOME": str(home), "LC_ALL": "C", **extra},
+        return await self._starter.start(
+            Program(
+                server=self._name,
+                argv=argv,
+                folders=(self.folder, self.home),
+                log_path=self.log_path,
+                environment={"HOME": str(home), "LC_ALL": "C", **extra},
                 stdin=stdin,
-                stdout=log,
-                stderr=STDOUT,
                 cwd=cwd or self.working_folder,
                 death_signal=self.death_signal,
                 account=account,
             )
+        )
 
     async def last_words(self, lines_max: int = 3) -> str:
         return tree.last_words(self.log_path, self._log_start, lines_max)

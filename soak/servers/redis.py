@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import re
 import shlex
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import redis.exceptions
 from redis.asyncio import Redis
 from redis.exceptions import BusyLoadingError, RedisError
 
 from soak.errors import ServerUnreachableError
+from soak.hosts import member_address
+from soak.redis_sentinel import redis_at
 from soak.servers.backend import PortTakenError, StillLoadingError
 from soak.servers.exchange import RedisExchange
 from soak.servers.inspect import inspect_server
 from soak.servers.ports import HOST
 from soak.servers.power_cut.source import PowerSource
-from soak.servers.server import STOP_SECONDS_MAX, Server
-from soak.stores.redis_sentinel import redis_at
+from soak.servers.server import HOLD_SECONDS_MAX, STOP_SECONDS_MAX, HeldConnection, Server
+from soak.tasks import until
 
 CHOSEN_BY_US = frozenset({"bind", "port", "requirepass", "dir", "daemonize", "logfile", "unixsocket", "include"})
 """Settings that no option may replace."""
@@ -52,6 +55,10 @@ class RedisServer(Server):
     def address_at(self, port: int) -> str:
         return f"redis://:{self.pinned.password}@{HOST}:{port}/0"
 
+    async def primary_places(self) -> list[str]:
+        """Return host and port of each server that takes writes; an empty text stands for its own address."""
+        return [""]
+
     async def answers(self) -> bool:
         try:
             async with self.client() as client:
@@ -74,29 +81,42 @@ class RedisServer(Server):
     async def read_limits(self) -> dict[str, str]:
         return await self.get_settings("maxclients")
 
-    async def get_settings(self, *names: str) -> dict[str, str]:
+    async def get_settings(self, *names: str, place: str = "") -> dict[str, str]:
         """Return what is in effect just now."""
         # One by one: Redis 6.2 takes no list of names.
-        async with self._asking() as client:
+        async with self._asking(place) as client:
             answers = [await client.config_get(name) for name in names]
         return {str(name): str(value) for answer in answers for name, value in answer.items()}
 
-    async def change_settings(self, settings: Mapping[str, str]) -> None:
+    async def change_settings(self, settings: Mapping[str, str], place: str = "") -> None:
         """Change settings of the running server, in this order, until its next start."""
         self.backend.check("configured")
-        async with self._asking() as client:
+        async with self._asking(place) as client:
             for name, value in settings.items():
                 await client.config_set(name, value)
 
-    async def information(self, section: str) -> dict[str, str]:
+    async def information(self, section: str, place: str = "") -> dict[str, str]:
         """Return one section of INFO."""
-        async with self._asking() as client:
+        async with self._asking(place) as client:
             return {name: str(value) for name, value in (await client.info(section)).items()}
 
+    async def standing_at(self, place: str = "") -> str:
+        """Return the role of a node and its replication position, as text."""
+        info = await self.information("replication", place)
+        is_primary = info.get("role") == "master"
+        offset = info.get("master_repl_offset" if is_primary else "slave_repl_offset", "?")
+        epoch = await self.epoch(place)
+        return f"{'primary' if is_primary else 'replica'}, offset {offset}{epoch and f', epoch {epoch}'}"
+
+    async def epoch(self, place: str = "") -> str:
+        """Return the number of the last failover that a node knows of; nothing where only sentinels count them."""
+        del place
+        return ""
+
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Redis]:
+    async def _asking(self, place: str = "") -> AsyncIterator[Redis]:
         try:
-            async with self.client() as client:
+            async with self.client(place=place) as client:
                 yield client
         except (RedisError, OSError, TimeoutError) as error:
             raise ServerUnreachableError(
@@ -104,10 +124,11 @@ class RedisServer(Server):
                 f"see its log {self.log_path}"
             ) from error
 
-    def client(self, timeout_seconds: float | None = None) -> Redis:
+    def client(self, timeout_seconds: float | None = None, place: str = "") -> Redis:
         """Return a client that goes to the server itself, not through its proxy, and tries nothing twice."""
         limit = timeout_seconds or self.backend.answer_seconds_max
-        return redis_at(self.own_url, timeout_seconds=limit, decode_responses=True)
+        url = member_address(self.own_url, place) if place else self.own_url
+        return redis_at(url, timeout_seconds=limit, decode_responses=True)
 
     async def shut_down(self, *, save: bool) -> None:
         """End the server by its own command, with or without a last snapshot; it stays down until `start_again`."""
@@ -152,9 +173,10 @@ class RedisServer(Server):
             await self._report(self._on_event, "repaired", text)
 
     async def _until_ended(self) -> None:
-        deadline = time.monotonic() + STOP_SECONDS_MAX
-        while await self.backend.how_it_ended() is None and time.monotonic() < deadline:  # noqa: ASYNC110  there is no event
-            await asyncio.sleep(_END_POLL_SECONDS)
+        async def has_ended() -> bool:
+            return await self.backend.how_it_ended() is not None
+
+        await until(has_ended, STOP_SECONDS_MAX, _END_POLL_SECONDS)
 
     async def start_again_from_snapshot(self) -> None:
         """Bring the server back from its last snapshot alone, and turn its append-only file on again if it has one.
@@ -176,21 +198,41 @@ class RedisServer(Server):
 
     async def _until_rewritten(self) -> None:
         """Wait until the append-only file holds everything: before that, what is acknowledged is on no disk."""
-        deadline = time.monotonic() + _REWRITE_SECONDS_MAX
-        while True:
-            found = await self.information("persistence")
-            if found["aof_rewrite_in_progress"] == found["aof_rewrite_scheduled"] == "0":
-                break
-            if time.monotonic() >= deadline:
-                raise ServerUnreachableError(
-                    f"{self.title} did not rewrite its append-only file within {_REWRITE_SECONDS_MAX:.0f} s; "
-                    f"see its log {self.log_path}"
-                )
-            await asyncio.sleep(_REWRITE_POLL_SECONDS)
+        found: dict[str, str] = {}
+
+        async def is_rewritten() -> bool:
+            found.update(await self.information("persistence"))
+            return found["aof_rewrite_in_progress"] == found["aof_rewrite_scheduled"] == "0"
+
+        if not await until(is_rewritten, _REWRITE_SECONDS_MAX, _REWRITE_POLL_SECONDS):
+            raise ServerUnreachableError(
+                f"{self.title} did not rewrite its append-only file within {_REWRITE_SECONDS_MAX:.0f} s; "
+                f"see its log {self.log_path}"
+            )
         if found["aof_last_bgrewrite_status"] != "ok":
             raise ServerUnreachableError(
                 f"{self.title} could not rewrite its append-only file; see its log {self.log_path}"
             )
+
+    async def hold_connections(self, count: int) -> list[HeldConnection | None]:
+        # Of a group the primary as it is now: its sentinels are asked once, and not for every connection.
+        place = (await self.primary_places())[0]
+        return await asyncio.gather(*(self._hold_connection(place) for _ in range(count)))
+
+    async def _hold_connection(self, place: str) -> HeldConnection | None:
+        pool: Any = self.client(HOLD_SECONDS_MAX, place).connection_pool
+        connection = pool.make_connection()
+        close = functools.partial(connection.disconnect, nowait=True)
+        try:
+            async with asyncio.timeout(HOLD_SECONDS_MAX):
+                await connection.connect()
+                # One that asks for no password says only now that there are too many.
+                await connection.send_command("PING")
+                await connection.read_response()
+        except (RedisError, OSError, TimeoutError):
+            await close()
+            return None
+        return close
 
     async def survives_taking(self, size_bytes: int) -> bool:
         try:
@@ -204,16 +246,22 @@ class RedisServer(Server):
 
     async def shorten_life(self, prefix: str, seconds: float, keys_max: int) -> int:
         """Let keys of this prefix expire within so many seconds, except those that do so earlier; returns how many."""
-        milliseconds = int(seconds * 1000)
         shortened = 0
-        async with self._asking() as client:
-            async for key in client.scan_iter(match=f"{_GLOB_SPECIAL.sub(_ESCAPED, prefix)}*", count=_SCAN_COUNT):
-                if shortened >= keys_max:
-                    break
-                left = await client.pttl(key)
-                if left == -1 or left > milliseconds:
-                    shortened += int(await client.pexpire(key, milliseconds))
+        for place in await self.primary_places():
+            async with self._asking(place) as client:
+                shortened += await _shorten(client, prefix, int(seconds * 1000), keys_max - shortened)
         return shortened
+
+
+async def _shorten(client: Redis, prefix: str, milliseconds: int, keys_max: int) -> int:
+    shortened = 0
+    async for key in client.scan_iter(match=f"{_GLOB_SPECIAL.sub(_ESCAPED, prefix)}*", count=_SCAN_COUNT):
+        if shortened >= keys_max:
+            break
+        left = await client.pttl(key)
+        if left == -1 or left > milliseconds:
+            shortened += int(await client.pexpire(key, milliseconds))
+    return shortened
 
 
 # Its configuration file --------------------------------------------------------------------------------------

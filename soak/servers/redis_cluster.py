@@ -87,7 +87,8 @@ class ClusterNode(Node):
     async def id(self) -> str:
         return str(await self.ask("CLUSTER", "MYID"))
 
-    async def epoch(self) -> str:
+    async def epoch(self, place: str = "") -> str:
+        del place
         return str((await self.ask("CLUSTER INFO")).get("cluster_my_epoch", "?"))
 
 
@@ -110,6 +111,8 @@ class ClusterGroup(RedisGroup):
     flag = "--redis cluster"
     name_of_nodes = NODES
     has_bus = True
+    shards = SHARDS
+    replacement_seconds = 4 * NODE_TIMEOUT_MS / 1000  # a failed election is repeated after that
 
     def _make_nodes(self) -> list[Node]:
         self.servers: list[ClusterNode] = [self._node(ClusterNode, ClusterProcess, name) for name in NODES]
@@ -120,9 +123,9 @@ class ClusterGroup(RedisGroup):
         hosts = ",".join(f"{HOST}:{self.seats[name].front}" for name in NODES)
         return f"redis+cluster://:{quote(self.pinned.password)}@{hosts}"
 
-    def client(self, timeout_seconds: float | None = None) -> Redis:
+    def client(self, timeout_seconds: float | None = None, place: str = "") -> Redis:
         """Return a client of the first primary."""
-        return self.last_primaries[0].client(timeout_seconds)
+        return self.last_primaries[0].client(timeout_seconds, place)
 
     async def hand_over(self, primary: Node) -> None:
         replica = self.replica_of(primary, await self._any_views())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
@@ -15,9 +14,9 @@ from soak.servers.kinds import ServerKind
 from soak.servers.node_group import GroupBackend, GroupNode, NodeGroup, Seat
 from soak.servers.process_backend import ProcessSite
 from soak.servers.redis import RedisServer
-from soak.servers.redis_process import RedisProcess
+from soak.servers.redis_process import RedisProcess, RedisPrograms
 from soak.servers.state import Pinned
-from soak.servers.versions import ServerRelease, ServerVersion, redis_version
+from soak.servers.versions import ServerRelease
 
 REPLICATION = {"repl-diskless-sync": "yes", "repl-diskless-sync-delay": "0", "repl-timeout": "5"}
 """Quick to follow, and quick to notice that the other side is gone."""
@@ -27,8 +26,16 @@ _SOURCE_ADDRESS_SINCE = 7
 class NodeProcess(RedisProcess):
     """One node as a process."""
 
-    def __init__(self, site: ProcessSite, seat: Seat, seats: Mapping[str, Seat], **choices: Any) -> None:
-        super().__init__(site, **choices)
+    def __init__(
+        self,
+        site: ProcessSite,
+        seat: Seat,
+        seats: Mapping[str, Seat],
+        *,
+        options: Mapping[str, str],
+        programs: RedisPrograms,
+    ) -> None:
+        super().__init__(site, options=options, programs=programs)
         self.seat = seat
         self.seats = seats
 
@@ -71,15 +78,7 @@ class Node(GroupNode, RedisServer):
             return await client.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def standing(self) -> str | None:
-        info = await self.information("replication")
-        epoch = await self.epoch()
-        is_primary = info.get("role") == "master"
-        offset = info.get("master_repl_offset" if is_primary else "slave_repl_offset", "?")
-        return f"{'primary' if is_primary else 'replica'}, offset {offset}{epoch and f', epoch {epoch}'}"
-
-    async def epoch(self) -> str:
-        """Return the number of the last failover that it knows of; nothing where only sentinels count them."""
-        return ""
+        return await self.standing_at()
 
     async def follows(self, primary: Node) -> bool:
         """Whether it is a replica of this primary and has caught up with its data set."""
@@ -100,7 +99,6 @@ class RedisGroup(NodeGroup[Node], RedisServer, abc.ABC):
 
     node_errors = (ServerUnreachableError, RedisError)
     servers: Sequence[Node] = ()
-    """Those that hold data."""
 
     def __init__(
         self,
@@ -110,45 +108,26 @@ class RedisGroup(NodeGroup[Node], RedisServer, abc.ABC):
         *,
         fresh: bool,
         options: Mapping[str, str],
-        version: ServerVersion,
-        binary: Path | None = None,
-        upgrade: ServerVersion | None = None,
-        upgrade_binary: Path | None = None,
+        programs: RedisPrograms,
     ) -> None:
-        if pinned.version is not None:  # it has been upgraded
-            version, binary = redis_version(pinned.version), None if pinned.program is None else Path(pinned.program)
-        backend = GroupBackend(f"{version.title} with {self.topology} for {kind.name}", site.folder, options)
+        self._programs = programs.now(pinned)
+        self.version = self._programs.version
+        backend = GroupBackend(f"{self.version.title} with {self.topology} for {kind.name}", site.folder, options)
         super().__init__(kind, pinned, backend, fresh=fresh)
-        self.version = version
-        self._choices = {
-            "options": options,
-            "version": version,
-            "binary": binary,
-            "upgrade": upgrade,
-            "upgrade_binary": upgrade_binary,
-        }
+        self._options = options
         self._join(site, fresh=fresh)
 
     def _node(self, make: type[_N], process: type[NodeProcess], name: str) -> _N:
         site = self.site_of(name)
-        node = make(self.kind, site.pinned, process(site, self.seats[name], self.seats, **self._choices))
+        backend = process(site, self.seats[name], self.seats, options=self._options, programs=self._programs)
+        node = make(self.kind, site.pinned, backend)
         node.report_to(self._on_node_event)
         return node
 
     # -- failovers --
 
-    @property
-    def hands_over(self) -> bool:
-        """Whether a primary can be replaced without losing anything."""
-        return True
-
-    @abc.abstractmethod
-    async def hand_over(self, primary: Node) -> None:
-        """Let a replica take the place of a primary, in the best order that this version knows."""
-
     async def until_takes_writes(self, node: Node) -> None:
         """Wait until a server calls itself a primary, whatever the group says."""
-        self.last_replacement = None
         await self.until(node.is_primary, f"let {node.name} take over")
 
     # -- versions --

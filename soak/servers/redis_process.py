@@ -4,19 +4,38 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from soak.errors import UsageError
 from soak.proc.files import write_whole
-from soak.proc.spawn import Process
+from soak.proc.spawn import Running
 from soak.servers import binaries
 from soak.servers.ports import HOST
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.redis import redis_settings
+from soak.servers.state import Pinned
 from soak.servers.versions import ServerRelease, ServerVersion, next_release, redis_version
 
 LOG_FOLDER = "appendonlydir"
 """Where newer versions keep their append-only file, and older ones do not look for it."""
+
+
+@dataclass(frozen=True)
+class RedisPrograms:
+    """Which program is run, and what it is upgraded to; None: the next version that can be had here."""
+
+    version: ServerVersion
+    binary: Path | None = None
+    upgrade: ServerVersion | None = None
+    upgrade_binary: Path | None = None
+
+    def now(self, pinned: Pinned) -> RedisPrograms:
+        """Return the same with the program that a server runs after it has been upgraded."""
+        if pinned.version is None:
+            return self
+        binary = None if pinned.program is None else Path(pinned.program)
+        return replace(self, version=redis_version(pinned.version), binary=binary)
 
 
 class RedisProcess(ProcessBackend):
@@ -27,24 +46,12 @@ class RedisProcess(ProcessBackend):
     death_signal = signal.SIGTERM
     stop_signal = signal.SIGTERM
 
-    def __init__(
-        self,
-        site: ProcessSite,
-        *,
-        options: Mapping[str, str],
-        version: ServerVersion,
-        binary: Path | None = None,
-        upgrade: ServerVersion | None = None,
-        upgrade_binary: Path | None = None,
-    ) -> None:
-        """Choose the version, and what it is upgraded to if it is; None: the next that can be had here."""
-        pinned = site.pinned
-        chosen = version if pinned.version is None else redis_version(pinned.version)
-        super().__init__(f"{chosen.title} for {site.name}", site, options)
-        self._upgrade = upgrade
-        self._upgrade_binary = upgrade_binary
-        changed = None if pinned.program is None else Path(pinned.program)
-        self._choose(chosen, binary if pinned.version is None else changed)
+    def __init__(self, site: ProcessSite, *, options: Mapping[str, str], programs: RedisPrograms) -> None:
+        now = programs.now(site.pinned)
+        super().__init__(f"{now.version.title} for {site.name}", site, options)
+        self._upgrade = programs.upgrade
+        self._upgrade_binary = programs.upgrade_binary
+        self._choose(now.version, now.binary)
 
     async def prepare(self) -> None:
         self.working_folder.mkdir(mode=0o700, exist_ok=True)
@@ -74,10 +81,12 @@ class RedisProcess(ProcessBackend):
     def write_settings(self, text: str) -> None:
         write_whole(self._settings_path, text.encode())
 
-    def spawn(self) -> Process:
-        return self.start_program([self._program, self._settings_path], home=self.folder)
+    async def spawn(self) -> Running:
+        return await self.start_program([self._program, self._settings_path], home=self.folder)
 
     def next_release(self) -> ServerRelease:
+        if self._starter.brings_programs:
+            raise UsageError(f"the containers of {self._name} all have one image; take servers from packages for this")
         if self._upgrade_binary is not None:
             # Given by path, it is the only one that is meant.
             available = binaries.redis_releases(self._upgrade_binary)[-1:]
@@ -92,7 +101,7 @@ class RedisProcess(ProcessBackend):
             )
         have = ", ".join(one.version.title for one in available)
         wanted = self._upgrade.title if self._upgrade is not None else f"{self._upgrade_binary}"
-        raise UsageError(f"{wanted} is no upgrade of {self.version.title} that can be had here; there are {have}")
+        raise UsageError(f"{wanted} is no upgrade of {self.version.title} that is available here; there are {have}")
 
     async def upgrade(self) -> None:
         """Be the next release from the next start on: it reads the data of the older one."""
@@ -107,7 +116,8 @@ class RedisProcess(ProcessBackend):
     def _choose(self, version: ServerVersion, binary: Path | None) -> None:
         self.version = version
         self.title = f"{version.title} for {self._name}"
-        self._program = binaries.redis_program(version, binary)
+        brought = self._starter.brings_programs
+        self._program = Path(f"{version.family}-server") if brought else binaries.redis_program(version, binary)
 
     @property
     def _settings_path(self) -> Path:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from soak.errors import ServerUnreachableError
 from soak.proc.files import write_whole
-from soak.proc.spawn import Process
+from soak.proc.spawn import Running
 from soak.servers.ports import HOST
 from soak.servers.redis_group import Node, NodeProcess, RedisGroup
 
@@ -81,8 +81,8 @@ class SentinelProcess(NodeProcess):
         ]
         write_whole(self._settings_path, "\n".join([*lines, ""]).encode())
 
-    def spawn(self) -> Process:
-        return self.start_program([self._program, self._settings_path, "--sentinel"], home=self.folder)
+    async def spawn(self) -> Running:
+        return await self.start_program([self._program, self._settings_path, "--sentinel"], home=self.folder)
 
 
 class SentinelNode(Node):
@@ -123,6 +123,7 @@ class SentinelGroup(RedisGroup):
     topology = "Sentinel"
     flag = "--redis sentinel"
     name_of_nodes = (*SERVERS, *SENTINELS)
+    replacement_seconds = (DOWN_AFTER_MS + 2 * FAILOVER_TIMEOUT_MS) / 1000  # a failed election is repeated after that
 
     def _make_nodes(self) -> list[Node]:
         self.servers: list[Node] = [self._node(Node, ServerProcess, name) for name in SERVERS]
@@ -140,12 +141,16 @@ class SentinelGroup(RedisGroup):
         return self.version.family == "valkey" and self.version.major >= COORDINATED_SINCE
 
     async def hand_over(self, primary: Node) -> None:
-        how = ("COORDINATED",) if self.hands_over else ()
+        await self.fail_over(primary, *(("COORDINATED",) if self.hands_over else ()))
+
+    async def fail_over(self, primary: Node, *how: str) -> None:
+        """Ask for SENTINEL FAILOVER until the primary is replaced."""
         asked = -ELECTION_SECONDS
 
         async def ask() -> None:
             nonlocal asked
             # Sentinels that have just started may not reach each other yet: then none is elected, and it is given up.
+            # So is a failover whose replica is not seen as a primary in time, on a busy machine.
             if time.monotonic() - asked >= ELECTION_SECONDS:
                 asked = time.monotonic()
                 await self.sentinels[0].ask("SENTINEL", "FAILOVER", SERVICE, *how)
@@ -153,7 +158,7 @@ class SentinelGroup(RedisGroup):
         await self.until_replaced(primary, ask)
 
     def in_order_of_end(self) -> Sequence[Sequence[Node]]:
-        # The sentinels first, or they would replace a primary that ends in good order.
+        # The sentinels first, or they would replace a primary that ends cleanly.
         return [self.sentinels, self.last_primaries, self.servers]
 
     def beside(self, node: Node) -> set[str]:

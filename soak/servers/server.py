@@ -13,7 +13,7 @@ import enum
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ import msgspec
 
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError, UsageError
+from soak.hosts import HostPort
 from soak.servers.backend import PortTakenError, ServerBackend, StillLoadingError
 from soak.servers.detour import Detour, detour_to
 from soak.servers.exchange import HttpExchange, PostgresExchange, RedisExchange
@@ -42,6 +43,8 @@ BACKOFF_SECONDS_FIRST = 0.05
 BACKOFF_SECONDS_MAX = 5.0
 FRESH_PORTS_MAX = 5
 _LOG = logging.getLogger(__name__)
+HOLD_SECONDS_MAX = 10.0
+"""For a connection that is to be held."""
 _ABORT_SECONDS_MAX = 1.0
 _POLL_SECONDS = 0.05
 _READY_POLL_SECONDS = 0.02
@@ -67,9 +70,15 @@ class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True):
     at_us: int
     """CLOCK_MONOTONIC, microseconds."""
     detail: str
+    replaces: bool = False
+    """Another node of its group takes over from it, or has."""
+    telemetry: dict[str, str] = {}
+    """What the group says of that: who is the primary, and how another one was replaced."""
 
 
 EventListener = Callable[[LifecycleEvent], Awaitable[None] | None]
+HeldConnection = Callable[[], Awaitable[None]]
+"""A connection that stays open until this is called."""
 
 
 class Server(abc.ABC):
@@ -79,6 +88,8 @@ class Server(abc.ABC):
     """What a proxy must know of its protocol."""
     is_group: ClassVar[bool] = False
     """Whether several nodes act as this server, and so most faults of one server are none of it."""
+    replacement_seconds: ClassVar[float] = 0.0
+    """How long a group may take to replace a primary, by its settings."""
     is_view: ClassVar[bool] = False
     """Only another way to a group: nothing runs for it, and nothing of it can break."""
 
@@ -96,8 +107,8 @@ class Server(abc.ABC):
         """After faults and other stops on purpose."""
         self.configuration: Mapping[str, str] = {}
         """The effective configuration, read back from the server after each start."""
-        self.proxy: Proxy | None = None
-        """What clients connect to instead, where network faults are wanted."""
+        self.proxies: list[Proxy] = []
+        """What clients connect to instead, where network faults are wanted: one for each host of its address."""
         self.no_proxy: str | None = None
         """Why no proxy can be before it, where it was given."""
         self._detour: Detour | None = None
@@ -148,6 +159,11 @@ class Server(abc.ABC):
         return self.backend.log_path
 
     @property
+    def patroni_addresses(self) -> Sequence[str]:
+        """Where each Patroni of it answers, if it has some."""
+        return ()
+
+    @property
     def power(self) -> PowerSource | None:
         """What can be cut, where it runs for power cuts."""
         return self.backend.power
@@ -158,6 +174,11 @@ class Server(abc.ABC):
         return self.pinned.port
 
     @property
+    def proxy(self) -> Proxy | None:
+        """The proxy before its first host."""
+        return next(iter(self.proxies), None)
+
+    @property
     def public_port(self) -> int:
         """Where clients connect: the proxy if there is one."""
         return self.port if self.proxy is None else self.proxy.port
@@ -165,8 +186,8 @@ class Server(abc.ABC):
     @property
     def url(self) -> str:
         """The address for clients, with the password in it: of the proxy, if there is one."""
-        if self.proxy is not None and self._detour is not None:
-            return self._detour.through(self.proxy.host, self.proxy.port)
+        if self.proxies and self._detour is not None:
+            return self._detour.through(*(HostPort(proxy.host, proxy.port) for proxy in self.proxies))
         return self.backend.url or self.address_at(self.public_port)
 
     @property
@@ -190,6 +211,10 @@ class Server(abc.ABC):
         """Ask for the settings that say how many connections it allows."""
         return {}
 
+    async def hold_connections(self, count: int) -> list[HeldConnection | None]:
+        """Connect so often, past the proxy, and stay connected; None where the server does not want it."""
+        raise UsageError(f"none of {count} connections to {self.title} can be held")
+
     async def telemetry(self) -> dict[str, str]:
         """Sample what explains a later loss: unsynced bytes, evictions, replication lag."""
         sample = await inspect_server(self.kind, self.own_url, timeout_seconds=self.backend.answer_seconds_max)
@@ -203,31 +228,51 @@ class Server(abc.ABC):
         """Let clients come through a proxy that listens on this address, if there is such a way."""
         if self.backend.url is not None:
             try:
-                self._detour = detour_to(self.kind, self.backend.url)
+                self._detour = await self._way_through(self.backend.url)
             except UsageError as error:
                 self.no_proxy = str(error)
                 return
-        detour = self._detour
+        places = (HostPort(HOST, self.port),) if self._detour is None else self._detour.places
+        for number, place in enumerate(places):
+            self.proxies.append(await self._proxy_to(place, host, known="" if number == 0 else f"proxy of {place}"))
+        self.no_proxy = None
+
+    async def _way_through(self, url: str) -> Detour:
+        """Return how to get to a given server through proxies; raises `UsageError` if there is no such way."""
+        return detour_to(self.kind, url)
+
+    async def _proxy_to(self, place: HostPort, host: str, *, known: str) -> Proxy:
+        """Start a proxy before one host, at the port that clients know by now."""
+        pinned = self.pinned
+        port = pinned.nodes.get(known) if known else pinned.proxy_port
+        is_opaque = self._detour is not None and self._detour.is_opaque
         for _ in range(FRESH_PORTS_MAX):
-            fresh = self.pinned.proxy_port is None
-            port = self.pinned.proxy_port = self.pinned.proxy_port or free_port()
-            if detour is None:
-                proxy = Proxy(port, self.port, self.exchange, host=host)
-            else:
-                proxy = Proxy(
-                    port, detour.port, self.exchange, host=host, server_host=detour.host, is_opaque=detour.is_opaque
-                )
+            proxy = Proxy(
+                port or free_port(),
+                place.port or self.port,
+                self.exchange,
+                host=host,
+                server_host=place.host,
+                is_opaque=is_opaque,
+            )
             try:
                 await proxy.start()
             except ServerUnreachableError:
                 # Lost the race for a port nobody knows yet: take another.
-                if not fresh:
+                if port is not None:
                     raise
-                self.pinned.proxy_port = None
             else:
-                self.proxy, self.no_proxy = proxy, None
-                return
+                if known:
+                    pinned.nodes[known] = proxy.port
+                else:
+                    pinned.proxy_port = proxy.port
+                return proxy
         raise ServerUnreachableError(f"{FRESH_PORTS_MAX} free ports for a proxy were taken by others; start it again")
+
+    async def close_proxies(self) -> None:
+        """End the connections of clients that come through a proxy."""
+        for proxy in self.proxies:
+            await proxy.close()
 
     async def start(self) -> None:
         """Bring the server up and return when it answers."""
@@ -481,10 +526,27 @@ class Server(abc.ABC):
             await asyncio.sleep(_POLL_SECONDS)
         return f"{how}; last logged: {await self.backend.last_words(lines_max=1) or 'nothing'}"
 
-    async def _report(self, on_event: EventListener, what: str, detail: str, *, at: int | None = None) -> None:
+    async def _report(
+        self,
+        on_event: EventListener,
+        what: str,
+        detail: str,
+        *,
+        at: int | None = None,
+        replaces: bool = False,
+        telemetry: Mapping[str, str] | None = None,
+    ) -> None:
         if what != "repaired":
             self._death_reported = what != "restarted"
-        event = LifecycleEvent(kind=self.name, what=what, at_us=now_us() if at is None else at, detail=detail)
+        at_us = now_us() if at is None else at
+        event = LifecycleEvent(
+            kind=self.name,
+            what=what,
+            at_us=at_us,
+            detail=detail,
+            replaces=replaces,
+            telemetry=dict(telemetry or {}),
+        )
         try:
             answer = on_event(event)
             if inspect.isawaitable(answer):

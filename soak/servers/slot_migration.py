@@ -8,7 +8,7 @@ What one must know before touching it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -31,9 +31,17 @@ class Move(NamedTuple):
     target: ClusterNode
 
 
+class _Told(NamedTuple):
+    """What stays the same while slots move. Each question is a connection, so it is asked once."""
+
+    ids: Mapping[ClusterNode, str]
+    primaries: Sequence[ClusterNode]
+
+
 async def choose_moves(group: ClusterGroup, count: int) -> list[Move]:
     """Return so many slots with keys in them, of the primary with the most slots, to go to the one with the fewest."""
-    primaries = [node for node in group.servers if node in await group.primaries()]
+    found = await group.primaries()
+    primaries = [node for node in group.servers if node in found]
     owned = {node.name: await node.slots() for node in primaries}
     by_size = sorted(primaries, key=lambda node: len(owned[node.name]))
     source, target = by_size[-1], by_size[0]
@@ -51,10 +59,11 @@ async def choose_moves(group: ClusterGroup, count: int) -> list[Move]:
 
 async def move_keys(group: ClusterGroup, moves: Iterable[Move]) -> None:
     """Move slots as every version can: key by key, while clients are sent to where each key is."""
+    told = await _ask_once(group)
     for slot, source, target in moves:
-        await target.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", await source.id())
-        await source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", await target.id())
-        await _finish(group, Move(slot, source, target))
+        await target.ask("CLUSTER", "SETSLOT", str(slot), "IMPORTING", told.ids[source])
+        await source.ask("CLUSTER", "SETSLOT", str(slot), "MIGRATING", told.ids[target])
+        await _finish(group, Move(slot, source, target), told)
 
 
 async def move_atomically(group: ClusterGroup, moves: Sequence[Move]) -> None:
@@ -82,18 +91,26 @@ async def finish_moves(group: ClusterGroup) -> int:
             source, target = (by_id[other], node) if is_import else (node, by_id[other])
             # One that has arrived was only not told everybody yet.
             moves[slot] = Move(slot, owners.get(slot, source), target)
+    told = await _ask_once(group)
     for move in moves.values():
-        await _finish(group, move)
+        await _finish(group, move, told)
     return len(moves)
 
 
-async def _finish(group: ClusterGroup, move: Move) -> None:
+async def _ask_once(group: ClusterGroup) -> _Told:
+    primaries = await group.primaries()
+    return _Told(
+        {node: await node.id() for node in group.servers}, [node for node in group.servers if node in primaries]
+    )
+
+
+async def _finish(group: ClusterGroup, move: Move, told: _Told) -> None:
     slot, source, target = move
     if source is not target:
         to = (HOST, str(target.seat.front), "", "0", _MIGRATE_MS, "REPLACE", "AUTH", group.pinned.password)
         while keys := await source.ask("CLUSTER", "GETKEYSINSLOT", str(slot), str(_BATCH)):
             await source.ask("MIGRATE", *to, "KEYS", *keys)
     # The new owner first, or for a moment nobody would have it.
-    others = [node for node in await group.primaries() if node not in (source, target)]
+    others = [node for node in told.primaries if node not in (source, target)]
     for node in (target, source, *others):
-        await node.ask("CLUSTER", "SETSLOT", str(slot), "NODE", await target.id())
+        await node.ask("CLUSTER", "SETSLOT", str(slot), "NODE", told.ids[target])

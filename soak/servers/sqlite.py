@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -12,9 +11,8 @@ import psutil
 
 from soak.errors import ServerUnreachableError
 from soak.proc.tree import with_children
-from soak.servers.backend import ServerBackend
+from soak.servers.backend import HandsOffBackend
 from soak.servers.inspect import inspect_server
-from soak.servers.power_cut.source import CutPower
 from soak.servers.process_backend import ProcessSite
 from soak.servers.server import Server
 from soak.sqlite_address import SqliteAddress, parse_sqlite
@@ -26,7 +24,7 @@ LOCK_SECONDS_MAX = 10.0
 NO_PROCESS = "it is a file, and no process serves it"
 
 
-class FileBackend(ServerBackend):
+class FileBackend(HandsOffBackend):
     """A file of our own in the data folder. It is there from the first start on, until it is discarded."""
 
     def __init__(self, site: ProcessSite, synchronous: str) -> None:
@@ -53,26 +51,6 @@ class FileBackend(ServerBackend):
 
     async def end(self, seconds: float) -> None:
         """Leave it: whoever has it open closes it."""
-
-    async def kill(self) -> None:
-        self.check("killed")
-
-    async def freeze(self) -> None:
-        self.check("paused")
-
-    async def thaw(self) -> None:
-        self.check("resumed")
-
-    async def wipe(self) -> None:
-        await asyncio.to_thread(shutil.rmtree, self.working_folder, ignore_errors=True)
-
-    async def cut_power(self) -> CutPower | None:
-        self.check("cut off")
-        return None
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        del lines_max
-        return ""
 
 
 class SqliteServer(Server):

@@ -21,7 +21,7 @@ PROGRAMS = {
 _KILL_SECONDS_MAX = 5.0
 
 
-async def end_strays(pids: Iterable[int], folders: Iterable[Path], seconds: float = 5.0) -> list[int]:
+async def end_strays(pids: Iterable[int], folders: Iterable[Path]) -> list[int]:
     """End servers that an earlier, dead owner left behind; returns their pids.
 
     Besides the given pids these are all servers whose working folder is one of ours, such as the sessions of a
@@ -32,10 +32,10 @@ async def end_strays(pids: Iterable[int], folders: Iterable[Path], seconds: floa
     for stray in strays:
         tree.send(stray, signal.SIGCONT)
         tree.send(stray, PROGRAMS.get(_name(stray), signal.SIGTERM))
-    alive = await tree.until_gone(strays, seconds)
+    alive = await tree.until_gone(strays, _KILL_SECONDS_MAX)
     for stray in alive:
         tree.send(stray, signal.SIGKILL)
-    await tree.until_gone(alive, seconds)
+    await tree.until_gone(alive, _KILL_SECONDS_MAX)
     return sorted(stray.pid for stray in strays)
 
 

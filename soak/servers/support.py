@@ -7,11 +7,15 @@ given needs nothing more than the class.
 from __future__ import annotations
 
 import abc
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from soak.errors import UsageError
+from soak.hosts import is_cluster, is_group, is_sentinel
 from soak.servers.backend import ServerBackend
 from soak.servers.docker.recipes import PostgresRecipe, RedisRecipe, ReplicaRecipe
+from soak.servers.external.patroni import GivenPatroni
+from soak.servers.external.redis_groups import GivenCluster, GivenSentinel
 from soak.servers.kinds import (
     CHROMA,
     HTTP,
@@ -33,7 +37,7 @@ from soak.servers.postgres_process import PostgresProcess, ReplicaProcess
 from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup
 from soak.servers.redis_group import RedisGroup
-from soak.servers.redis_process import RedisProcess
+from soak.servers.redis_process import RedisProcess, RedisPrograms
 from soak.servers.sentinel import SentinelGroup
 from soak.servers.server import Server
 from soak.servers.sqlite import FileBackend, SqliteServer
@@ -46,6 +50,7 @@ from soak.servers.web_process import ChromaProcess, ServiceProcess
 
 if TYPE_CHECKING:
     from soak.servers.docker.servers import DockerServers
+    from soak.servers.external.servers import ExternalServers
     from soak.servers.local import LocalServers
 
 LEDGER_OPTIONS = {"auto-aof-rewrite-min-size": "16mb"}
@@ -76,8 +81,9 @@ class KindSupport(abc.ABC):
         del servers, pinned, fresh
         raise UsageError(f"{kind.name} is never in Docker; take a process of this machine for it")
 
-    def external(self, kind: ServerKind, pinned: Pinned, backend: ServerBackend) -> Server:
+    def external(self, servers: ExternalServers, kind: ServerKind, pinned: Pinned, backend: ServerBackend) -> Server:
         """Make one that already runs."""
+        del servers
         return self.server(kind, pinned, backend, fresh=False)
 
 
@@ -94,22 +100,28 @@ class RedisSupport(KindSupport):
                 servers.site(kind, pinned),
                 fresh=fresh,
                 options=servers.options_of(kind),
-                version=servers.redis_version,
-                binary=servers.redis_binary,
-                upgrade=servers.redis_upgrade,
-                upgrade_binary=servers.redis_upgrade_binary,
+                programs=servers.redis_programs,
             )
-        backend = RedisProcess(
-            servers.site(kind, pinned),
-            options=servers.options_of(kind),
-            version=servers.redis_version,
-            binary=servers.redis_binary,
-            upgrade=servers.redis_upgrade,
-            upgrade_binary=servers.redis_upgrade_binary,
-        )
+        site, options = servers.site(kind, pinned), servers.options_of(kind)
+        backend = RedisProcess(site, options=options, programs=servers.redis_programs)
         return RedisServer(kind, pinned, backend, fresh=fresh)
 
+    def external(self, servers: ExternalServers, kind: ServerKind, pinned: Pinned, backend: ServerBackend) -> Server:
+        del servers
+        url = backend.url or ""
+        server = GivenSentinel if is_sentinel(url) else GivenCluster if is_cluster(url) else RedisServer
+        return server(kind, pinned, backend, fresh=False)
+
     def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
+        if servers.redis_topology in _GROUPS:
+            return _GROUPS[servers.redis_topology](
+                kind,
+                pinned,
+                servers.site_of_nodes(kind, pinned, servers.redis_image),
+                fresh=fresh,
+                options=servers.options_of(kind),
+                programs=RedisPrograms(servers.redis_version),
+            )
         recipe = RedisRecipe(servers.redis_version, servers.redis_image, pinned.password)
         if pinned.version is not None:
             recipe = recipe.of(ServerRelease(redis_version(pinned.version), pinned.program))
@@ -122,7 +134,7 @@ class LedgerSupport(KindSupport):
     server = RedisServer
 
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
-        backend = RedisProcess(servers.site(kind, pinned), options=LEDGER_OPTIONS, version=VALKEY)
+        backend = RedisProcess(servers.site(kind, pinned), options=LEDGER_OPTIONS, programs=RedisPrograms(VALKEY))
         return RedisServer(kind, pinned, backend, fresh=fresh)
 
 
@@ -130,6 +142,11 @@ class PostgresSupport(KindSupport):
     """A PostgreSQL that takes writes."""
 
     server = PostgresServer
+
+    def external(self, servers: ExternalServers, kind: ServerKind, pinned: Pinned, backend: ServerBackend) -> Server:
+        if kind is POSTGRES and (servers.patroni or is_group(backend.url or "")):
+            return GivenPatroni(kind, pinned, backend, addresses=servers.patroni)
+        return super().external(servers, kind, pinned, backend)
 
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         user = unprivileged()
@@ -166,10 +183,22 @@ class PostgresSupport(KindSupport):
 
     def container(self, servers: DockerServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         version, image = servers.postgres_version, servers.postgres_image
+        if kind is POSTGRES and servers.postgres_topology in _POSTGRES_GROUPS:
+            return _POSTGRES_GROUPS[servers.postgres_topology](
+                kind,
+                pinned,
+                servers.site_of_nodes(kind, pinned, image),
+                fresh=fresh,
+                options=servers.options_of(kind),
+                programs=PostgresPrograms(version.major, _in_image, unprivileged()),
+                replication=servers.postgres_replication,
+            )
         if kind is POSTGRES:
             recipe = PostgresRecipe(version, image, pinned.password)
             return PostgresServer(kind, pinned, servers.container(kind, pinned, recipe), fresh=fresh)
         primary = _postgres(servers.primary_of(kind))
+        if isinstance(primary, PostgresGroup):
+            return StandbyReaders(kind, pinned, primary)
         host = servers.site.name(primary.name)
         copy = ReplicaRecipe(version, image, pinned.password, name=kind.name, primary=host)
         return PostgresReplica(kind, pinned, servers.container(kind, pinned, copy), fresh=fresh, primary=primary)
@@ -183,7 +212,13 @@ class PgbouncerSupport(KindSupport):
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         user = unprivileged()
         site = servers.site(kind, pinned)._replace(home=servers.home_of(kind, user))
-        backend = PgbouncerProcess(site, mode=servers.pool_mode, addresses=servers.addresses, account=user)
+        backend = PgbouncerProcess(
+            site,
+            mode=servers.pool_mode,
+            address=lambda: servers.address_of(POSTGRES),
+            account=user,
+            logins=servers.pool_logins,
+        )
         return PgbouncerServer(kind, pinned, backend, fresh=fresh)
 
 
@@ -216,6 +251,12 @@ class SqliteSupport(KindSupport):
     def process(self, servers: LocalServers, kind: ServerKind, pinned: Pinned, *, fresh: bool) -> Server:
         backend = FileBackend(servers.site(kind, pinned), servers.sqlite_synchronous)
         return SqliteServer(kind, pinned, backend, fresh=fresh)
+
+
+def _in_image(version: int) -> Path:
+    """Return where the programs of a PostgreSQL are in its image: only their names count there."""
+    del version
+    return Path("/")
 
 
 def _postgres(server: Server) -> PostgresServer:

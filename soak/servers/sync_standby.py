@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import asyncpg
 
@@ -26,6 +26,7 @@ from soak.servers.node_group import GroupNode, Seat
 from soak.servers.ports import HOST
 from soak.servers.postgres_group import PostgresGroup, PostgresNode, PostgresNodeProcess, address_of_nodes
 from soak.servers.server import EventListener
+from soak.tasks import until
 
 NODES = ("postgres-1", "postgres-2")
 DOWN_AFTER_SECONDS = 3.0
@@ -51,6 +52,7 @@ class SyncStandbyGroup(PostgresGroup):
     topology = "a synchronous standby"
     flag = "--postgres sync-standby"
     name_of_nodes = NODES
+    replacement_seconds = DOWN_AFTER_SECONDS + 2 * _STREAMING_SECONDS_MAX  # the old one may have to be copied anew
 
     def _make_nodes(self) -> list[GroupNode]:
         self._is_paired = False
@@ -134,19 +136,13 @@ class SyncStandbyGroup(PostgresGroup):
     async def _comes_to_follow(self, standby: PostgresNode) -> bool:
         try:
             await standby.start_again()
-            deadline = time.monotonic() + _STREAMING_SECONDS_MAX
-            while not await standby.follows(self.primary):
-                if time.monotonic() >= deadline:
-                    return False
-                await asyncio.sleep(_POLL_SECONDS)
+            return await until(lambda: standby.follows(self.primary), _STREAMING_SECONDS_MAX, _POLL_SECONDS)
         except ServerUnreachableError:
             return False
-        return True
 
     # -- promotion --
 
-    async def until_replaced(self, primary: GroupNode, ask: Callable[[], Awaitable[None]] | None = None) -> None:
-        await super().until_replaced(primary, ask)
+    async def _until_taken_over(self) -> None:
         await self.until(self.primary.is_primary, f"promote {self.primary.name}")
 
     async def _keep_alive(self, on_event: EventListener) -> None:
@@ -172,7 +168,7 @@ class SyncStandbyGroup(PostgresGroup):
             async with asyncio.timeout(DOWN_AFTER_SECONDS):
                 connection = await asyncpg.connect(url, statement_cache_size=0)
                 connection.terminate()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError):
             return False
         return True
 
@@ -180,27 +176,45 @@ class SyncStandbyGroup(PostgresGroup):
         """Promote the standby, or bring the primary back where the standby may lack something."""
         old = self.primary
         is_reported = not self.replacements_expected
-        if is_reported:
-            await self._report(on_event, "died", f"{old.name} is gone", at=since_us)
         async with self._changing:
-            if self._is_paired and self.standby.pid is not None:
+            takes_over = self._is_paired and self.standby.pid is not None
+            if is_reported:
+                named = {"primary": old.name}
+                detail = f"{old.name} is gone"
+                await self._report(on_event, "died", detail, at=since_us, replaces=takes_over, telemetry=named)
+                self.begin_replacements(0, since_us=since_us)
+            if takes_over:
                 await old.kill()
-                self._is_paired = False
-                self.pinned.nodes[_PRIMARY] = self.servers.index(self.standby)
-                self._site.on_spawn()  # which writes down what is pinned
+                self._take_over()
             elif is_reported:
                 await old.start_again()
             if self.primary.pid is not None and not await self.primary.is_primary():
                 await self._promote()
         if is_reported:
             await self._pair()
-            await self._report(on_event, "restarted", f"{self.primary.name} is the primary, and is followed")
+            told = f"{self.primary.name} is the primary, and is followed"
+            await self._report(on_event, "restarted", told, replaces=takes_over, telemetry=await self._facts())
+
+    async def hand_over(self, primary: GroupNode) -> None:
+        """Stop the primary cleanly, which hands the last of its log to the standby, and promote that one."""
+        await self.until_agreed()
+        async with self._changing:
+            await primary.stop_cleanly()
+            self._take_over()
+            await self._promote()
+        await self.until_replaced(primary)
+
+    def _take_over(self) -> None:
+        """Call the standby the primary, from the next start of soak on, too."""
+        self._is_paired = False
+        self.pinned.nodes[_PRIMARY] = self.servers.index(self.standby)
+        self._site.on_spawn()  # which writes down what is pinned
 
     async def _promote(self) -> None:
         await _wait_for(self.primary, "")
         await self.primary.ask("select pg_promote(false)::text as promoted")
-        await self.until(self.primary.is_primary, f"promote {self.primary.name}")
-        await self.primaries()
+        await self._until_taken_over()
+        await self._look()
 
 
 async def _wait_for(node: PostgresNode, standby: str) -> None:

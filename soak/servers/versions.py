@@ -12,10 +12,10 @@ from soak.suggestion import did_you_mean
 _TITLES = {"redis": "Redis", "valkey": "Valkey", "postgres": "PostgreSQL"}
 _REPOSITORIES = {"redis": "redis", "valkey": "valkey/valkey", "postgres": "postgres"}
 _IMAGE_TAGS = {"valkey-9": "9.0"}
-"""Where the tag that is to be pulled says more than the version that was asked for."""
+"""For versions whose image needs a longer tag than was asked for."""
 _LOG_FOLDER_SINCE = 7
 _LAST_COMMON = (7, 2)
-"""The last Redis whose files Valkey reads, for there the two parted."""
+"""The last Redis whose files Valkey reads: Valkey is a fork of it."""
 _WRITTEN = re.compile(r"(?:(redis|valkey|postgres)-?)?(\d{1,2}(?:\.\d{1,3}){0,2})?")
 
 
@@ -51,7 +51,7 @@ class ServerVersion(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What versions of one family are ordered by: the first two numbers, for patches read the same files."""
+        """The first two numbers, by which versions are ordered: all patches read the same files."""
         first, second, *_ = (*map(int, self.number.split(".")), 0)
         return first, second
 
@@ -71,7 +71,7 @@ class ServerRelease(NamedTuple):
 
     version: ServerVersion
     program: str | None = None
-    """The path of a program, or the name of an image; None: the one that the version alone names."""
+    """The path of a program, or the name of an image; None for the usual one of this version."""
 
 
 VALKEY = ServerVersion("valkey", "9")

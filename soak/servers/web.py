@@ -6,7 +6,6 @@ import abc
 import secrets
 from pathlib import Path
 
-import aiohttp
 import msgspec
 
 from soak.checker.telemetry import FOLDER_MARK
@@ -67,6 +66,8 @@ class ChromaServer(WebServer):
     """A server of vectors with their documents. It says that it is alive, and little else."""
 
     async def greet(self) -> dict[str, str]:
+        import aiohttp  # noqa: PLC0415  costly, and most servers need none of it
+
         timeout = aiohttp.ClientTimeout(total=self.backend.answer_seconds_max)
         try:
             async with (

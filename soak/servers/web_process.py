@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 
 from soak.masking import mask
-from soak.proc.spawn import PIPE, Process
+from soak.proc.spawn import PIPE, Running
 from soak.servers.ports import HOST
 from soak.servers.process_backend import ProcessBackend, ProcessSite
 from soak.servers.web import make_marked
 from soak.subjects import environment
 
 CONTEXT_VARIABLE = "SOAK_SUBJECT"
-"""The environment variable with a service's context, as JSON: addresses in it may hold passwords."""
+"""The environment variable that holds a service's context as JSON; its addresses may hold passwords."""
 READY_SECONDS_MAX = 180.0
-"""Some libraries import for a long time on a busy machine."""
+"""On a busy machine some libraries take long to import."""
 CHROMA_VERSION = "1.5.9"
 _CHROMA = "chromadb"
 CHROMA_PACKAGE = f"{_CHROMA}=={CHROMA_VERSION}"
@@ -70,19 +70,19 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     """How many share that port; the first one starts the others."""
     factory: str = ""
-    """What makes its memory, as `module:factory`, where it leaves that open."""
+    """What makes its memory, as `module:factory`, if the program does not say."""
     import_path: str = ""
     """Where that module is looked for besides its packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceProgram:
-    """A program that serves a memory at the given port, until it is asked to end or its standard input ends."""
+    """A program that serves a memory at the given port until it is asked to end or its standard input closes."""
 
     name: str
     """For messages."""
     command: Callable[[], Sequence[str]]
-    """Returns how it is started; called in a thread, for its environment may have to be made first."""
+    """Returns its command line; called in a thread, because its environment may have to be installed first."""
     needs: tuple[str, ...] = ()
     """The kinds of servers it is given the addresses of."""
     processes: int = 1
@@ -109,7 +109,7 @@ class ServiceProcess(ProcessBackend):
             self._command = await asyncio.to_thread(self._program.command)
         make_marked(self.working_folder)
 
-    def spawn(self) -> Process:
+    async def spawn(self) -> Running:
         self._let_go()
         servers = self._servers()
         context = ServiceContext(
@@ -120,7 +120,7 @@ class ServiceProcess(ProcessBackend):
             factory=self._program.factory,
             import_path=self._program.import_path,
         )
-        return self.start_program(
+        return await self.start_program(
             self._command or (),
             home=self.working_folder,
             # In the environment: arguments, and so passwords, show in the process list.
@@ -129,7 +129,7 @@ class ServiceProcess(ProcessBackend):
                 **self.environment,
                 CONTEXT_VARIABLE: msgspec.json.encode(context).decode(),
             },
-            # It ends when we are gone, also where it was stopped when the kernel's signal came.
+            # It ends when we are gone, even if it was paused when the kernel's signal came.
             stdin=PIPE,
         )
 
@@ -151,7 +151,7 @@ class ServiceProcess(ProcessBackend):
 
 
 class ChromaProcess(ProcessBackend):
-    """A Chroma on its own folder. Its environment is made when it is first needed, and kept."""
+    """A Chroma on its own folder. Its environment is installed when it is first needed, and kept."""
 
     def __init__(self, site: ProcessSite) -> None:
         super().__init__(f"Chroma {CHROMA_VERSION} for {site.name}", site, {})
@@ -162,8 +162,8 @@ class ChromaProcess(ProcessBackend):
             self._interpreter = await asyncio.to_thread(chroma_interpreter)
         make_marked(self.working_folder)
 
-    def spawn(self) -> Process:
-        return self.start_program(
+    async def spawn(self) -> Running:
+        return await self.start_program(
             (
                 *(str(self._interpreter), "-P", "-c", _SERVE, "run"),
                 *("--path", str(self.working_folder), "--host", HOST, "--port", str(self.pinned.port)),

@@ -18,7 +18,7 @@ from soak.stores.postgres import PostgresStore, open_pool
 from soak.stores.postgres_pool import PostgresPool, RolledBackError, unreachable
 from soak.stores.postgres_queries import TAKE_MIGRATION_LOCK
 from soak.stores.postgres_schema import LOCK_CLASS, Schema
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import StoreContext, session_bytes
 
 _EXTENSION_LOCK = LOCK_CLASS | 0xFFFF_FFFF
 """One for all schemas: the extension belongs to the database."""
@@ -43,12 +43,12 @@ class PgvectorStore(PostgresStore):
     contract: ClassVar[Contract] = msgspec.structs.replace(PostgresStore.contract, order=Order.NONE)
     description: ClassVar[str] = "a PostgreSQL table with a vector per message (pgvector), searched by exact distance"
     schema_suffix: ClassVar[str] = "-pgvector"
+    end_queries: ClassVar[tuple[str, str]] = (queries.HISTORY_LAST, queries.HISTORIES_LAST)
 
     def __init__(self, pool: PostgresPool, schema: Schema) -> None:
         super().__init__(pool, schema)
         self._append = schema.sql(queries.APPEND)
         self._history = schema.sql(queries.HISTORY)
-        self._history_last = schema.sql(queries.HISTORY_LAST)
         self._search = schema.sql(queries.SEARCH)
         self._forget = schema.sql(queries.FORGET)
 
@@ -74,12 +74,12 @@ class PgvectorStore(PostgresStore):
         """Return at most so many messages of the session, those whose words are nearest to the text first."""
         if limit <= 0:
             return []
-        name = session.encode("utf-8", "surrogatepass")
+        name = session_bytes(session)
         rows = await self._pool.fetch(self._search, name, embed(text), limit)
         return decode_history([row[0] for row in rows])
 
     async def forget(self, session: str) -> None:
-        await self._pool.execute(self._forget, session.encode("utf-8", "surrogatepass"))
+        await self._pool.execute(self._forget, session_bytes(session))
 
 
 async def _extension_schema(pool: PostgresPool) -> str:

@@ -60,6 +60,15 @@ SELECT body FROM (
 ORDER BY id
 """
 
+HISTORIES_LAST = """
+-- Read what came in last of several sessions: so many messages each, newest first, in the order asked for.
+SELECT ARRAY(
+    SELECT body FROM {schema}.message WHERE message.session = asked.session ORDER BY id DESC LIMIT asked.last
+)
+FROM unnest($1::bytea[], $2::integer[]) WITH ORDINALITY AS asked (session, last, place)
+ORDER BY place
+"""
+
 SEARCH = """
 -- Of a session's messages, those nearest to a vector; of equally near ones the newer first.
 SELECT body FROM {schema}.message WHERE session = $1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
@@ -10,12 +12,13 @@ from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, SoakError
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.stores import postgres_queries as queries
+from soak.stores.postgres_ends import SessionEnds
 from soak.stores.postgres_pool import PostgresPool, address_of, unreachable
 from soak.stores.postgres_schema import Schema
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import ReadsEnds, StoreContext, session_bytes
 
 
-class PostgresStore:
+class PostgresStore(ReadsEnds):
     """A table in a schema of its own, named like the namespace. Appending is idempotent by the message's name."""
 
     needs: ClassVar[tuple[str, ...]] = (POSTGRES.name,)
@@ -23,13 +26,17 @@ class PostgresStore:
     description: ClassVar[str] = "a PostgreSQL table ordered by a database-assigned position, idempotent by name"
     schema_suffix: ClassVar[str] = ""
     """Keeps stores of one namespace apart; no namespace can end in it."""
+    end_queries: ClassVar[tuple[str, str]] = (queries.HISTORY_LAST, queries.HISTORIES_LAST)
+    """How the end of one session is read, and the ends of several."""
 
     def __init__(self, pool: PostgresPool, schema: Schema) -> None:
         self._pool = pool
         self._schema = schema
         self._append = schema.sql(queries.APPEND)
         self._history = schema.sql(queries.HISTORY)
-        self._history_last = schema.sql(queries.HISTORY_LAST)
+        self._ends = self._ends_through(pool)
+        if type(self) is PostgresStore:
+            self.ends = functools.partial(_read_ends, self._ends)
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
@@ -58,19 +65,22 @@ class PostgresStore:
             await pool.close()
             raise unreachable(pool.address, error) from error
 
+    def _ends_through(self, pool: PostgresPool) -> SessionEnds:
+        return SessionEnds(pool, *map(self._schema.sql, self.end_queries))
+
     async def append(self, session: str, message: Message) -> None:
         await self._pool.execute(self._append, *self._row(session, message))
 
     def _row(self, session: str, message: Message) -> tuple[object, ...]:
         """Return what is written of a message."""
-        name = session.encode("utf-8", "surrogatepass")
+        name = session_bytes(session)
         return name, message.run, message.writer, message.seq, message.to_bytes()
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        return await self._read(self._pool, session, last)
+        return await self._read(self._pool, self._ends, session, last)
 
     async def forget(self, session: str) -> None:
-        name = session.encode("utf-8", "surrogatepass")
+        name = session_bytes(session)
         async with self._pool.transaction() as connection:
             await connection.execute(self._schema.sql(queries.FORGET_CONVERSATION), name)
             await connection.execute(self._schema.sql(queries.FORGET_MESSAGES), name)
@@ -82,15 +92,17 @@ class PostgresStore:
         """Drop the store's own schema; every other one is left alone."""
         await self._schema.drop(self._pool)
 
-    async def _read(self, pool: PostgresPool, session: str, last: int | None) -> Sequence[Stored]:
-        name = session.encode("utf-8", "surrogatepass")
+    async def _read(self, pool: PostgresPool, ends: SessionEnds, session: str, last: int | None) -> Sequence[Stored]:
+        name = session_bytes(session)
         if last is None:
-            rows = await pool.fetch(self._history, name)
-        elif last > 0:
-            rows = await pool.fetch(self._history_last, name, last)
-        else:
-            return []
-        return decode_history([row[0] for row in rows])
+            return decode_history([row[0] for row in await pool.fetch(self._history, name)])
+        return decode_history(await ends.read(name, last)) if last > 0 else []
+
+
+async def _read_ends(ends: SessionEnds, asked: Sequence[tuple[str, int]]) -> Sequence[Sequence[Stored] | BaseException]:
+    bodies = [ends.read(session_bytes(session), last) for session, last in asked]
+    answers = await asyncio.gather(*bodies, return_exceptions=True)
+    return [one if isinstance(one, BaseException) else decode_history(one) for one in answers]
 
 
 async def open_pool(context: StoreContext, kind: str) -> PostgresPool:
@@ -123,6 +135,9 @@ class PostgresReplicaStore(PostgresStore):
     def __init__(self, pool: PostgresPool, schema: Schema, replica: PostgresPool) -> None:
         super().__init__(pool, schema)
         self._replica = replica
+        self._replica_ends = self._ends_through(replica)
+        if type(self) is PostgresReplicaStore:
+            self.ends = functools.partial(_read_ends, self._replica_ends)
 
     @classmethod
     async def open(cls, context: StoreContext) -> Self:
@@ -147,11 +162,11 @@ class PostgresReplicaStore(PostgresStore):
         return store
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
-        return await self._read(self._replica, session, last)
+        return await self._read(self._replica, self._replica_ends, session, last)
 
     async def primary_history(self, session: str) -> Sequence[Stored]:
         """Read the whole session where the writes go: never stale."""
-        return await self._read(self._pool, session, None)
+        return await self._read(self._pool, self._ends, session, None)
 
     async def close(self) -> None:
         await self._replica.close()

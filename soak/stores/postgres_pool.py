@@ -26,10 +26,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from soak.answer_bounds import TOO_LARGE, AnswerTooLargeError, Bounded, bounded_answers
+from soak.answer_bounds import TOO_LARGE
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
 from soak.hosts import HostPort, hosts_of
+from soak.postgres_bounds import AnswerTooLargeError, Bounded, bounded_answers
 from soak.servers.kinds import POSTGRES
 from soak.stores.protocol import StoreContext
 

@@ -94,6 +94,16 @@ SELECT body FROM (
 ORDER BY position
 """
 
+HISTORIES_LAST = """
+-- Read the last messages of several sessions, as of one moment: so many each, newest first, in the order asked for.
+SELECT ARRAY(
+    SELECT body FROM {schema}.message
+    WHERE message.session = asked.session ORDER BY position DESC LIMIT asked.last
+)
+FROM unnest($1::bytea[], $2::integer[]) WITH ORDINALITY AS asked (session, last, place)
+ORDER BY place
+"""
+
 FORGET_CONVERSATION = """
 -- Lock and erase the session's row. Appends under way are waited for, later ones start over.
 DELETE FROM {schema}.conversation WHERE session = $1

@@ -125,3 +125,19 @@ def search_of(store: object) -> Search | None:
         return None
     found: Search = search
     return found
+
+
+EndsOf = Callable[[Sequence[tuple[str, int]]], Awaitable[Sequence[Sequence[Stored] | BaseException]]]
+"""Of each session its last so many messages, or why there is no answer about it."""
+
+
+class ReadsEnds:
+    """A store of ours that reads the ends of many sessions for little more than that of one."""
+
+    ends: EndsOf | None = None
+    """None: it cannot, or `history` was replaced by a subclass, so that reads have to go through that."""
+
+
+def session_bytes(session: str) -> bytes:
+    """Return the name of a session as a store keeps it: any text, and no two names the same."""
+    return session.encode("utf-8", "surrogatepass")

@@ -57,6 +57,9 @@ class RedisScript:
 class RedisError(Exception):
     """A command did not succeed; whether it was executed is not known, unless a subclass says so."""
 
+    of_server = False
+    """It is about the server, or the node that has the key, and says nothing about the session."""
+
 
 class NotSentError(RedisError, NotApplied):
     """The command never left this process: no connection, none with room in time, or it is closed."""
@@ -77,6 +80,10 @@ class CommandTimedOutError(RedisError):
 class ReplyError(RedisError):
     """The server answered with an error."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.of_server = self.code in _OF_SERVER
+
     @property
     def code(self) -> str:
         return error_code(str(self))
@@ -91,6 +98,8 @@ _REFUSED_BEFORE_EXECUTION = frozenset({
     "NOREPLICAS", "NOSCRIPT", "OOM", "READONLY", "TRYAGAIN",
 })  # fmt: skip
 """A script gets these before its first write only: once it has written, the server lets it finish."""
+
+_OF_SERVER = frozenset({"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "NOREPLICAS", "READONLY", "TRYAGAIN"})
 
 _REFUSED_SINGLE_COMMAND = _REFUSED_BEFORE_EXECUTION | {"NOPERM", "WRONGPASS", "WRONGTYPE"}
 """A script may meet the others half way, after some of its writes."""

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Container, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -32,7 +31,7 @@ from redis.exceptions import (
     SlotNotCoveredError,
 )
 
-from soak.hosts import CLUSTER, REDIS_PORT, ClusterAddress, HostPort, parse_cluster
+from soak.hosts import REDIS_PORT, ClusterAddress, HostPort, member_address, parse_cluster
 from soak.stores.redis_client import (
     CLIENT_NAME,
     Argument,
@@ -46,6 +45,8 @@ from soak.stores.redis_reader import reply_error
 
 SCAN_COUNT = 1000
 READ_TRIES_MAX = 8
+ASKED_IN_TIME = 3
+"""So many nodes of an address can be asked for the others in the time that is given for it."""
 _READS = frozenset({"LRANGE", "XRANGE", "XREVRANGE", "ZRANGE", "HGETALL", "HMGET", "EXISTS"})
 _NO_CONNECTION = ("Error ", "connecting to")
 
@@ -53,6 +54,11 @@ _NO_CONNECTION = ("Error ", "connecting to")
 def cluster_at(address: ClusterAddress, *, timeout_seconds: float, **options: Any) -> RedisCluster:
     """Return redis-py's client for a cluster; nothing is tried twice."""
     tls: dict[str, Any] = {"ssl": True, **address.ssl} if address.is_encrypted else {}
+
+    def way_to(place: tuple[str, int]) -> tuple[str, int]:
+        proxy = address.via.get(HostPort(*place))
+        return place if proxy is None else (proxy.host, proxy.port or place[1])
+
     return RedisCluster(
         startup_nodes=[ClusterNode(host, port or REDIS_PORT) for host, port in address.nodes],
         username=address.username,
@@ -63,6 +69,7 @@ def cluster_at(address: ClusterAddress, *, timeout_seconds: float, **options: An
         retry=Retry(NoBackoff(), 0),
         require_full_coverage=False,
         protocol=2,
+        address_remap=way_to,
         **tls,
         **options,
     )
@@ -161,10 +168,11 @@ class ClusterClient:
         except TimeoutError as error:
             if not is_sent:
                 raise NotSentError(f"no connection to {self.address} had room in time: not sent") from error
-            raise CommandTimedOutError(f"no reply from {self.address} within {self._timeout_seconds:g}s") from error
+            late = CommandTimedOutError(f"no reply from {self.address} within {self._timeout_seconds:g}s")
+            raise _of_a_node(late) from error
         except Exception as error:
             # Others than redis-py's own: in a change of the layout it uses connections that it has closed.
-            raise self._failure(error) from error
+            raise _of_a_node(self._failure(error)) from error
 
     def _failure(self, error: Exception) -> OurError:
         text = _first_line(error)
@@ -174,6 +182,12 @@ class ClusterClient:
         if certain or all(words in text for words in _NO_CONNECTION):
             return NotSentError(f"{self.address}: {text}")
         return ConnectionLostError(f"connection to {self.address} was lost before the reply came ({text})")
+
+
+def _of_a_node(error: OurError) -> OurError:
+    """Mark a failure as one of the node that has the key: sessions on other nodes are answered meanwhile."""
+    error.of_server = True
+    return error
 
 
 async def _learn_layout(cluster: RedisCluster) -> None:
@@ -195,18 +209,56 @@ async def _check_state(cluster: RedisCluster) -> None:
 
 async def cluster_addresses(url: str, *, timeout_seconds: float, replicas: bool) -> list[str]:
     """Return the address of every primary of a cluster, or of every replica, with our login."""
-    address = parse_cluster(url)
-    parts = urlsplit(url)
-    cluster = cluster_at(address, timeout_seconds=timeout_seconds)
+    cluster = _asked_for_its_nodes(url, timeout_seconds)
     try:
         await _learn_layout(cluster)
         nodes = cluster.get_replicas() if replicas else cluster.get_primaries()
         places = [HostPort(str(node.host), int(node.port)) for node in nodes]
     finally:
         await cluster.aclose()
-    login = parts.netloc.rpartition("@")[0]
-    scheme = parts.scheme.removesuffix(CLUSTER)
-    return [f"{scheme}://{login}{'@' if login else ''}{place}/0?{parts.query}" for place in places]
+    return [member_address(url, place) for place in places]
+
+
+def _asked_for_its_nodes(url: str, timeout_seconds: float) -> RedisCluster:
+    address = parse_cluster(url)
+    # They are asked one after the other, in any order: one that is silent is to leave some time for the next.
+    parts = min(len(address.nodes), ASKED_IN_TIME)
+    return cluster_at(address, timeout_seconds=timeout_seconds / parts)
+
+
+async def server_addresses(url: str, *, timeout_seconds: float) -> list[str]:
+    """Return the address of every node of a cluster that has keys, or copies of them, with our login.
+
+    A node names to clients no replica that is down or has just come; to those who ask for all nodes it does.
+    """
+    cluster = _asked_for_its_nodes(url, timeout_seconds)
+    try:
+        await _learn_layout(cluster)
+        places = [HostPort(str(node.host), int(node.port)) for node in cluster.get_nodes()]
+        asked = [cluster.execute_command("CLUSTER NODES", target_nodes=node) for node in cluster.get_primaries()]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        # None where the account may not ask.
+        told = next((answer for answer in answers if isinstance(answer, Mapping)), {})
+        via = parse_cluster(url).via
+        known = {*places, *(real for real, proxy in via.items() if proxy in places)}
+        places += [via.get(one, one) for one in replicas_besides(told, {str(place) for place in known})]
+    finally:
+        await cluster.aclose()
+    return [member_address(url, place) for place in places]
+
+
+def replicas_besides(told: Mapping[str, Mapping[str, Any]], known: Container[str]) -> list[HostPort]:
+    """Return the replicas and the nodes that failed, whose address is known, and which are not among these."""
+    found = []
+    for place, view in told.items():
+        host, _, port = place.rpartition(":")
+        flags = {*view["flags"].split(",")}
+        has_keys = bool(flags & {"slave", "fail", "fail?"}) and not flags & {"noaddr", "handshake"}
+        if not (has_keys and host and port.isdigit()):
+            continue
+        if not any(str(HostPort(name, int(port))) in known for name in (host, view["hostname"])):
+            found.append(HostPort(host, int(port)))
+    return found
 
 
 def _first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, NamedTuple
 
 from hiredis import pack_command
@@ -20,6 +20,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ReadOnlyErr
 
 from soak.answer_bounds import BoundedParser
 from soak.hosts import SentinelAddress
+from soak.redis_sentinel import PrimaryPool, primary_pool
 from soak.stores.redis_client import (
     CLIENT_NAME,
     Argument,
@@ -30,7 +31,6 @@ from soak.stores.redis_client import (
     RedisAddress,
     ReplyError,
 )
-from soak.stores.redis_sentinel import PrimaryPool, primary_pool
 
 CONNECTIONS_MAX = 2
 """While one waits for a large reply, the other serves."""
@@ -44,10 +44,12 @@ _ADDRESS = frozenset({"host", "port", "path", "username", "password", "db"})
 
 
 class _Waiting(NamedTuple):
-    command: tuple[Argument, ...]
+    commands: Sequence[tuple[Argument, ...]]
     reply: asyncio.Future[Any]
     leads: bool = False
     """The next command must follow it on the same connection."""
+    gathers: bool = False
+    """The reply is a list of those to all of its commands."""
 
 
 class RedisReader:
@@ -95,21 +97,27 @@ class RedisReader:
 
     def execute(self, *command: Argument) -> Awaitable[Any]:
         """Send a command; awaiting the result gives the reply."""
-        return self._enqueue(command)
+        return self._enqueue((command,))
+
+    def execute_together(self, commands: Sequence[tuple[Argument, ...]]) -> Awaitable[list[Any]]:
+        """Send commands, one right behind the other; awaiting the result gives the reply or the error of each."""
+        return self._enqueue(commands, gathers=True)
 
     def execute_both(
         self, command: tuple[Argument, ...], then: tuple[Argument, ...]
     ) -> tuple[Awaitable[Any], Awaitable[Any]]:
         """Send two commands, the second right behind the first on the same connection."""
-        return self._enqueue(command, leads=True), self._enqueue(then)
+        return self._enqueue((command,), leads=True), self._enqueue((then,))
 
-    def _enqueue(self, command: tuple[Argument, ...], *, leads: bool = False) -> asyncio.Future[Any]:
+    def _enqueue(
+        self, commands: Sequence[tuple[Argument, ...]], *, leads: bool = False, gathers: bool = False
+    ) -> asyncio.Future[Any]:
         reply: asyncio.Future[Any] = self._loop.create_future()
         if self._is_closed or len(self._waiting) >= WAITING_MAX:
             why = "the connections are closed" if self._is_closed else f"{WAITING_MAX} commands are waiting already"
             reply.set_exception(NotSentError(f"{self.address}: {why}: not sent"))
             return reply
-        self._waiting.append(_Waiting(command, reply, leads))
+        self._waiting.append(_Waiting(commands, reply, leads, gathers))
         if self._idle and not self._is_dispatch_due:
             self._is_dispatch_due = True
             self._loop.call_soon(self._dispatch)
@@ -154,7 +162,7 @@ class RedisReader:
                 await connection.disconnect(nowait=True)
                 await self._connect(connection)
             async with asyncio.timeout(self._timeout_seconds) as limit:
-                packed = b"".join(pack_command(one.command) for one in batch)  # type: ignore[arg-type]  # its stub says one
+                packed = b"".join(pack_command(command) for one in batch for command in one.commands)  # type: ignore[arg-type]  # its stub says one
                 is_sent = True
                 await connection.send_packed_command(packed)
                 is_demoted = await self._take_replies(connection, batch, limit)
@@ -177,6 +185,7 @@ class RedisReader:
         Returns whether it refused a write because it is a replica now.
         """
         is_demoted = False
+        answers: list[Any] = []
         refresh_seconds = self._loop.time() + self._timeout_seconds / 4
         while batch:
             try:
@@ -184,12 +193,10 @@ class RedisReader:
             except ResponseError as error:
                 answer = error
                 is_demoted = is_demoted or isinstance(error, ReadOnlyError)
-            reply = batch.popleft().reply
-            if not reply.done():
-                if isinstance(answer, ResponseError):
-                    reply.set_exception(reply_error(answer))
-                else:
-                    reply.set_result(answer)
+            answers.append(reply_error(answer) if isinstance(answer, ResponseError) else answer)
+            if len(answers) == len(batch[0].commands):
+                _give(batch.popleft(), answers)
+                answers = []
             if (now := self._loop.time()) > refresh_seconds:
                 limit.reschedule(now + self._timeout_seconds)
                 refresh_seconds = now + self._timeout_seconds / 4
@@ -228,6 +235,17 @@ class RedisReader:
 def reply_error(error: ResponseError) -> ReplyError:
     """Return the error as the server sent it: redis-py cuts off the code in front of those it knows."""
     return ReplyError(f"{error.status_code} {error}" if error.status_code else str(error))
+
+
+def _give(waiting: _Waiting, answers: list[Any]) -> None:
+    if waiting.reply.done():
+        return
+    if waiting.gathers:
+        waiting.reply.set_result(answers)
+    elif isinstance(answers[0], ReplyError):
+        waiting.reply.set_exception(answers[0])
+    else:
+        waiting.reply.set_result(answers[0])
 
 
 def _fail(batch: deque[_Waiting], error: Exception) -> None:

@@ -14,8 +14,9 @@ from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message, Stored, decode_history
 from soak.errors import ServerUnreachableError, UsageError
 from soak.hosts import ClusterAddress, SentinelAddress, is_cluster, is_sentinel, parse_cluster, parse_sentinel
+from soak.redis_sentinel import why_no_primary
 from soak.servers.kinds import REDIS
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import ReadsEnds, StoreContext, session_bytes
 from soak.stores.redis_client import (
     Argument,
     LoginRefusedError,
@@ -30,7 +31,6 @@ from soak.stores.redis_client import (
 from soak.stores.redis_cluster import ClusterClient
 from soak.stores.redis_pool import RedisPool
 from soak.stores.redis_reader import RedisReader
-from soak.stores.redis_sentinel import why_no_primary
 from soak.stores.redis_waiting import WaitingClient
 
 AOF_EVERYSEC_CONTRACT = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)
@@ -45,7 +45,7 @@ _SCAN_COUNT = 1000
 _GLOB_SPECIAL = re.compile(rb"([*?\[\]^\\-])")
 
 
-class RedisStore:
+class RedisStore(ReadsEnds):
     """What all layouts share. A key is the prefix and the session's name, byte for byte: nothing is folded or cut."""
 
     needs: ClassVar[tuple[str, ...]] = (REDIS.name,)
@@ -61,6 +61,8 @@ class RedisStore:
         if replicas is not None:
             # An attribute, and only here: whoever has it is known to read what may be stale.
             vars(self)["primary_history"] = functools.partial(self._history, client)
+        if isinstance(self._reads, RedisReader) and "end_command" in vars(type(self)):
+            self.ends = functools.partial(self._read_ends, self._reads)
 
     @classmethod
     def contract_for(cls, context: StoreContext) -> Contract:
@@ -97,8 +99,18 @@ class RedisStore:
     async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
         raise NotImplementedError
 
+    end_command: ClassVar[str] = ""
+    """Of a layout whose last so many messages are those from -N to -1."""
+
+    async def _read_ends(
+        self, reader: RedisReader, asked: Sequence[tuple[str, int]]
+    ) -> Sequence[Sequence[Stored] | BaseException]:
+        commands = [(self.end_command, self.key(session), -last, -1) for session, last in asked]
+        answers = await reader.execute_together(commands)
+        return [one if isinstance(one, ReplyError) else decode_history(one) for one in answers]
+
     def key(self, session: str) -> bytes:
-        return self._prefix + session.encode("utf-8", "surrogatepass")
+        return self._prefix + session_bytes(session)
 
     async def forget(self, session: str) -> None:
         await self._write("UNLINK", self.key(session))
@@ -194,6 +206,7 @@ class RedisListStore(RedisStore):
 
     description = "one Redis list per session: RPUSH, LRANGE"
     layout = "list"
+    end_command = "LRANGE"
 
     async def append(self, session: str, message: Message) -> None:
         await self._write("RPUSH", self.key(session), message.to_bytes())
@@ -248,6 +261,7 @@ class RedisZsetStore(RedisStore):
 
     description = "one Redis sorted set per session, scored by a sequence assigned inside a script"
     layout = "zset"
+    end_command = "ZRANGE"
 
     async def append(self, session: str, message: Message) -> None:
         await self._run(_APPEND_SCORED, session, message.to_bytes())

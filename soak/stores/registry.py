@@ -113,6 +113,9 @@ def _takes_argument(factory: type) -> bool:
 
 def _load(name: str) -> type:
     module_name, _, class_name = name.partition(":")
+    if module_name.endswith(".py"):
+        right = ".".join(Path(module_name).with_suffix("").parts)
+        raise UsageError(f"store {name}: write the module, not its file; did you mean {right}:{class_name}?")
     here = str(Path.cwd())
     if here not in sys.path:
         # An installed command has its own folder on the path, not the user's current one.

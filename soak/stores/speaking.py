@@ -1,4 +1,4 @@
-"""Things to say to a memory that is tried, in sessions that nobody else uses."""
+"""Messages for trying out a memory, in sessions that nobody else uses."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.kinds import SQLITE
 from soak.sqlite_address import SqliteAddress, parse_sqlite
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import StoreContext, session_bytes
 from soak.stores.sqlite_file import SqliteThreads, outcome_of
 
 READERS_MAX = 4
@@ -79,19 +79,19 @@ class SqliteStore:
         return store
 
     async def append(self, session: str, message: Message) -> None:
-        await self._write(_APPEND, _key(session), message.to_bytes())
+        await self._write(_APPEND, session_bytes(session), message.to_bytes())
 
     async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
         if last is None:
-            rows = await self._readers.run(self._statement(_HISTORY, _key(session)))
+            rows = await self._readers.run(self._statement(_HISTORY, session_bytes(session)))
         elif last > 0:
-            rows = (await self._readers.run(self._statement(_HISTORY_LAST, _key(session), last)))[::-1]
+            rows = (await self._readers.run(self._statement(_HISTORY_LAST, session_bytes(session), last)))[::-1]
         else:
             return []
         return decode_history([row[0] for row in rows])
 
     async def forget(self, session: str) -> None:
-        await self._write(_FORGET, _key(session))
+        await self._write(_FORGET, session_bytes(session))
 
     async def close(self) -> None:
         await self._writer.close()
@@ -115,7 +115,3 @@ class SqliteStore:
             return connection.execute(sql, values).fetchall()
 
         return run
-
-
-def _key(session: str) -> bytes:
-    return session.encode("utf-8", "surrogatepass")

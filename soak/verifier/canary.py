@@ -37,15 +37,14 @@ from soak.clock import now_us
 from soak.proc.files import DamagedFileError, read_sealed, set_aside, write_sealed
 from soak.settings import VerifierSettings
 from soak.stores.protocol import MemoryStore
-from soak.tasks import raise_if_cancelled
+from soak.tasks import raise_if_cancelled, until
 from soak.verifier.examiner import Examiner
 from soak.verifier.state import State
 from soak.verifier.tally import StoreTally
-from soak.verifier.tracked_session import TrackedSession
+from soak.verifier.tracked_session import CANARY_WORKER, TrackedSession
 
 _log = structlog.get_logger()
 
-WORKER = "canary"
 INVENTED_SEQ = 1_000_000
 """Far beyond what was ever leased."""
 
@@ -169,14 +168,14 @@ class Canary:
         await self._remove_left()
         tally = self._tally()
         if ending is CanaryOutcome.DISTURBED:
-            _log.debug("canary disturbed", store=self.name, number=number, why=why)
+            _log.debug("canary_disturbed", store=self.name, number=number, why=why)
             return ending
         tally.canaries[ending.value] += 1
         if ending is CanaryOutcome.DETECTED:
             tally.canary_detected_wall_seconds = time.time()
-            _log.info("canary detected", store=self.name, number=number, spoiled=why)
+            _log.info("canary_detected", store=self.name, number=number, spoiled=why)
         else:
-            _log.error(f"canary {ending.value}", store=self.name, number=number, what=why)
+            _log.error(f"canary_{ending.value}", store=self.name, number=number, what=why)
         return ending
 
     async def _remove_left(self) -> bool:
@@ -185,7 +184,7 @@ class Canary:
             try:
                 await self._call(self._store.forget(self.session_of(number)))
             except Exception as error:  # noqa: BLE001  a user's store may raise anything
-                _log.debug("canary session not removed yet", store=self.name, number=number, error=str(error))
+                _log.debug("canary_not_removed", store=self.name, number=number, error=str(error))
                 return False
             self._numbers.removed(self.name, number)
         return True
@@ -223,7 +222,7 @@ class Canary:
             if self._examiner.rules.contract.ttl_seconds is not None:
                 extend(book, attempt)
             book.acknowledge(attempt)
-        return TrackedSession(book, WORKER, number, canary=True)
+        return TrackedSession(book, CANARY_WORKER, number)
 
     async def _test(self, tracked: TrackedSession, written: list[Message], begun: int) -> tuple[CanaryOutcome, str]:
         heard = self._state.canary.heard
@@ -295,12 +294,11 @@ class Canary:
         for message in rest:
             await self._call(self._store.append(session, message))
         names = [str(message.name) for message in messages]
-        deadline = time.monotonic() + self._shown_late_seconds
-        while not (shown := await self._reads(tracked, names, only_last=way is Spoil.INVENTED)):
-            if time.monotonic() >= deadline:
-                break
-            await asyncio.sleep(TICK_SECONDS)
-        return shown
+
+        async def is_shown() -> bool:
+            return await self._reads(tracked, names, only_last=way is Spoil.INVENTED)
+
+        return await until(is_shown, self._shown_late_seconds, TICK_SECONDS)
 
     async def _reads(self, tracked: TrackedSession, names: Names, *, only_last: bool = False) -> bool:
         """Whether the session reads like this now, or at least holds the last of these."""

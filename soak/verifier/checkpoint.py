@@ -21,7 +21,7 @@ from soak.verifier.state import State, Worker
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.tracked_session import TrackedSession
 
-VERSION = 7
+VERSION = 8
 FILE_NAME = "checkpoint.mpk"
 _SEAL = struct.Struct(">8sHI")
 _MARK = b"soak-chk"
@@ -72,6 +72,9 @@ class Checkpoint(msgspec.Struct):
     """None: that was not measured."""
     hosts: dict[str, HostClock]
     base_error_us: int
+    ledger_life: str = ""
+    ledger_read_us: int = 0
+    failures: list[str] = []
 
 
 class _Versioned(msgspec.Struct):
@@ -108,6 +111,9 @@ def encode(state: State, journal_size: int) -> bytes:
         ledger_error_us=None if state.clocks.own is None else state.clocks.own.error_us,
         hosts=state.clocks.hosts,
         base_error_us=state.clocks.base_error_us,
+        ledger_life=state.ledger_life,
+        ledger_read_us=state.ledger_read_us,
+        failures=list(state.failures),
     )
     return _encoder.encode(checkpoint)
 
@@ -184,6 +190,8 @@ def _restore(state: State, checkpoint: Checkpoint) -> None:
     stores = {name: checkpoint.tally.stores.get(name) or StoreTally() for name in state.header.stores}
     state.tally = msgspec.structs.replace(checkpoint.tally, stores=stores)
     state.position = checkpoint.position
+    state.ledger_life, state.ledger_read_us = checkpoint.ledger_life, checkpoint.ledger_read_us
+    state.failures = dict.fromkeys(checkpoint.failures)
     for window in checkpoint.faults:
         state.faults.begin(window)
     state.end = checkpoint.end

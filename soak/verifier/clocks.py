@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -94,6 +94,8 @@ class Clocks:
         self.epsilon_us = 0
         self.on_wider: Callable[[int], None] = lambda _epsilon_us: None
         """Called when times of two hosts can be compared less exactly than before."""
+        self.on_jump: Callable[[str], None] = lambda _boot: None
+        """Called with the boot of a host whose clock changed, whoever it was whose word showed that."""
 
     def restore(self, hosts: dict[str, HostClock], base_error_us: int) -> None:
         """Take up what was known at a checkpoint."""
@@ -122,14 +124,22 @@ class Clocks:
         if self._own is not None:
             self._own.forget()
 
-    async def prepare(self, entries: list[Entry]) -> None:
-        """Measure the verifier's own clock anew where records do not fit what is known: a clock may have been set."""
-        for entry in entries:
-            stamp = stamp_of(entry)
+    async def prepare(self, stamps: Iterable[Stamp | None]) -> None:
+        """Measure the verifier's own clock anew where times do not fit what is known: a clock may have been set."""
+        for stamp in stamps:
             if stamp is not None and self.is_foreign(stamp.boot) and not self._fits(stamp):
                 if self._own is not None:
                     await self._own.try_to_measure()
                 return
+
+    def place_word(self, stamp: Stamp) -> tuple[int, Placing]:
+        """Return what `place` does for what stays written, and is heard again and again: of now it tells nothing."""
+        known = self.hosts.get(stamp.boot)
+        if known is not None and stamp.ledger_us <= known.bracket.at:
+            widened = known.bracket.widened(stamp.ledger_us)
+            if not any(widened.meets(one) for one in self._differences(stamp)):
+                return known.shift_us, Placing.UNCERTAIN  # it was written before that clock jumped
+        return self.place(stamp)
 
     def place(self, stamp: Stamp, span_us: int = 0) -> tuple[int, Placing]:
         """Return what turns times of another host into the verifier's; from the first to the last they span so much."""
@@ -203,6 +213,7 @@ class Clocks:
         _log.error("clock_jumped", host=known.host, seconds=round(seconds, 6), records_of=stamp.ledger_us)
         known.jumps += 1
         known.bracket, known.shift_us = bracket, bracket.reading.offset_us
+        self.on_jump(stamp.boot)
 
     def _not_placed(self, stamp: Stamp, known: HostClock | None) -> tuple[int, Placing]:
         """Note a host of which nothing was measured."""

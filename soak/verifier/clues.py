@@ -9,9 +9,18 @@ from itertools import chain
 import msgspec
 
 from soak.checker.case import writable
-from soak.checker.clues import GONE_MAX, IDENTITIES, OTHERS_MAX, PRESENT_RUNS_MAX, Clues, are_rivals, when_seen
-from soak.checker.expected_session import runs_of
-from soak.checker.facts import encoded
+from soak.checker.clues import (
+    GONE_MAX,
+    IDENTITIES,
+    OTHERS_MAX,
+    PRESENT_RUNS_MAX,
+    Clues,
+    acknowledged_before,
+    are_rivals,
+    when_seen,
+)
+from soak.checker.expected_session import names_in, runs_in, runs_of
+from soak.checker.facts.contents import encoded
 from soak.checker.incidents import Suspicion
 from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
@@ -51,7 +60,14 @@ class Detective:
         """Where messages were read that belong to another session: by store, session, writer and number."""
 
     def gather(
-        self, tracked: TrackedSession, kind: Kind, places: Sequence[MessageId], read: Read, suspicion: Suspicion | None
+        self,
+        tracked: TrackedSession,
+        kind: Kind,
+        places: Sequence[MessageId],
+        read: Read,
+        suspicion: Suspicion | None,
+        *,
+        is_search: bool = False,
     ) -> Clues:
         """Gather what is known about violations of one kind, found together; the first place stands for them all."""
         book = tracked.book
@@ -86,6 +102,8 @@ class Detective:
             history_unknown=is_unknown,
             replaced=self._replaced(tracked, shown) if kind is Kind.UNDECODABLE and not is_unknown else [],
             same_text=[] if place is None else self._same_text(book.session, place, texts),
+            survivor=_survivor(attempts, attempt, shown, suspicion) if kind in LOSSES else None,
+            is_search=is_search,
             elsewhere=self._stands_in(book.store, book.session, place),
             reads_replica=book.store in self._replica_stores,
             worker_silent_us=self._silence(tracked),
@@ -243,6 +261,20 @@ class Detective:
 
 def _is_among(bounds: dict[int, list[int]], place: MessageId) -> bool:
     return place[1] in Intervals(bounds.get(place[0], []))
+
+
+def _survivor(
+    attempts: dict[MessageId, Attempt], mine: Attempt | None, shown: list[MessageId], suspicion: Suspicion | None
+) -> MessageId | None:
+    """Return the latest that stands of what the full read before had shown with a message, and was sent after it."""
+    if mine is None or suspicion is None or not suspicion.is_before_whole:
+        return None
+    before = set(names_in(runs_in(suspicion.before)))
+    if (mine.writer, mine.seq) not in before:
+        return None
+    here = [place for place in shown if place in before and place in attempts]
+    later = [place for place in here if acknowledged_before(mine, attempts[place])]
+    return max(later, key=lambda place: attempts[place].sent, default=None)
 
 
 def _is_alone(mine: Attempt, attempts: dict[MessageId, Attempt]) -> bool:

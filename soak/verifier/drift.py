@@ -2,6 +2,9 @@
 
 What changes while the soak runs is an event. A server that gives no answer (paused, down, out of connections) is simply
 not heard; that is never a violation.
+
+Where several nodes act as one server, each is compared with what it was itself: their settings may differ from the
+beginning, and a failover only says which of them answers for all.
 """
 
 from __future__ import annotations
@@ -14,16 +17,34 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 import structlog
 
-from soak.checker.faults import Excuse, FaultWindow
-from soak.checker.telemetry import Identity, ServerRestart, ServerSample, identity_of, restart_between, unexplained
+from soak.checker.faults import BY_ITSELF, Excuse, FaultWindow
+from soak.checker.telemetry import (
+    FAILOVER,
+    Identity,
+    ServerRestart,
+    ServerSample,
+    identity_of,
+    restart_between,
+    unexplained,
+)
 from soak.clock import now_us
-from soak.contracts.drift import Event, ServerRecord, SettingChange, differences, take_in, unsupported
-from soak.contracts.guarantees import WATCHED_SETTINGS
+from soak.contracts.drift import (
+    Event,
+    ServerRecord,
+    SettingChange,
+    SettingsRecord,
+    differences,
+    take_in,
+    unsupported,
+)
+from soak.contracts.guarantees import KEEPS_DATA, WATCHED_SETTINGS, Guarantees, guarantees_given
 from soak.contracts.mismatch import CLAUSES, Mismatch
 from soak.errors import SoakError
+from soak.hosts import is_group
 from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal
-from soak.servers.inspect import inspect
+from soak.servers.inspect import NODES_MAX, inspect, inspect_nodes
+from soak.servers.kinds import OF_THE_GROUP, PATRONI_SETTINGS, STANDBY_NAMES, kind_of
 from soak.tasks import raise_if_cancelled
 from soak.verifier.result import ConfigurationStatus, ContractStatus, ServerChange
 from soak.verifier.state import SERVER_EVENTS_KEPT, State
@@ -36,8 +57,10 @@ ANSWER_SECONDS_MAX = 2.0
 SAMPLES_KEPT = 64
 EVENTS_TOLD = 10
 PAUSE_SECONDS_MIN = 0.2
+NODES_SECONDS = 2.5
+"""The nodes of a group are asked less often than the group: their settings do not say whether it restarted."""
 SIZE_SECONDS = 60.0
-"""How old the size of a database may be: PostgreSQL looks at each of its files to tell it."""
+"""How old the size of a database may be: to know it, PostgreSQL stats every file."""
 
 
 class DriftWatch:
@@ -54,27 +77,44 @@ class DriftWatch:
         self._state = state
         self._walls = walls
         self._restarts = restarts
-        # Between the first read that lacks something and the one that confirms it, every server is heard, and a
+        # Between the first read that lacks something and the one that confirms it, every server is asked, and a
         # restart that took it is on record.
         self._sample_seconds = min(SAMPLE_SECONDS, settle_seconds) / 2
         self._servers = {kind: url for kind, url in servers.items() if kind in WATCHED_SETTINGS}
-        self._seen: dict[str, dict[str, str]] = {}
-        """By server, what differed in its last sample."""
+        self._groups = frozenset(kind for kind, url in self._servers.items() if is_group(url))
+        self._seen: dict[tuple[str, str], dict[str, str]] = {}
+        """By server and the place of its node, what differed in the last sample."""
         self._sized_at: dict[str, float] = {}
         self._sizes: dict[str, str] = {}
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        await asyncio.gather(*(self._watch(kind, url) for kind, url in self._servers.items()), _forever())
+        servers = [self._watch(kind, url) for kind, url in self._servers.items()]
+        nodes = [self._watch_nodes(kind, self._servers[kind]) for kind in self._groups]
+        await asyncio.gather(*servers, *nodes, _forever())
 
     async def _watch(self, kind: str, url: str) -> None:
         while True:
             began = time.monotonic()
             is_heard = await self._sample(kind, url)
             raise_if_cancelled()  # a client library below may have swallowed one
-            # One that gives no answer is asked again at once: when it is back is what tells who it is.
+            # One that gives no answer is asked again at once: its first answer shows whether it restarted.
             pause = self._sample_seconds - (time.monotonic() - began) if is_heard else 0.0
             await asyncio.sleep(max(PAUSE_SECONDS_MIN, pause))
+
+    async def _watch_nodes(self, kind: str, url: str) -> None:
+        while True:
+            began, asked = time.monotonic(), now_us()
+            # What a fault of ours does to them is no drift, and a question may hang in the link that it cuts.
+            if not self._is_our_doing(kind, asked, asked):
+                try:
+                    nodes = await inspect_nodes(kind_of(kind), url, timeout_seconds=ANSWER_SECONDS_MAX)
+                except Exception as error:  # noqa: BLE001  as below
+                    _log.debug("nodes_not_sampled", server=kind, error=str(error))
+                else:
+                    self.take_nodes(kind, nodes, asked)
+            raise_if_cancelled()
+            await asyncio.sleep(max(PAUSE_SECONDS_MIN, NODES_SECONDS - (time.monotonic() - began)))
 
     async def _sample(self, kind: str, url: str) -> bool:
         asked = now_us()
@@ -82,14 +122,14 @@ class DriftWatch:
         try:
             sample = await inspect(kind, url, timeout_seconds=ANSWER_SECONDS_MAX, with_size=with_size)
         except Exception as error:  # noqa: BLE001  whatever a server or its driver does, the verification goes on
-            _log.debug("server was not sampled", server=kind, error=str(error))
+            _log.debug("server_not_sampled", server=kind, error=str(error))
             self._state.answering.discard(kind)
             return False
         if with_size:
             self._sized_at[kind] = time.monotonic()
         self.take(self._with_size(sample), asked)
         if self._walls is not None:
-            self._walls.take(sample, asked, is_planned=self._is_our_doing(sample, asked))
+            self._walls.take(sample, asked, is_planned=self._is_our_doing(kind, sample.at, asked))
         if self._restarts is not None:
             await self._restarts.take(sample, asked)
         return True
@@ -103,36 +143,66 @@ class DriftWatch:
         return msgspec.structs.replace(sample, telemetry={**sample.telemetry, "database_bytes": size})
 
     def take(self, sample: ServerSample, asked: int) -> None:
-        """Keep a sample, and notice what is not as it was when the run began."""
+        """Keep a sample, and notice what differs from the beginning of the run."""
         state, kind = self._state, sample.server
         state.answering.add(kind)
         state.catching_up.take(sample)
         state.samples.setdefault(kind, deque(maxlen=SAMPLES_KEPT)).append(sample)
-        record = state.tally.servers.setdefault(kind, ServerRecord())
-        if not record.baseline:
-            record.baseline = dict(state.header.configurations.get(kind, {}))
+        record = self._record(kind)
+        if kind in self._groups:
+            of_all = {name: value for name, value in sample.configuration.items() if name in _OF_ALL_NODES}
+            sample = msgspec.structs.replace(sample, configuration=of_all)
+        self._compare(record, sample, asked)
+
+    def take_nodes(self, kind: str, nodes: Mapping[str, Mapping[str, str] | None], asked: int) -> None:
+        """Notice what differs from the beginning at each node of a group; None: it gave no answer."""
+        record, at = self._record(kind), now_us()
+        for place, configuration in nodes.items():
+            if configuration is None or (place not in record.nodes and len(record.nodes) >= NODES_MAX):
+                continue
+            node = record.nodes.setdefault(place, SettingsRecord())
+            before = node.drifts
+            sample = ServerSample(server=kind, at=at, configuration=_of_one_node(configuration))
+            self._compare(node, sample, asked, place)
+            record.drifts += node.drifts - before
+
+    def _record(self, kind: str) -> ServerRecord:
+        known = self._state.tally.servers
+        if (record := known.get(kind)) is None or not (record.baseline or record.nodes):
+            header = self._state.header
+            record = known.setdefault(kind, ServerRecord())
+            record.baseline = dict(header.configurations.get(kind, {}))
+            record.nodes = {
+                place: SettingsRecord(baseline=_of_one_node(configuration))
+                for place, configuration in header.nodes.get(kind, {}).items()
+            }
+        return record
+
+    def _compare(self, record: SettingsRecord, sample: ServerSample, asked: int, place: str = "") -> None:
+        kind = sample.server
         for setting, value in sample.configuration.items():
             record.baseline.setdefault(setting, value)
-        if self._is_our_doing(sample, asked):
-            self._seen.pop(kind, None)
+        if self._is_our_doing(kind, sample.at, asked):
+            self._seen.pop((kind, place), None)
             return
-        changes = take_in(record, sample, self._seen.get(kind, {}))
-        self._seen[kind] = differences(record, sample)
+        changes = take_in(record, sample, self._seen.get((kind, place), {}))
+        self._seen[kind, place] = differences(record, sample)
         for change in changes:
-            self._tell(kind, change)
+            self._tell(kind, change, place)
 
-    def _is_our_doing(self, sample: ServerSample, asked: int) -> bool:
-        """Whether a fault that was planned was under way: what that changes, it sets back."""
+    def _is_our_doing(self, kind: str, at: int, asked: int) -> bool:
+        """Whether a planned fault was under way: it restores what it changes."""
         return any(
             window.planned
-            and window.target == sample.server
-            and window.started <= sample.at
+            and window.target == kind
+            and window.started <= at
             and (window.ended is None or window.ended >= asked)
             for window in self._state.faults.values()
         )
 
-    def _tell(self, server: str, change: SettingChange) -> None:
-        text = f"{server}: {change.setting} {'is back at' if change.is_over else 'was changed to'} {_shown(change.now)}"
+    def _tell(self, server: str, change: SettingChange, place: str) -> None:
+        how = "is back at" if change.is_over else "was changed to"
+        text = f"{_named(server, place)}: {change.setting} {how} {_shown(change.now)}"
         text += "" if change.is_over else f" while the soak runs, it was {_shown(change.before)}"
         unmet = [] if change.is_over else [one.fact for one in unmet_promises(self._state) if one.server == server]
         text = "; ".join([text, *unmet])
@@ -148,13 +218,25 @@ class DriftWatch:
         events.append(event)
         del events[:-SERVER_EVENTS_KEPT]
         _log.warning(
-            "configuration drift is over" if change.is_over else "configuration drift",
+            "configuration_drift_over" if change.is_over else "configuration_drift",
             server=server,
             setting=change.setting,
             before=change.before,
             now=change.now,
             detail=text,
         )
+
+
+_OF_ALL_NODES = (STANDBY_NAMES,)
+"""What is compared of a group as one. Its role is none of that: a failover changes who answers."""
+
+
+def _of_one_node(configuration: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in configuration.items() if name not in OF_THE_GROUP}
+
+
+def _named(server: str, place: str) -> str:
+    return f"{server} at {place}" if place else server
 
 
 async def _forever() -> None:
@@ -169,9 +251,19 @@ def _shown(value: str) -> str:
 
 
 def unmet_promises(state: State) -> list[Mismatch]:
-    """Return what the stores promise and their servers, as they said last, cannot keep."""
-    latest = {server: samples[-1] for server, samples in state.samples.items() if samples}
-    return unsupported(state.header.contracts, state.targets, latest)
+    """Return what the stores promise and their servers, by their last answer, cannot keep."""
+    header = state.header
+    given = {server: _given_now(state, server) for server in KEEPS_DATA if state.samples.get(server)}
+    return unsupported(header.contracts, state.targets, given, waits=header.waits_for_replicas)
+
+
+def _given_now(state: State, server: str) -> Guarantees:
+    begun = state.header.configurations.get(server, {})
+    # What Patroni said was asked when the run began.
+    of_patroni = {name: begun[name] for name in PATRONI_SETTINGS if name in begun}
+    record = state.tally.servers.get(server, ServerRecord())
+    nodes = {place: {**node.baseline, **node.drifted} for place, node in record.nodes.items()}
+    return guarantees_given(server, {**of_patroni, **state.samples[server][-1].configuration}, nodes)
 
 
 def servers_of(state: State) -> list[str]:
@@ -193,7 +285,7 @@ def drift_now(state: State) -> dict[str, dict[str, int]]:
     records = state.tally.servers
     return {
         server: {
-            setting: int(server in records and setting in records[server].drifted)
+            setting: int(server in records and any(setting in one.drifted for _, one in _parts(records[server])))
             for setting in WATCHED_SETTINGS[server]
         }
         for server in servers_of(state)
@@ -207,17 +299,19 @@ def unmet_now(state: State) -> dict[str, dict[str, int]]:
 
 
 def drift_warnings(state: State) -> list[str]:
-    """Say what is not as it was, and what is not kept, as long as that is so."""
+    """Say what differs from the beginning, and which promises cannot be kept, as long as that is so."""
     changed = [
-        f"{server}: {setting} is {_shown(now)}, it was {_shown(record.baseline.get(setting, ''))} when the run began"
+        f"{_named(server, place)}: {setting} is {_shown(now)}, it was {_shown(one.baseline.get(setting, ''))} when the "
+        "run began"
         for server, record in state.tally.servers.items()
-        for setting, now in record.drifted.items()
+        for place, one in _parts(record)
+        for setting, now in one.drifted.items()
     ]
     return changed + [one.fact for one in unmet_promises(state)]
 
 
 def drift_notes(state: State) -> list[str]:
-    """Say what has changed during the run, the latest last; it is no verdict, but it must not go unseen."""
+    """Say what has changed during the run, the latest last: it changes no verdict, but must be seen."""
     events = state.tally.events
     notes = [
         event.text if event.what in {"restart", "clock"} else f"configuration drift: {event.text}"
@@ -250,13 +344,26 @@ def configurations_now(state: State) -> dict[str, ConfigurationStatus]:
     now = now_us()
     return {
         server: ConfigurationStatus(
-            at_the_beginning=record.baseline,
-            drifted=record.drifted,
+            at_the_beginning=_of_all_parts(record, lambda one: one.baseline),
+            drifted=_of_all_parts(record, lambda one: one.drifted),
             drifts=record.drifts,
             sampled_seconds_ago=_age_seconds(state, server, now),
             identity_checked_us=state.faults.samples([server]).get(server),
         )
         for server, record in state.tally.servers.items()
+    }
+
+
+def _parts(record: ServerRecord) -> list[tuple[str, SettingsRecord]]:
+    """Return the record of the server itself, and those of its nodes with their places."""
+    return [("", record), *record.nodes.items()]
+
+
+def _of_all_parts(record: ServerRecord, settings_of: Callable[[SettingsRecord], dict[str, str]]) -> dict[str, str]:
+    return {
+        f"{setting} of {place}" if place else setting: value
+        for place, one in _parts(record)
+        for setting, value in settings_of(one).items()
     }
 
 
@@ -279,9 +386,7 @@ def _age_seconds(state: State, server: str, now: int) -> float | None:
 
 
 ON_ITS_WAY_SECONDS = 0.2
-"""Whoever has seen a server die writes that down at once; this is how long it may take to get there."""
-BY_ITSELF = frozenset({"crash", "failover"})
-"""What an unplanned window says of a server that restarted by itself. One that went down with its daemon did not."""
+"""How long the daemon's record of a server's death may take to arrive."""
 
 
 class RestartWatch:
@@ -293,7 +398,7 @@ class RestartWatch:
         self._caught_up = caught_up
 
     async def take(self, sample: ServerSample, asked: int) -> None:
-        """Take in who answered; what this changes is in the ledger, and read back, before the sample counts."""
+        """Take in an answer. A restart it shows is in the ledger, and read back, before the sample counts."""
         now = identity_of(sample.telemetry)
         if now is None:
             return
@@ -340,6 +445,7 @@ def phases_of(restart: ServerRestart) -> tuple[FaultPhase, FaultPhase]:
             phase=name,
             at=at,
             excuses=restart.excuses,
+            promotes=restart.promotes,
             planned=False,
         )
 
@@ -348,6 +454,8 @@ def phases_of(restart: ServerRestart) -> tuple[FaultPhase, FaultPhase]:
 
 def note_end(state: State, window: FaultWindow) -> None:
     """Count a fault that is over, and tell of it where nobody has planned it."""
+    if _is_told_already(state, window):
+        return
     # A server that went down with its daemon may have been killed, for all we know.
     kind = window.kind if window.planned else "failover" if window.kind == "failover" else "crash"
     proves_nothing = window.excuses is Excuse.NOTHING or not window.keeps_data
@@ -356,15 +464,29 @@ def note_end(state: State, window: FaultWindow) -> None:
     _note_restart(state, window)
 
 
+def _is_told_already(state: State, window: FaultWindow) -> bool:
+    """Whether this is a failover by itself that the daemon and the verifier have both noticed."""
+    if window.planned or window.kind != FAILOVER.kind:
+        return False
+    return any(
+        one is not window
+        and not one.planned
+        and (one.kind, one.target) == (window.kind, window.target)
+        and one.ended is not None
+        and _overlap(one, window)
+        for one in state.faults.values()
+    )
+
+
 def _note_restart(state: State, window: FaultWindow) -> None:
-    """Tell of a server that restarted by itself, once its window has ended; not of one that a fault of ours broke."""
+    """Tell of a server that restarted by itself, once its window has ended; not of one that soak broke."""
     if window.planned or window.kind not in BY_ITSELF or window.ended is None:
         return
     if any(one.planned and one.target == window.target and _overlap(one, window) for one in state.faults.values()):
         return
     counts = state.tally.unexpected_restarts
     counts[window.target] = counts.get(window.target, 0) + 1
-    ended_seconds_ago = time.monotonic_ns() / 1e9 - window.ended / 1e6
+    ended_seconds_ago = (now_us() - window.ended) / 1e6
     event = Event(
         at_wall_seconds=time.time() - ended_seconds_ago, server=window.target, what="restart", text=_told(window)
     )

@@ -45,7 +45,7 @@ def write_last_metrics(folder: Path, text: Callable[[Exposition], bytes]) -> Non
             part.write_bytes(text(exposition))
             part.replace(folder / name)
         except OSError as error:
-            _log.warning("the last metrics were not written", error=str(error))
+            _log.warning("last_metrics_not_written", error=str(error))
             part.unlink(missing_ok=True)
 
 

@@ -259,7 +259,7 @@ class EvidenceFolder:
 
     def _fail(self, error: OSError) -> None:
         if str(error) != self.failure:
-            _log.error("evidence cannot be written; the soak goes on", reason=str(error), folder=str(self._folder))
+            _log.error("evidence_not_written", what="the soak goes on", error=str(error), folder=str(self._folder))
         self.failure = str(error)
 
     def _write_file(self, first: Violation, document: bytes) -> None:

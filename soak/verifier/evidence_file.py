@@ -11,7 +11,7 @@ import msgspec
 from soak.checker.case import Case
 from soak.json_input import decode_json
 
-FORMAT = 5
+FORMAT = 6
 CASE_BYTES_MAX = 4 * 1024 * 1024
 FILE_BYTES_MAX = 64 * 1024 * 1024
 SEAL_CHARACTERS = 32

@@ -11,11 +11,13 @@ import asyncio
 import copy
 import functools
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 
 from soak.checker.case import FullRead, Participation, SearchRead, TailRead
 from soak.checker.events import Observed, Want
+from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled, Message, Stored, shown
 from soak.checker.read import MessageId, Read, Rules, SavedRead, save
 from soak.checker.session import SessionChecker, StoreJudging
@@ -23,7 +25,7 @@ from soak.checker.text import MessageGenerator
 from soak.clock import now_us
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, Observation, SeenItem
 from soak.store_errors import describe
-from soak.stores.protocol import MemoryStore, search_of
+from soak.stores.protocol import EndsOf, MemoryStore, ReadsEnds, search_of
 from soak.verifier.reporter import Basis, Reporter
 from soak.verifier.searcher import SEARCHES_PER_READ, Searcher
 from soak.verifier.state import State
@@ -48,6 +50,36 @@ class _LastTime:
     def beside(self, tracked: TrackedSession) -> tuple[int, TrackedSession | None]:
         """Return when it last happened to another session than this one, and which; 0: never."""
         return self._before if self._last[1] is tracked else self._last
+
+
+class _AskedEnd(NamedTuple):
+    """A session whose end is read, how much of it, and what is known as acknowledged before."""
+
+    tracked: TrackedSession
+    last: int
+    acked: dict[int, Intervals]
+
+
+class OddEnd(NamedTuple):
+    """An end that does not look right: a read of all is due, and nobody else reads the session until then."""
+
+    tracked: TrackedSession
+    tail: Read
+    last: int
+
+
+class ExaminedEnds(NamedTuple):
+    """What came of reading the ends of several sessions."""
+
+    answered: list[TrackedSession]
+    unanswered: list[TrackedSession]
+    odd: list[OddEnd]
+    others: list[TrackedSession]
+    """Not read: another read than that of their end is due."""
+
+
+MESSAGES_AT_ONCE_MAX = 2_000
+"""So many are judged before the others of this process have their turn."""
 
 
 class Examiner:
@@ -81,6 +113,7 @@ class Examiner:
         self._timeout = timeout_seconds
         self.caught_up = caught_up
         self._primary_history = getattr(store, "primary_history", None)
+        self._ends: EndsOf | None = store.ends if isinstance(store, ReadsEnds) else None
         self.judging = StoreJudging(
             rules=rules,
             author=author,
@@ -148,13 +181,96 @@ class Examiner:
         if tracked.retired or tracked.tainted:
             return
         wanted = self.checker(tracked).wants(now)
-        if wanted is not None and wanted.want is Want.CONFIRM:
+        if wanted is not None and wanted.want in {Want.CONFIRM, Want.SEARCH}:
             lane.suspicious[tracked] = None
             lane.schedule_read(tracked, wanted.at)
         elif tracked.book.pending:
             tracked.hot = True
             tracked.not_before = now + self._hot_us
             lane.hot[tracked] = None
+
+    # -- the ends of several sessions --
+
+    @property
+    def reads_ends(self) -> bool:
+        """Whether the ends of several sessions can be read together."""
+        return self._ends is not None
+
+    def wants_end(self, tracked: TrackedSession) -> bool:
+        """Whether a read of its end is what a session needs that has something to verify."""
+        book = tracked.book
+        is_usual = book.length > 0 and book.forgets is None and not book.is_in_doubt
+        return is_usual and tracked not in self._lane.observations
+
+    async def examine_ends(self, sessions: Sequence[TrackedSession]) -> ExaminedEnds:
+        """Read the ends of several sessions together and judge each, without waiting for anything else."""
+        examined = ExaminedEnds([], [], [], [])
+        asked: list[_AskedEnd] = []
+        now = now_us()
+        for tracked in sessions:
+            if tracked.busy or tracked.retired or tracked.tainted:
+                examined.answered.append(tracked)
+                continue
+            wanted = self.checker(tracked).wants(now) if self.wants_end(tracked) else None
+            if wanted is not None and wanted.want is Want.TAIL and wanted.last is not None:
+                asked.append(_AskedEnd(tracked, wanted.last, tracked.book.acked_now()))
+                tracked.busy = True
+            else:
+                examined.others.append(tracked)
+        try:
+            if asked and self._ends is not None:
+                await self._read_ends(self._ends, asked, examined)
+        finally:
+            odd = {one.tracked for one in examined.odd}
+            for one in asked:
+                if one.tracked not in odd:
+                    one.tracked.busy = False
+                    self._requeue(one.tracked)
+        return examined
+
+    async def _read_ends(self, ends: EndsOf, asked: Sequence[_AskedEnd], examined: ExaminedEnds) -> None:
+        invoked = now_us()
+        answers: Sequence[Sequence[Stored] | BaseException]
+        try:
+            async with asyncio.timeout(self._timeout):
+                answers = await ends([(one.tracked.book.session, one.last) for one in asked])
+        except Exception as error:  # noqa: BLE001  as for a single read
+            answers = [error] * len(asked)
+        returned = now_us()
+        messages = answered = since_pause = 0
+        for one, answer in zip(asked, answers, strict=True):
+            if isinstance(answer, BaseException):
+                given_up = TimeoutError("the read was given up")
+                failure = answer if isinstance(answer, Exception) else given_up
+                self._note_failure(one.tracked, invoked, failure, "history")
+                examined.unanswered.append(one.tracked)
+                continue
+            self._answered.note(one.tracked, returned)
+            answered += 1
+            messages += len(answer)
+            since_pause += len(answer)
+            if since_pause > MESSAGES_AT_ONCE_MAX:
+                since_pause = 0
+                await asyncio.sleep(0)
+            tail = Read(invoked=invoked, returned=returned, acked=one.acked, items=answer)
+            is_over = one.tracked.retired or one.tracked.tainted
+            observed = None if is_over else self.checker(one.tracked).observe_tail(tail, one.last)
+            if observed is not None:
+                self.report(one.tracked, tail, observed)
+            elif not is_over:
+                examined.odd.append(OddEnd(one.tracked, tail, one.last))
+                continue
+            examined.answered.append(one.tracked)
+        self._tally.latency["sweep"].observe((returned - invoked) / 1e6, LATENCY_BUCKETS_SECONDS, answered)
+        self._tally.messages_read += messages
+
+    async def explain_end(self, odd: OddEnd) -> bool:
+        """Judge an odd end that was read together with others; returns False if the store gave no answer."""
+        try:
+            return await self._explain_end(odd.tracked, odd.tail, odd.last)
+        finally:
+            odd.tracked.busy = False
+            self._requeue(odd.tracked)
 
     # -- the end of a session --
 
@@ -167,6 +283,10 @@ class Examiner:
         if observed is not None:
             self.report(tracked, tail, observed)
             return True
+        return await self._explain_end(tracked, tail, last)
+
+    async def _explain_end(self, tracked: TrackedSession, tail: Read, last: int) -> bool:
+        """Judge an odd read of the end by a read of all; returns False if the store gave no answer."""
         if await self._read_full(tracked) is None:
             return False
         observed = self.checker(tracked).observe_tail_by_full(tail, last)
@@ -190,7 +310,8 @@ class Examiner:
                 return None
         # Nothing is awaited from here on: a checkpoint must know either nothing of this read, or all of it.
         if self._state.recorder is not None:
-            self._state.recorder.note_read(tracked, read)
+            is_shadowed = self.judging.is_shadowed(read.invoked, read.returned)
+            self._state.recorder.note_read(tracked, read, is_shadowed=is_shadowed)
         observed = checker.observe(read, primary, judged)
 
         def basis() -> Basis:
@@ -244,6 +365,8 @@ class Examiner:
         _log.debug("store_read_failed", store=self.name, session=tracked.book.session, error=text)
         if method == "search":
             return  # it does not hold up the reading, and says nothing about it
+        if getattr(error, "of_server", False):
+            return  # sessions on other servers may be answered; this one is not to blame
         others, _ = self._answered.beside(tracked)
         self._failed.note(tracked, returned)
         failing = tracked.book.failing

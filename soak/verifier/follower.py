@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
 from soak.clock import now_us
 from soak.errors import ServerUnreachableError
-from soak.ledger.reader import BATCHES_PER_READ_MAX, Entry, LedgerReader, WorkerBatch, is_before, milliseconds_of
+from soak.ledger.reader import (
+    BATCHES_PER_READ_MAX,
+    Entry,
+    Extent,
+    LedgerReader,
+    RunRecord,
+    WorkerBatch,
+    is_before,
+    milliseconds_of,
+)
+from soak.ledger.records import FaultPhase
+from soak.verifier.clocks import stamp_of
 from soak.verifier.intake import Intake
 from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State
@@ -19,13 +32,26 @@ _log = structlog.get_logger()
 
 BLOCK_SECONDS = 0.5
 RETRY_SECONDS = 0.5
-GATHER_SECONDS = 0.15
+GATHER_SECONDS = 0.25
 """Records cost less when many are taken in at once; whoever waits for them ends the pause."""
 CATCH_UP_SECONDS_MAX = 5.0
 CATCH_UP_POLL_SECONDS = 0.005
+DOUBT_SECONDS = 10.0
+"""After the ledger came back, or another server took over: until then all that write have written again."""
+PLACES_MAX = 100_000
 LATE_MS = 1_000
 SILENCE_MS_MIN = 2_000
 """The ledger was not written to for so long: nobody was there."""
+
+
+class Doubt(NamedTuple):
+    """The ledger is in another life, which may be without the last records of the one before."""
+
+    life: str
+    since: int
+    until: float
+    places: deque[str]
+    """Of the records taken in since."""
 
 
 class Follower:
@@ -45,7 +71,8 @@ class Follower:
         """Many sessions ask at once after a fault; the ledger is asked over a few connections."""
         self._on_end = on_end
         self._pause: asyncio.Future[None] | None = None
-        self.unverified_age = UnverifiedAge(state, lambda: self.is_reachable)
+        self._doubt: Doubt | None = None
+        self.unverified_age = UnverifiedAge(state, lambda: self.is_reachable, lambda: self._heard_ms is None)
         self._started_ms = self._ledger_ms()
         self._heard_ms: int | None = milliseconds_of(state.position)
         """When the last record was written, of those from before the start; None: all of these were taken in."""
@@ -57,7 +84,7 @@ class Follower:
                 entries = await self._reader.read(self._state.position, block_seconds=BLOCK_SECONDS)
             except ServerUnreachableError as error:
                 if self.is_reachable:
-                    _log.warning("ledger gone, waiting for it", reason=str(error))
+                    _log.warning("ledger_unreachable", what="waiting for it", error=str(error))
                 self.is_reachable = False
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -67,10 +94,12 @@ class Follower:
             self.is_reachable = True
             if self._heard_ms is not None:
                 self._note_downtime(entries, self._heard_ms)
-            await self._state.clocks.prepare(entries)
+            await self._state.clocks.prepare(map(stamp_of, entries))
             for entry in entries:
                 self._intake.take(entry, now)
                 self._record(entry)
+            if self._doubt is not None:
+                self._doubt.places.extend(entry.at for entry in entries)
             if entries and self._ledger_ms() - milliseconds_of(entries[0].at) > LATE_MS:
                 self.unverified_age.tick(now)  # before anybody can read it
             if self._state.end is not None:
@@ -110,9 +139,15 @@ class Follower:
         self._heard_ms = None if heard >= self._started_ms else heard
 
     def _record(self, entry: Entry) -> None:
-        recorder = self._state.recorder
-        if recorder is not None and isinstance(entry, WorkerBatch) and entry.worker in self._state.workers:
-            recorder.take(entry, self._state.workers[entry.worker].sessions)
+        recorder, state = self._state.recorder, self._state
+        if recorder is None:
+            return
+        if isinstance(entry, WorkerBatch) and entry.worker in state.workers:
+            recorder.take(entry, state.workers[entry.worker].sessions)
+        elif isinstance(entry, RunRecord) and isinstance(entry.record, FaultPhase) and entry.record.phase == "start":
+            window = state.faults.get(entry.record.fault)
+            if window is not None:
+                recorder.note_fault(window, {store for store, needs in state.targets.items() if window.target in needs})
 
     async def caught_up(self) -> bool:
         """Wait until everything that is in the ledger now has been taken in; False if that takes too long.
@@ -121,28 +156,72 @@ class Follower:
         """
         position = self._state.position
         try:
-            async with self._asking:
-                extent = await self._reader.extent()
+            extent = await self._extent()
+            if is_before(self._state.position, extent.last):
+                if not await self._has_come_to(extent.last):
+                    return False
+                if (await self._extent()).life != extent.life:
+                    return False  # another server may have told us what came after
         except ServerUnreachableError:
             return False
+        return self._is_whole(extent, position)
+
+    async def _extent(self) -> Extent:
+        """Ask how far the ledger reaches, and notice when it is in another life."""
+        async with self._asking:
+            extent = await self._reader.extent()
+        state = self._state
+        known = state.ledger_life if self._doubt is None else self._doubt.life
+        if not known or (extent.is_kept and self._doubt is None):
+            state.ledger_life = extent.life
+        elif extent.life and extent.life != known:
+            _log.warning(
+                "ledger_in_doubt", what="it came back, or another server took over; nobody is accused for a while"
+            )
+            self._doubt = Doubt(extent.life, now_us(), time.monotonic() + DOUBT_SECONDS, deque(maxlen=PLACES_MAX))
+        return extent
+
+    async def _has_come_to(self, place: str) -> bool:
+        """Wait until a record was taken in; False if that takes too long."""
         deadline = time.monotonic() + CATCH_UP_SECONDS_MAX
-        while is_before(self._state.position, extent.last):
+        while is_before(self._state.position, place):
             if time.monotonic() > deadline:
                 return False
             self._end_pause()
             await asyncio.sleep(CATCH_UP_POLL_SECONDS)
-        vanished = self._intake.vanished(extent.added, is_set_back=is_before(extent.newest, position))
-        if vanished:
-            _log.error("the ledger has lost records that nobody had read", records=vanished)
-        return not vanished
+        return True
+
+    def _is_whole(self, extent: Extent, position: str) -> bool:
+        """Whether nothing is missing of a ledger that is taken in so far; what is missing is accounted for."""
+        is_set_back = is_before(extent.newest, position)
+        doubt, lost = self._doubt, 0
+        if doubt is not None and not is_set_back:
+            if time.monotonic() < doubt.until:
+                return False
+            beyond = sum(is_before(extent.newest, place) for place in doubt.places)
+            lost = self._intake.outlive_ledger(doubt.since, extent.added, beyond)
+            self._state.ledger_life, self._doubt = doubt.life, None
+        else:
+            lost = self._intake.vanished(extent.added, is_set_back=is_set_back)
+            if is_set_back and self._state.position == position:
+                self._state.position = extent.newest  # or what is written next would pass for read
+        if lost:
+            _log.error("ledger_records_lost", what="nobody had read them", records=lost)
+        return not lost
 
     async def measure_lag(self) -> None:
         """Note how far the newest record is ahead of the last one taken in."""
         position = self._state.position
         try:
-            last = (await self._reader.extent()).last
+            extent = await self._extent()
         except ServerUnreachableError:
             return
+        last = extent.last
+        if not is_before(self._state.position, last):
+            if self._doubt is not None or is_before(extent.newest, position):
+                self._is_whole(extent, position)
+            if self._doubt is None:
+                self._state.ledger_read_us = now_us()
         behind_ms = milliseconds_of(last) - milliseconds_of(position)
         self.lag_seconds = behind_ms / 1000 if is_before(position, last) and position != "0-0" else 0.0
 

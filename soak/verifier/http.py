@@ -26,10 +26,25 @@ async def serving(
     async def get_status(_: web.Request) -> web.Response:
         return json_response(status())
 
-    async def get_health(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
     app = web.Application()
-    app.add_routes([web.get("/metrics", get_metrics), web.get("/status", get_status), web.get("/healthz", get_health)])
+    app.add_routes([web.get("/metrics", get_metrics), web.get("/status", get_status), web.get("/healthz", _get_health)])
     async with http.serving(app, host, port) as address:
         yield int(address.rpartition(":")[2])
+
+
+async def _get_health(_: web.Request) -> web.Response:
+    return web.Response(text="ok\n")
+
+
+@contextlib.asynccontextmanager
+async def resting(host: str, port: int, metrics: Callable[[Exposition], str | None]) -> AsyncIterator[None]:
+    """Serve health and the last metrics while there is no run to verify."""
+
+    async def get_metrics(request: web.Request) -> web.Response:
+        exposition = asked_for(request.headers.get("Accept", ""))
+        return web.Response(body=(metrics(exposition) or "").encode(), headers={"Content-Type": exposition.value})
+
+    app = web.Application()
+    app.add_routes([web.get("/metrics", get_metrics), web.get("/healthz", _get_health)])
+    async with http.serving(app, host, port):
+        yield

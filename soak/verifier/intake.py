@@ -34,9 +34,13 @@ from soak.verifier.drift import note_end
 from soak.verifier.latencies import spans_of
 from soak.verifier.latencies import take as take_latency
 from soak.verifier.state import State, Worker
-from soak.verifier.tracked_session import TrackedSession
+from soak.verifier.tracked_session import Taint, TrackedSession
 
 _log = structlog.get_logger()
+
+ALIVE_US = 3_000_000
+"""A worker writes at least every second; one that was silent for longer had nothing more to say."""
+FAILURES_REMEMBERED_MAX = 1_000
 
 _OK, _FAILED = int(Outcome.OK), int(Outcome.FAILED)
 _NOBODY = MessageGenerator("", 0)
@@ -57,6 +61,9 @@ class Intake:
         }
         self._expiring = {store for store, rule in rules.items() if rule.contract.ttl_seconds is not None}
         self._clocks = clocks or Clocks(host)
+        self._clocks.on_jump = self._doubt_host
+        self._begun_on: dict[str, str] = {}
+        """By fault that is not over: the boot of the host that said when it began."""
 
     def take(self, entry: Entry, now: int) -> None:
         self._state.tally.records_taken += 1
@@ -86,6 +93,29 @@ class Intake:
         tally.batches_missing += missing
         self._taint_all()
         return missing
+
+    def outlive_ledger(self, since: int, added: int | None, taken: int) -> int:
+        """Account for what another life of the ledger is without; returns how many workers may have written it.
+
+        Who is still heard of a while later shows by the numbers of the batches what is missing. Who is not may have
+        written something that nobody has read; what was read of it meanwhile may be older. `added` records were ever
+        written as this life counts, and `taken` after these.
+        """
+        state = self._state
+        if added is not None:
+            state.tally.records_taken, state.tally.records_skipped = added + taken, 0
+        silent = [
+            worker
+            for worker in state.workers.values()
+            if not worker.farewell
+            and worker.sessions
+            and state.ledger_read_us - ALIVE_US < worker.last_heard < since + ALIVE_US
+        ]
+        for worker in silent:
+            state.tally.batches_missing += 1
+            for tracked in worker.sessions.values():
+                self._taint(tracked)
+        return len(silent)
 
     # -- batches --
 
@@ -119,9 +149,7 @@ class Intake:
         """Return what another host wrote, in times of this one; what cannot be placed is undecided."""
         stamp = stamp_of(entry)
         shift, placing = (0, Placing.UNCERTAIN) if stamp is None else self._clocks.place(stamp, _span_us(entry.batch))
-        if placing is Placing.JUMPED:
-            self._doubt_host(entry.boot)
-        elif placing is Placing.UNCERTAIN:
+        if placing is Placing.UNCERTAIN:
             self._doubt_worker(worker)
             if entry.batch.opens:
                 self._clocks.note_undecided(entry.boot)
@@ -129,9 +157,19 @@ class Intake:
         return _shifted(entry.batch, shift)
 
     def _doubt_host(self, boot: str) -> None:
+        """Decide nothing by times of a host that were placed by another difference of the clocks than it has now."""
         for worker in self._state.workers.values():
             if worker.host == boot:
                 self._doubt_worker(worker)
+        # Of a fault taken up from a checkpoint nobody knows any more whose clock told when it began.
+        active = (window.fault for window in self._state.faults.values() if window.is_active)
+        if any(self._begun_on.get(fault, boot) == boot for fault in active):
+            self._doubt_all_times(boot)
+
+    def _doubt_all_times(self, boot: str) -> None:
+        """Decide nothing about open sessions: when a fault happened is not known, so neither is what it may take."""
+        self._taint_all(is_undecided=True)
+        self._clocks.note_undecided(boot)
 
     def _doubt_worker(self, worker: Worker) -> None:
         if worker.sessions:
@@ -240,7 +278,7 @@ class Intake:
     def _count_unverifiable(self, tracked: TrackedSession | None) -> None:
         if tracked is None:
             self._state.tally.batches_missing += 1
-        elif tracked.undecided:
+        elif tracked.tainted is Taint.UNDECIDED:
             self._state.tally.stores[tracked.book.store].undecided += 1
         else:
             self._state.tally.stores[tracked.book.store].unverifiable += 1
@@ -305,7 +343,7 @@ class Intake:
     def _taint(self, tracked: TrackedSession, *, is_undecided: bool = False) -> None:
         if tracked.tainted:
             return
-        tracked.tainted, tracked.undecided = True, is_undecided
+        tracked.tainted = Taint.UNDECIDED if is_undecided else Taint.GAP
         tracked.book.suspicions = tracked.book.missed = None
         tracked.book.failing = tracked.book.dirty = tracked.book.overlooked = None
         tally = self._state.tally.stores[tracked.book.store]
@@ -321,7 +359,7 @@ class Intake:
     def _take_damaged(self, entry: Damaged, now: int) -> None:
         self._state.tally.batches_missing += 1
         _log.error(
-            "a ledger record cannot be read; what it may speak of is unverifiable", at=entry.at, why=entry.reason
+            "ledger_record_damaged", what="what it may speak of is unverifiable", at=entry.at, error=entry.reason
         )
         if entry.is_foreign:
             return
@@ -351,19 +389,26 @@ class Intake:
     def _placed_record(self, record: FaultPhase | EndOfLoad, stamp: Stamp) -> FaultPhase | EndOfLoad:
         shift, placing = self._clocks.place(stamp)
         if placing is not Placing.CERTAIN and isinstance(record, FaultPhase):
-            # When it happened is not known, so nobody can tell what it may have taken.
-            self._taint_all(is_undecided=True)
-            self._clocks.note_undecided(stamp.boot)
+            self._doubt_all_times(stamp.boot)
         return msgspec.structs.replace(record, at=record.at + shift)
 
     def _is_repeated(self, record: FaultPhase) -> bool:
-        """Whether it is on record already: a restart that another verifier had noticed, too."""
+        """Whether it is on record already: a restart that another verifier had noticed, or what was written again."""
+        if record.phase == "failed":
+            return f"{record.fault}/{record.telemetry.get('reason', '')}" in self._state.failures
         known = self._state.faults.get(record.fault)
-        return known is not None and (record.phase == "start" or (record.phase == "end" and known.ended is not None))
+        if known is None:
+            return False
+        done = {"start": True, "injected": known.injected is not None, "end": known.ended is not None}
+        return done.get(record.phase, False)
 
     def _take_fault(self, record: FaultPhase) -> None:
         faults = self._state.faults
         if record.phase == "failed":
+            failures = self._state.failures
+            failures[f"{record.fault}/{record.telemetry.get('reason', '')}"] = None
+            if len(failures) > FAILURES_REMEMBERED_MAX:
+                del failures[next(iter(failures))]
             self._state.recovery_times.failed(record)
         elif record.phase == "injected":
             self._state.recovery_times.injected(record)
@@ -373,6 +418,7 @@ class Intake:
                 kind=record.kind,
                 target=record.target,
                 excuses=record.excuses,
+                promotes=record.promotes,
                 serves=record.serves,
                 down=record.down,
                 started=record.at,
@@ -384,6 +430,7 @@ class Intake:
             if faults.get(record.fault) is not None:
                 return  # it is on record already
             faults.begin(window)
+            self._begun_on[record.fault] = record.boot
             self._doubt_all(window)
             self._state.recovery_times.began(window)
         elif faults.get(record.fault) is None:
@@ -393,6 +440,7 @@ class Intake:
         else:
             known = {name: worker.last_session for name, worker in self._state.workers.items()}
             for ended in faults.end(record.fault, record.at, record.telemetry, known):
+                self._begun_on.pop(ended.fault, None)
                 self._doubt_all(ended)
                 self._state.recovery_times.ended(ended)
             note_end(self._state, faults.windows[record.fault])

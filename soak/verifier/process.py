@@ -22,9 +22,9 @@ from soak.clock import now_us, timeline
 from soak.errors import ExitCode, SoakError
 from soak.join import JoinInfo
 from soak.ledger.clock import EXCHANGES_FIRST, LedgerClock
-from soak.ledger.connection import LedgerConnection
 from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
+from soak.ledger.shards import WHOLE, Shard
 from soak.metrics import VerifierMetrics
 from soak.proc.files import set_aside, write_sealed
 from soak.servers.kinds import POSTGRES_REPLICA
@@ -46,6 +46,7 @@ from soak.verifier.recording import Recorder
 from soak.verifier.recovery import Probe
 from soak.verifier.reporter import Reporter
 from soak.verifier.resuming import go_on_without, recount, restore_journal
+from soak.verifier.sharing import LAST_WORD_SECONDS_MAX, LeftOver, Sharing
 from soak.verifier.state import State
 from soak.verifier.status import Status
 from soak.verifier.sweeper import Sweeper
@@ -62,24 +63,62 @@ RESULT_AFTER_VIOLATION_SECONDS = 0.5
 DAMAGE_TOLD_MAX = 10
 CHECKPOINT_COST_FACTOR = 20
 """A checkpoint may take at most a twentieth of the time between two of them."""
+CHECKPOINT_CHEAP_FACTOR = 500
+"""It takes no more than so small a part of it, unless it would come less often than this."""
+CHECKPOINT_CHEAP_SECONDS_MAX = 5.0
+DRAIN_POLL_SECONDS = 0.2
 
 
-async def run(info: JoinInfo, settings: SoakSettings, data_dir: Path, listen_host: str, listen_port: int) -> ExitCode:
-    """Verify a run until its load has ended; on SIGTERM save the state and leave, to go on at the next start."""
-    verifier = Verifier(info, settings, data_dir / "verifier")
+async def run(
+    info: JoinInfo,
+    settings: SoakSettings,
+    data_dir: Path,
+    listen_host: str,
+    listen_port: int,
+    shard: Shard = WHOLE,
+    *,
+    leaving: asyncio.Event | None = None,
+) -> ExitCode:
+    """Verify a run until its load has ended; on SIGTERM save the state and leave, to go on at the next start.
+
+    `leaving` is set if that was asked for, also if it was when the last sweep had begun.
+    """
+    verifier = Verifier(info, settings, data_dir / shard.folder, shard)
     try:
         await verifier.prepare()
         return await verifier.run(listen_host, listen_port)
     finally:
+        if leaving is not None and verifier.is_stopping:
+            leaving.set()
         await verifier.close()
+
+
+def share_of(settings: SoakSettings, shard: Shard) -> SoakSettings:
+    """Return the settings of one of several verifiers: they share bounds, and the first does what is done once."""
+    verifier = settings.verifier
+    shared: dict[str, object] = {
+        "messages_per_second": max(1, verifier.messages_per_second // shard.of),
+        "closed_sessions_max": verifier.closed_sessions_max // shard.of,
+    }
+    if not shard.is_first:
+        shared |= {"canary": 0.0, "history_sessions": 0}
+    return settings.model_copy(update={"verifier": verifier.model_copy(update=shared)})
+
+
+def seconds_between_checkpoints(wanted: float, cost_seconds: float) -> float:
+    """Return how long to wait for the next one: a state that costs more is saved less often."""
+    cheap = min(cost_seconds * CHECKPOINT_CHEAP_FACTOR, CHECKPOINT_CHEAP_SECONDS_MAX)
+    return max(wanted, cheap, cost_seconds * CHECKPOINT_COST_FACTOR)
 
 
 class Verifier:
     """Everything that runs in the verifier's process."""
 
-    def __init__(self, info: JoinInfo, settings: SoakSettings, folder: Path) -> None:
+    def __init__(self, info: JoinInfo, settings: SoakSettings, folder: Path, shard: Shard = WHOLE) -> None:
         self._info = info
-        self._settings = settings
+        self._settings = settings if shard.of == 1 else share_of(settings, shard)
+        self._unread_max_of_run = settings.verifier.unread_max
+        self._shard = shard
         self._folder = folder
         header = info.header
         self._targets = {store: info.needs_of(store) for store in header.stores}
@@ -97,7 +136,9 @@ class Verifier:
         self._journal: RunJournal | None = None
         self._wake = asyncio.Event()
         """The load has ended, or this process is asked to stop."""
-        self._is_stopping = False
+        self.is_stopping = False
+        self._left: LeftOver | None = None
+        """What was unclear after the last sweep; None: it has not come to its end."""
         self._saving = threading.Lock()
         self._encoding_seconds = 0.0
         self._telling = threading.Lock()
@@ -108,8 +149,14 @@ class Verifier:
         """Take up the saved state, reach the ledger, and open the stores."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._evidence = EvidenceFolder(self._folder, self._settings.verifier.evidence_max)
-        self._reader = await LedgerReader.connect(self._info.ledger_url, self._info.header.run)
+        run = self._info.header.run
+        self._reader = await LedgerReader.connect(self._info.ledger_url, run, shard=self._shard.number)
+        if self._shard.of > 1:
+            self._state.sharing = Sharing(self._info.ledger_url, run, self._shard, self._folder)
+            await self._state.sharing.claim()
         counted = await self._take_up(self._reader)
+        if self._state.sharing is not None and counted is None:
+            await self._state.sharing.take_up_faults(self._state, await self._reader.faults_begun())
         if self._settings.verifier.history_sessions:
             sessions = self._settings.verifier.history_sessions
             self._state.recorder = Recorder(self._folder, self._info.header, self._author, sessions)
@@ -120,7 +167,7 @@ class Verifier:
         self._follower = Follower(self._reader, self._state, intake, on_end=self._wake.set)
         ttl_epsilon_us = int(self._settings.verifier.ttl_epsilon * 1e6)
         self._walls = WallClocks(self._state, ttl_epsilon_us, intake.doubt_expiring)
-        self._journal = RunJournal(LedgerConnection(self._info.ledger_url, self._info.header.run))
+        self._journal = RunJournal(self._info.ledger_url, run)
         restarts = RestartWatch(self._state, self._journal, self._follower.caught_up)
         replicas = {store for store, targets in self._targets.items() if POSTGRES_REPLICA.name in targets}
         self._reporter = Reporter(self._state, self._evidence, self._author, replicas)
@@ -155,7 +202,7 @@ class Verifier:
             self._reader,
             unread=self._state.count_unread,
             oldest_unread_seconds=lambda: time.monotonic() - self._saved_up_to,
-            unread_max=self._settings.verifier.unread_max,
+            unread_max=self._unread_max,
         )
         self._status = Status(
             self._state,
@@ -166,6 +213,11 @@ class Verifier:
             self._backpressure,
             self._settings,
         )
+
+    def _unread_max(self) -> int:
+        """Return this verifier's part of what the run allows."""
+        sharing = self._state.sharing
+        return max(1, self._unread_max_of_run // (1 if sharing is None else sharing.shard.of))
 
     def _widen(self, intake: Intake, epsilon_us: int) -> None:
         """Compare the times of different hosts as exactly as their clocks are known."""
@@ -254,7 +306,9 @@ class Verifier:
         lines = self._evidence.since(journal_size)
         if self._evidence.lines_damaged:
             self._state.tally.journal_lines_damaged += self._evidence.lines_damaged
-            _log.error("lines of the journal of violations cannot be read", lines=self._evidence.lines_damaged)
+            _log.error(
+                "journal_lines_damaged", what="these violations cannot be read", lines=self._evidence.lines_damaged
+            )
         recount(self._state, lines)
 
     # -- running --
@@ -267,7 +321,7 @@ class Verifier:
     async def run(self, host: str, port: int, *, heeds_signals: bool = True) -> ExitCode:
         header = self._info.header
         self._metrics = VerifierMetrics(
-            lambda: self._state.tally,
+            self._status.tally,
             self._status.gauges,
             (header.run, header.seed, header.namespace, header.stores),
             self._status.latest_violations,
@@ -302,22 +356,27 @@ class Verifier:
             self._drift.run(),
             self._state.recoveries.run(),
             *(Probe(sweeper.examiner, self._state).run() for sweeper in self._sweepers),
+            *self._exchanging(),
             self._checkpoint_forever(),
             self._measure_forever(),
             self._tell_forever(),
         ]
 
+    def _exchanging(self) -> list[Any]:
+        sharing = self._state.sharing
+        return [] if sharing is None else [sharing.run(self._state, lambda: self._status.report(self._left))]
+
     async def _until_end(self) -> ExitCode:
         if self._state.end is None:
             await self._wake.wait()
-        if not self._is_stopping:
+        if not self.is_stopping:
             return await self._finish()
         await self._save()
-        _log.info("stopped; the run goes on at the next start", run=self._info.header.run)
+        _log.info("stopped", what="the run goes on at the next start", run=self._info.header.run)
         return ExitCode.INCONCLUSIVE
 
     def _stop(self) -> None:
-        self._is_stopping = True
+        self.is_stopping = True
         self._wake.set()
 
     async def _finish(self) -> ExitCode:
@@ -330,9 +389,10 @@ class Verifier:
         self._status.phase = "done"
         self._follower.unverified_age.finish(now_us())
         self._state.recoveries.settle(now_us(), is_final=True)
-        outcome = self._status.result(
-            self._settings.verifier, unread=sum(unread), browser_users=self._settings.load.browser_users
-        )
+        left = self._left = self._status.left_over(sum(unread))
+        if self._state.sharing is not None:
+            await self._hear_all(self._state.sharing, deadline + LAST_WORD_SECONDS_MAX)
+        outcome = self._status.result(self._settings.verifier, left, browser_users=self._settings.load.browser_users)
         await self._save()
         endpoint.write_last_metrics(self._folder, self._metrics.text)
         try:
@@ -343,6 +403,15 @@ class Verifier:
             ) from error
         _log.info("verdict", verdict=outcome.verdict, reasons=outcome.reasons)
         return Verdict(outcome.verdict).exit_code
+
+    async def _hear_all(self, sharing: Sharing, deadline: float) -> None:
+        """Let the first verifier know how this share ended; the first waits for that of all others."""
+        while time.monotonic() < deadline:
+            is_said = await sharing.exchange(self._state, lambda: self._status.report(self._left))
+            if is_said and (not sharing.shard.is_first or not sharing.not_ended(self._state)):
+                break
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+        sharing.forget_view()
 
     def _drain_seconds(self) -> float:
         longest = self._settings.verifier.drain
@@ -362,7 +431,7 @@ class Verifier:
                     # Again and again: whoever asks how it goes must find us, also if the file was damaged.
                     await asyncio.to_thread(self._write_endpoint)
                 except OSError as error:
-                    _log.warning("how it stands cannot be written", error=str(error))
+                    _log.warning("interim_result_not_written", error=str(error))
             await asyncio.sleep(RESULT_AFTER_VIOLATION_SECONDS)
 
     def _write_result(self, outcome: result.Result) -> None:
@@ -383,7 +452,7 @@ class Verifier:
             # Only what this checkpoint has let go of: a kill must not make the next start miss it.
             for sweeper, count in zip(self._sweepers, retired, strict=True):
                 await sweeper.erase_retired(count)
-            interval = max(self._settings.verifier.checkpoint, self._encoding_seconds * CHECKPOINT_COST_FACTOR)
+            interval = seconds_between_checkpoints(self._settings.verifier.checkpoint, self._encoding_seconds)
 
     async def _save(self) -> str | None:
         """Save the state; returns the place in the ledger it stands for, or None if the disk would not take it."""
@@ -428,6 +497,8 @@ class Verifier:
         for store in {store for sweeper in self._sweepers for store in (sweeper.examiner.store, sweeper.written)}:
             with contextlib.suppress(Exception):  # a store that cannot be closed must not hide the verdict
                 await store.close()
+        if self._state.sharing is not None:
+            await self._state.sharing.close()
         if self._journal is not None:
             with contextlib.suppress(SoakError):
                 await self._journal.close()

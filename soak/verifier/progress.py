@@ -36,12 +36,13 @@ class Backpressure:
         reader: LedgerReader,
         unread: Callable[[], int],
         oldest_unread_seconds: Callable[[], float],
-        unread_max: int,
+        unread_max: Callable[[], int],
     ) -> None:
+        """`unread_max` is asked for each time: there may be more verifiers by then, and less for each."""
         self._reader = reader
         self._unread = unread
         self._oldest_unread_seconds = oldest_unread_seconds
-        self._unread_max = unread_max
+        self._unread_max_now = unread_max
         self.unread = 0
         self.is_holding = False
         self.held_back = 0
@@ -73,8 +74,12 @@ class Backpressure:
             return ""
         return (
             f"the load is held back: {self.unread:,} acknowledged messages are not read yet "
-            f"(verifier.unread_max = {self._unread_max:,}); give the verifier more time, or the run fewer users"
+            f"(verifier.unread_max = {self._unread_max:,}); give the run more verifiers (--verifiers) or fewer users"
         )
+
+    @property
+    def _unread_max(self) -> int:
+        return self._unread_max_now()
 
     def _decide(self, unread: int) -> None:
         self.unread = unread
@@ -99,6 +104,7 @@ TICK_SECONDS = 0.5
 NOTICED_US = 5_000_000
 """A server that restarts by itself is known to have done so only this long after it answers again, at most."""
 PAUSES_MAX = 64
+DEFERRED_MAX = 64
 
 Interval = tuple[int, int]
 
@@ -106,14 +112,21 @@ Interval = tuple[int, int]
 class UnverifiedAge:
     """Keeps the longest wait of each store in its tally."""
 
-    def __init__(self, state: State, is_ledger_reachable: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        state: State,
+        is_ledger_reachable: Callable[[], bool],
+        is_downtime_known: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Take whether the ledger has told by now when the whole run was down before this start."""
         self._state = state
         self._is_ledger_reachable = is_ledger_reachable
+        self._is_downtime_known = is_downtime_known
         self._ticked = 0
         self._silent: dict[str, int] = {}
         """By store: when one of its servers last did not answer."""
-        self._deferred: dict[str, Interval] = {}
-        """By store: a wait that may turn out to be due to a restart that nobody knows of yet."""
+        self._deferred: dict[str, dict[int, int]] = {}
+        """By store: waits, until when by since when, that may turn out to be due to what nobody knows of yet."""
 
     async def run(self) -> None:
         while True:
@@ -130,13 +143,16 @@ class UnverifiedAge:
                 _extend(tally.pauses, began, now)
             if not self._answers(store):
                 self._silent[store] = now
-            waits = [] if since is None else [(since, now)]
-            if (deferred := self._deferred.pop(store, None)) is not None:
-                waits.append(deferred)
+            waits = self._deferred.pop(store, {})
+            if since is not None:
+                waits[since] = now
             if not waits:
                 continue
-            if now - self._silent.get(store, -NOTICED_US) < NOTICED_US:
-                self._deferred[store] = max(waits, key=lambda wait: wait[1] - wait[0])
+            # A server that did not answer may have restarted, and the whole run may have been down.
+            if now - self._silent.get(store, -NOTICED_US) < NOTICED_US or not self._is_downtime_known():
+                while len(waits) > DEFERRED_MAX:
+                    del waits[min(waits, key=lambda since: waits[since] - since)]
+                self._deferred[store] = waits
             else:
                 self._commit(store, waits)
         self._ticked = now
@@ -144,12 +160,12 @@ class UnverifiedAge:
     def finish(self, now: int) -> None:
         """Take in what is left, at the end of the run."""
         self.tick(now)
-        for store, wait in self._deferred.items():
-            self._commit(store, [wait])
+        for store, waits in self._deferred.items():
+            self._commit(store, waits)
 
-    def _commit(self, store: str, waits: list[Interval]) -> None:
+    def _commit(self, store: str, waits: dict[int, int]) -> None:
         tally = self._state.tally.stores[store]
-        for since, until in waits:
+        for since, until in waits.items():
             if until - since <= tally.unverified_seconds_max * 1e6:
                 continue
             windows = self._state.faults.of(self._state.targets[store])

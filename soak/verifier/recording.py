@@ -1,21 +1,23 @@
 """Recording the first sessions of each store in full: every append with its times, every whole read.
 
 The verifier needs no history to judge, and keeps none; this is for people who want to ask an independent checker. It
-is bounded by the number of sessions and by the operations and bytes of each. A recording survives a kill: what the
-ledger tells a second time is written a second time, and read once. One that cannot be kept whole is removed: half a
-history accuses.
+is bounded by the number of sessions and by the operations and bytes of each. A recording survives a kill: records that
+are read from the ledger twice are written twice, and read once. A recording that is not complete is removed: it would
+show losses that never happened.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Container
 from pathlib import Path
 
 import msgspec
 import structlog
 
-from soak.checker.contract import Contract
+from soak.checker.contract import Contract, ReplicaReads
+from soak.checker.faults import FaultWindow
 from soak.checker.outcome import Attempt
 from soak.checker.read import Read, SavedRead, save
 from soak.checker.text import MessageGenerator
@@ -50,6 +52,10 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     attempt: Attempt | None = None
     lease: tuple[int, int] | None = None
     read: SavedRead | None = None
+    is_shadowed: bool = False
+    """A fault may have kept the read behind for any time, rightly so by the contract."""
+    fault_since: int | None = None
+    """A fault had begun then, which nobody knew yet: what was read since may have been in its shadow, too."""
     tolerated: tuple[int, int] | None = None
     """(writer, seq) of a message that is gone, rightly so by the contract."""
     forgotten: bool = False
@@ -69,6 +75,8 @@ class Recording(msgspec.Struct, kw_only=True):
     leased: dict[int, int] = {}
     reads: dict[int, SavedRead] = {}
     """By the time at which each was invoked."""
+    shadowed: set[int] = set()
+    """When those were invoked that a fault may have kept behind."""
     tolerated: set[tuple[int, int]] = set()
     is_forgotten: bool = False
 
@@ -186,11 +194,18 @@ class Recorder:
             if (pen := pens.get(intent.session)) is not None:
                 pen.note(Line(forgotten=True))
 
-    def note_read(self, tracked: TrackedSession, read: Read) -> None:
+    def note_fault(self, window: FaultWindow, stores: Container[str]) -> None:
+        """Take in that a fault has begun on a server of these stores."""
+        for pens in self._pens.values():
+            for pen in pens.values():
+                if pen.tracked.book.store in stores:
+                    pen.note(Line(fault_since=window.started))
+
+    def note_read(self, tracked: TrackedSession, read: Read, *, is_shadowed: bool) -> None:
         """Take in a read of the whole session."""
         pen = self._pen(tracked)
         if pen is not None:
-            pen.note(Line(read=save(read, tracked.book.session, self._author)))
+            pen.note(Line(read=save(read, tracked.book.session, self._author), is_shadowed=is_shadowed))
             if len(pen.lines) >= BUFFERED_LINES_MAX:
                 self._flush(pen)
 
@@ -225,7 +240,7 @@ class Recorder:
             del self._pens[pen.tracked.worker]
 
     def _give_up(self, path: Path, error: OSError) -> None:
-        _log.warning("the history of a session cannot be recorded", reason=str(error), file=str(path))
+        _log.warning("history_not_recorded", error=str(error), file=str(path))
         try:
             path.unlink(missing_ok=True)
         except OSError:
@@ -262,6 +277,11 @@ def _take_line(recording: Recording, line: Line) -> None:
         recording.leased[writer] = max(upto, recording.leased.get(writer, 0))
     if line.read is not None:
         recording.reads.setdefault(line.read.invoked, line.read)
+        if line.is_shadowed:
+            recording.shadowed.add(line.read.invoked)
+    if line.fault_since is not None and recording.contract.replica_reads is not ReplicaReads.STRICT:
+        since = line.fault_since - recording.clock_epsilon_us
+        recording.shadowed |= {read.invoked for read in recording.reads.values() if read.returned >= since}
     if line.tolerated is not None:
         recording.tolerated.add(line.tolerated)
     recording.is_forgotten |= line.forgotten

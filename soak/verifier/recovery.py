@@ -18,6 +18,7 @@ from soak.checker.faults import (
     FaultHistory,
     FaultWindow,
     Recovery,
+    Replaced,
     age_at,
     begin_recovery,
     blamed_window,
@@ -33,7 +34,6 @@ from soak.ledger.records import Batch, FaultPhase
 from soak.servers.kinds import POSTGRES, POSTGRES_REPLICA
 from soak.tasks import raise_if_cancelled
 from soak.verifier.result import UnfinishedRecovery
-from soak.verifier.tally import RECOVERY_POINT_BUCKETS_SECONDS, RECOVERY_TIME_BUCKETS_SECONDS, Histogram
 from soak.verifier.tracked_session import TrackedSession
 
 if TYPE_CHECKING:
@@ -79,10 +79,13 @@ class Recoveries:
         recovery = self.of(window, store)
         was_kept = recovery.is_kept
         recovery.note(
-            age_at(window, latest), is_exact=lost.attempt is not None, is_tolerated=lost.excused_by is not None
+            age_at(window, latest),
+            is_exact=lost.attempt is not None,
+            is_tolerated=lost.excused_by is not None,
+            is_acknowledged=lost.attempt is None or lost.attempt.outcome == _OK,
         )
-        if recovery.is_settled and was_kept and not recovery.is_kept:
-            self._count_beyond(window)
+        if recovery.is_settled and was_kept and not recovery.is_kept and not self._state.adds_up:
+            self._state.tally.count_recovery_beyond([recovery])
 
     def settle(self, now: int, *, is_final: bool = False) -> None:
         """Measure the faults of which everything is known by now; at the end, all that are over."""
@@ -105,8 +108,11 @@ class Recoveries:
             return []
         known = self._state.tally.recoveries
         stores = [store for store, targets in self._state.targets.items() if window.target in targets]
+        # One without an account was settled long ago: only the latest are kept.
         return [
-            store for store in stores if (found := known.get(key_of(window, store))) is None or not found.is_settled
+            store
+            for store in stores
+            if (found := known.get(key_of(window, store))) is not None and not found.is_settled
         ]
 
     def _is_clear(self, window: FaultWindow, stores: list[str], now: int) -> bool:
@@ -127,15 +133,12 @@ class Recoveries:
             return  # it has no data to recover, only to serve again
         if any(recovery.is_unread for recovery in recoveries):
             return  # what it took is not known
-        points = self._state.tally.recovery_points.setdefault(window.target, {})
-        histogram = points.setdefault(window.kind, Histogram.over(RECOVERY_POINT_BUCKETS_SECONDS))
-        histogram.observe(max(recovery.point_seconds for recovery in recoveries), RECOVERY_POINT_BUCKETS_SECONDS)
+        if self._state.adds_up:
+            return  # it is known when the others have said what it took of their sessions
+        tally = self._state.tally
+        tally.count_recovery_point(recoveries, max(recovery.point_seconds for recovery in recoveries))
         if not all(recovery.is_kept for recovery in recoveries):
-            self._count_beyond(window)
-
-    def _count_beyond(self, window: FaultWindow) -> None:
-        beyond = self._state.tally.recoveries_beyond.setdefault(window.target, {})
-        beyond[window.kind] = beyond.get(window.kind, 0) + 1
+            tally.count_recovery_beyond(recoveries)
 
     def of(self, window: FaultWindow, store: str) -> Recovery:
         """Return the account of one fault and one store; it is opened with the first word of it."""
@@ -146,7 +149,8 @@ class Recoveries:
             contract = self._state.header.contracts[store]
             found = known[key_of(window, store)] = begin_recovery(window, store, contract, time.time() - ago_seconds)
             while len(known) > RECOVERIES_KEPT:
-                known.pop(next(iter(known)))
+                over = (key for key, recovery in known.items() if recovery.is_settled and not recovery.awaits)
+                known.pop(next(over, next(iter(known))))
         return found
 
 
@@ -197,10 +201,23 @@ class RecoveryTimes:
         _count(self._state.tally.faults_injected, record)
 
     def ended(self, window: FaultWindow) -> None:
+        if (replaced := replaced_in(window)) is not None:
+            self._count_replacement(window, replaced)
         for store in self._stores_of(window):
             recovery = self._state.recoveries.of(window, store)
             recovery.lasted_seconds = ((window.ended or window.started) - window.started) / 1e6
-            recovery.replaced = replaced_in(window)
+            recovery.replaced = replaced
+
+    def _count_replacement(self, window: FaultWindow, replaced: Replaced) -> None:
+        tally = self._state.tally
+        for counts, more in ((tally.replacements, replaced.times), (tally.stayed_clients, replaced.stayed)):
+            kinds = counts.setdefault(window.target, {})
+            kinds[window.kind] = kinds.get(window.kind, 0) + more
+        for longest, seconds in (
+            (tally.replacement_seconds_max, replaced.seconds),
+            (tally.stayed_seconds_max, replaced.stayed_seconds),
+        ):
+            longest[window.target] = max(longest.get(window.target, 0.0), seconds)
 
     def failed(self, record: FaultPhase) -> None:
         """Take in that a fault could not be injected, or not be healed."""
@@ -237,6 +254,8 @@ class RecoveryTimes:
         answered: int | None = None
         for tracked, attempt in attempts:
             if attempt.outcome == _OK:
+                is_in_it = window.started < attempt.ended and (window.ended is None or attempt.ended <= window.ended)
+                recovery.acknowledged_during += is_in_it
                 if since is not None and attempt.sent >= since and (answered is None or attempt.ended < answered):
                     answered = attempt.ended
                 continue
@@ -247,7 +266,7 @@ class RecoveryTimes:
                 self._remember(tracked.book, attempt, key_of(window, recovery.store))
         if answered is not None and recovery.write_seconds is None:
             recovery.write_seconds = (answered - window.started) / 1e6
-            self._observe(window, "write", recovery.write_seconds)
+            self._observe(recovery, "write", recovery.write_seconds)
 
     def read(self, store: str, invoked: int, returned: int, *, answered: bool) -> None:
         """Take in how a read of the verifier's own has ended."""
@@ -258,7 +277,7 @@ class RecoveryTimes:
                 recovery.last_failed = max(recovery.last_failed, returned)
             elif recovery.read_seconds is None and since is not None and invoked >= since:
                 recovery.read_seconds = (returned - window.started) / 1e6
-                self._observe(window, "read", recovery.read_seconds)
+                self._observe(recovery, "read", recovery.read_seconds)
 
     def surfaced(self, book: ExpectedSession, names: Iterable[tuple[int, int]]) -> None:
         """Take in that unknown writes turned out to be there."""
@@ -316,6 +335,8 @@ class RecoveryTimes:
             return False
         if window.ended is None:
             return True
+        if recovery.lasted_seconds is None:
+            return False  # its account was let go, and opened again for a loss that was found late
         return (now or now_us()) - window.ended < (GIVEN_UP_US if recovery.awaits else FOLLOWED_US)
 
     def _stores_of(self, window: FaultWindow) -> list[str]:
@@ -327,11 +348,9 @@ class RecoveryTimes:
         while len(unknown) > UNKNOWN_WRITES_MAX:
             unknown.pop(next(iter(unknown)))
 
-    def _observe(self, window: FaultWindow, operation: str, seconds: float) -> None:
-        kinds = self._state.tally.recovery_times.setdefault(window.target, {})
-        histograms = kinds.setdefault(window.kind, {})
-        bounds = RECOVERY_TIME_BUCKETS_SECONDS
-        histograms.setdefault(operation, Histogram.over(bounds)).observe(seconds, bounds)
+    def _observe(self, recovery: Recovery, operation: str, seconds: float) -> None:
+        if not self._state.adds_up:
+            self._state.tally.count_recovery_time(recovery, operation, seconds)
 
 
 def _count(counts: dict[str, dict[str, int]], record: FaultPhase) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import structlog
 
-from soak.checker.case import Basis, Case, found_of, writable
+from soak.checker.case import Basis, Case, SearchRead, found_of, writable
 from soak.checker.causes import explain
 from soak.checker.events import (
     HEALED_BY_A_LATER_READ,
@@ -148,7 +148,9 @@ class Reporter:
         # As it stood before the read was taken in: what had been seen by then is part of the story.
         earlier = TrackedSession(unpacked(before), tracked.worker, tracked.number)
         places = [wrong.place for wrong in found if wrong.place is not None]
-        cause = explain(self._detective.gather(earlier, kind, places, read, event.suspicion))
+        is_search = kind is Kind.DUPLICATED and isinstance(basis(), SearchRead)
+        clues = self._detective.gather(earlier, kind, places, read, event.suspicion, is_search=is_search)
+        cause = explain(clues)
         traits = self._detective.traits(earlier, kind, [(wrong.message, wrong.place) for wrong in found], read)
         violations = self._violations(book, kind, found, cause.cause.value, traits)
         document = None

@@ -99,12 +99,20 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Age of the oldest acknowledged message that was gone, at the fault."""
     after_seconds: float = 0.0
     """How long after the fault had begun something was still acknowledged that was gone in the end."""
+    span_seconds: float = 0.0
+    """The time between the first and the last acknowledgement of what is gone."""
     is_at_least: bool
     """Older ones were gone, too, whose times are no longer known."""
     is_unread: bool = False
     """Not every session could be read after it: more may be gone than is known."""
     tolerated: int
     lost: int
+    unacknowledged: int = 0
+    """Those of both that nobody had acknowledged: a read had shown them, and they are gone."""
+    acknowledged_during: int = 0
+    """Appends that were acknowledged while the fault was under way."""
+    lost_during: int = 0
+    """Those of them that are gone."""
     kept: bool
     lasted_seconds: float | None = None
     """From the fault's beginning until it was healed."""
@@ -135,6 +143,26 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.is_unread and not self.lost:
             return "not known"
         return f"{'at least ' if self.is_unread else ''}{self.lost:,}"
+
+
+class StayedClients(msgspec.Struct, frozen=True, kw_only=True):
+    """Clients that went on sending to a primary when the group had named another one: a finding, but no violation."""
+
+    fault: str
+    kind: str
+    server: str
+    at_wall_seconds: float
+    primary: str
+    """Who was replaced; of a cluster, all that were primaries."""
+    connections: int
+    seconds_max: float
+    """How long after another primary was named the last of them sent something to the old one."""
+    clients: list[str]
+    """Those that did so longest, each with how long."""
+    gone: int
+    """Acknowledged messages that this failover took of all stores, tolerated or not."""
+    line: str
+    """All of it but the time, for people."""
 
 
 class FaultResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +280,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     contracts: dict[str, str] = {}
     """By store, how its contract was obtained."""
     recoveries: list[RecoveryResult] = []
+    stayed_clients: list[StayedClients] = []
+    """Of each failover, the clients that stayed with the old primary."""
     tried: FaultsTried | None = None
     """Which faults the memory went through; None: the run is of an older soak."""
     notes: list[str] = []
@@ -326,7 +356,10 @@ class ContractStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigurationStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server was configured when the run began, and what differs from that now."""
+    """How a server was configured when the run began, and what differs from that now.
+
+    Settings by name; where several nodes act as one server, those of each by name and place, like `save of host:6379`.
+    """
 
     at_the_beginning: dict[str, str]
     drifted: dict[str, str]
@@ -354,6 +387,23 @@ class ClockStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Worse than `clock.error_max`: what it writes is not judged."""
     jumps: int
     """How often it was suspended or moved."""
+
+
+class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one of several verifiers of a run fares."""
+
+    shard: int
+    state: str
+    """As in the status; `missing`: it was never heard of."""
+    is_heard: bool
+    """It was heard of lately, or has come to its end."""
+    verified: int = 0
+    violations: int = 0
+    unread: int = 0
+    load_held_back: bool = False
+    """It holds back the workers that were dealt to it."""
+    ledger_lag_seconds: float = 0.0
+    sessions_live: int = 0
 
 
 class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -395,6 +445,7 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     tried: FaultsTried
     operations: list[OperationCount]
     recoveries: list[RecoveryResult]
+    stayed_clients: list[StayedClients] = []
     contracts: dict[str, ContractStatus]
     configurations: dict[str, ConfigurationStatus]
     events: list[ServerChange]
@@ -405,6 +456,8 @@ class VerifierStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How exactly times of different hosts are compared; 0: they are all of one."""
     latencies: list[LatencyResult] = []
     thresholds: list[ThresholdResult] = []
+    shards: list[ShardStatus] = []
+    """The verifiers that share the run; empty: there is one."""
 
 
 class NewerResultError(UsageError):

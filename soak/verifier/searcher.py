@@ -21,9 +21,8 @@ from soak.checker.kinds import Kind
 from soak.checker.partial import (
     NEAREST,
     SearchFate,
-    is_due,
+    WideSearch,
     is_missed,
-    is_promised,
     judge_search,
     places_in,
     wide_limit,
@@ -46,8 +45,6 @@ SEARCHES_PER_READ = TURNS_PER_READ + 2
 """All that are usually asked for: those, the newest, and one that is gone."""
 WANTED_MAX = 4
 """Messages asked for because a participant did not find them, at most, behind one read."""
-MISSED_MAX = 16
-"""Messages of a session that are looked for again at the same time; it is wrong all over if there are more."""
 
 
 class RepeatedSearch(NamedTuple):
@@ -152,15 +149,11 @@ class Searcher:
         if wide is None:
             return self._note_no_answer(is_shown=is_shown)
         self._report(tracked, wide, place, limit)
-        if not is_due(book, place, near, rules) or not is_due(book, place, wide, rules):
-            self._tally.searches["not_expected"] += 1
-        elif not is_missed(wide, asked, limit):
-            self._tally.searches["found_wide"] += 1
+        found = self._examiner.checker(tracked).observe_wide_search(place, near, wide, limit)
+        if found is not WideSearch.SUSPECTED:
+            self._tally.searches[found.value] += 1
+        if found is WideSearch.FOUND:
             self._heal_if_shown(tracked, place, wide)
-        elif not is_promised(rules) or place in _unfindable(tracked):
-            self._tally.searches["not_found"] += 1
-        else:
-            self._suspect(tracked, place, wide, limit)
         return True
 
     def _note_no_answer(self, *, is_shown: bool) -> bool:
@@ -178,20 +171,6 @@ class Searcher:
 
     def _heal(self, tracked: TrackedSession, read: Read, is_over: Callable[[MessageId], bool]) -> None:
         self._examiner.report(tracked, read, self._examiner.checker(tracked).found_by_search(is_over))
-
-    def _suspect(self, tracked: TrackedSession, place: MessageId, wide: Read, limit: int) -> None:
-        known = tracked.book.missed or []
-        if len(known) >= MISSED_MAX:
-            return
-        missed = Missed(
-            place=place,
-            invoked=wide.invoked,
-            returned=wide.returned,
-            limit=limit,
-            acknowledged=self._examiner.checker(tracked).acknowledged_at(place),
-            answer=self._examiner.saved(tracked, wide),
-        )
-        tracked.book.missed = [*known, missed]
 
     # -- judging --
 

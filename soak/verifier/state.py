@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from soak.checker.faults import CATCH_UP_US, FaultHistory
+from soak.checker.faults import CATCH_UP_US, FaultHistory, FaultWindow
 from soak.checker.incidents import Counted
 from soak.checker.telemetry import ServerSample
 from soak.clock import now_us, timeline
@@ -15,6 +16,9 @@ from soak.verifier.recording import Recorder
 from soak.verifier.recovery import CatchingUp, Recoveries, RecoveryTimes
 from soak.verifier.tally import StoreTally, Tally
 from soak.verifier.tracked_session import Rings, TrackedSession
+
+if TYPE_CHECKING:
+    from soak.verifier.sharing import Sharing
 
 OBSERVATIONS_PER_SESSION_MAX = 32
 SESSIONS_OBSERVED_MAX = 10_000
@@ -37,7 +41,7 @@ class Worker:
         self.last_heard = 0
         self.farewell = False
         self.is_uncertain = False
-        """When its last batch was written is not known well enough."""
+        """Whether it is not known well enough when its last batch was written."""
         self.sessions: dict[int, TrackedSession] = {}
 
 
@@ -51,7 +55,7 @@ class StoreQueues:
 
     def __init__(self) -> None:
         self.hot: dict[TrackedSession, None] = {}
-        """Sessions with acknowledgements to verify, the one waiting longest first."""
+        """Sessions with acknowledgements to verify, the longest waiting first."""
         self.reading: dict[TrackedSession, None] = {}
         """Taken out of the line to be read."""
         self.suspicious: dict[TrackedSession, None] = {}
@@ -64,22 +68,22 @@ class StoreQueues:
         self.sweep: deque[TrackedSession] = deque()
         """Sessions still to be read since a fault ended."""
         self.observations: dict[TrackedSession, list[Observation]] = {}
-        """What participants saw and found odd, to be judged by a whole read of the session."""
+        """Odd reads that participants reported, to be judged by a whole read of the session."""
         self.live = 0
         self.old: dict[TrackedSession, None] = {}
-        """Closed sessions past their first recall age, which are let go when there are too many."""
+        """Closed sessions past their first recall age; if there are too many, some are dropped."""
         self.kept: dict[TrackedSession, None] = {}
         """Those of them that were drawn to be kept to the last age."""
         self.troubles: deque[int] = deque(maxlen=TROUBLES_REMEMBERED_MAX)
-        """When operations of this store failed lately, in microseconds."""
+        """Times of recent failed operations of this store, in microseconds."""
 
     def begin_timers(self) -> None:
         """Let the timers begin now."""
         self.timers_at = now_us() // TIMER_SLOT_US
 
     def oldest_unverified(self) -> int | None:
-        """Return when the oldest acknowledgement came in that nobody has verified yet."""
-        # Those in the line stand about in the order in which they began to wait, so its head is enough.
+        """Return when the oldest acknowledgement that is not verified yet came in."""
+        # The line is roughly in the order in which they began to wait, so looking at its head is enough.
         first = next((tracked for tracked in self.hot if not tracked.canary), None)
         heads = (*self.reading, *self.suspicious, *([] if first is None else [first]))
         ages = (tracked.book.oldest_pending for tracked in heads if not tracked.canary)
@@ -90,7 +94,7 @@ class StoreQueues:
         return sum(1 for tracked in self.suspicious if not tracked.canary)
 
     def observe(self, tracked: TrackedSession, observation: Observation) -> bool:
-        """Note what a participant saw; returns False if there is too much of it to be judged."""
+        """Note what a participant saw; returns False if too many observations wait already."""
         noted = self.observations.get(tracked)
         if noted is None:
             if len(self.observations) >= SESSIONS_OBSERVED_MAX:
@@ -151,6 +155,12 @@ class State:
         self.lanes = {name: StoreQueues() for name in header.stores}
         self.position = START
         """The last ledger record taken in."""
+        self.ledger_life = ""
+        """Which life of which server the ledger was in, when it was last known that nothing of it was lost unread."""
+        self.ledger_read_us = 0
+        """When everything that was in the ledger was last taken in."""
+        self.failures: dict[str, None] = {}
+        """Failed faults that are on record: such a record may come twice."""
         self.workers: dict[str, Worker] = {}
         self.faults = FaultHistory(targets, catch_up_us=catch_up_us)
         self.catching_up = CatchingUp(self.faults)
@@ -165,23 +175,42 @@ class State:
         self.recorder: Recorder | None = None
         """Keeps the whole history of a few sessions."""
         self.clocks = Clocks(timeline())
-        """How the clocks of the hosts that take part stand to each other."""
+        """How the clocks of the run's hosts differ."""
+        self.sharing: Sharing | None = None
+        """What is known of the other verifiers of the run; None: there is one."""
         self.end: EndOfLoad | None = None
         self.listening_since = 0
         """Since when the ledger has been followed without a break."""
         self.journalled: dict[tuple[str, str], Counted] = {}
         """Violations on disk in sessions that the checkpoint did not know yet, by store and session."""
 
+    def mark_swept(self, window: FaultWindow, store: str) -> None:
+        """Note that every session of a store was read since a fault; where others verify, too, they must say so."""
+        if self.sharing is None:
+            window.swept.append(store)
+        else:
+            self.sharing.mark_read_through(window, store)
+
+    def is_read_through(self, window: FaultWindow, store: str) -> bool:
+        """Whether it was, as far as this verifier is concerned."""
+        return self.sharing is not None and self.sharing.is_read_through(window, store)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether this is the first of several verifiers, which counts for all."""
+        return self.sharing is not None and self.sharing.shard.is_first
+
     def tracked(self) -> list[TrackedSession]:
         return [tracked for worker in self.workers.values() for tracked in worker.sessions.values()]
 
     def oldest_unverified(self) -> dict[str, int]:
-        """Return by store when the oldest acknowledgement came in that nobody has verified yet."""
+        """Return by store when the oldest acknowledgement that is not verified yet came in."""
         oldest: dict[str, int] = {}
         for tracked in self.tracked():
-            since = tracked.book.oldest_pending
-            if since is not None and not tracked.canary and since < oldest.get(tracked.book.store, since + 1):
-                oldest[tracked.book.store] = since
+            pending = tracked.book.pending
+            if pending and not tracked.canary:
+                since, store = pending[0].ended, tracked.book.store
+                oldest[store] = min(since, oldest.get(store, since))
         return oldest
 
     def count_unread(self) -> int:
@@ -212,7 +241,7 @@ class State:
         if worker is not None:
             worker.sessions.pop(tracked.number, None)
         if len(self.workers) > WORKERS_REMEMBERED_MAX:
-            # One that has said goodbye is remembered for a while: its last batch may come twice.
+            # A worker that said goodbye is remembered for a while: its last batch may come twice.
             gone = [name for name, one in self.workers.items() if one.farewell and not one.sessions]
             for name in gone[: len(gone) // 2]:
                 del self.workers[name]

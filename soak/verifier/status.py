@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -19,9 +20,11 @@ from soak.verifier import drift
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.findings import FindingResult
 from soak.verifier.follower import Follower
+from soak.verifier.journal import Violation
 from soak.verifier.latencies import latencies_of
+from soak.verifier.merging import last_sweeps, merged_clocks, merged_gauges
 from soak.verifier.progress import Backpressure
-from soak.verifier.reporter import Reporter
+from soak.verifier.reporter import RECENT_VIOLATIONS_MAX, Reporter
 from soak.verifier.result import (
     UNDECIDED,
     ActiveFault,
@@ -29,25 +32,32 @@ from soak.verifier.result import (
     ClockStatus,
     FaultResult,
     KindCount,
+    LatencyResult,
     Measured,
     RecoveryResult,
     Result,
+    StayedClients,
     StoreErrorResult,
     StoreResult,
     ThresholdResult,
     ThresholdState,
     Totals,
+    UnfinishedRecovery,
     VerifierStatus,
     ViolationHead,
 )
+from soak.verifier.sharing import LeftOver, ShardReport
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.sweeper import Sweeper
+from soak.verifier.tally import Tally
 from soak.verifier.thresholds import ThresholdInputs, judge
 
 EVIDENCE_SHOWN_MAX = 20
 RECOVERIES_LISTED_MAX = 200
 FAULTS_LISTED_MAX = 256
 STORE_ERRORS_LISTED_MAX = 64
+LATENCIES_SECONDS = 3.0
+"""How old the percentiles of a live status may be; those of a result are of its moment."""
 
 APPENDS = ("append",)
 READS = ("history", "recall")
@@ -80,15 +90,60 @@ class Status:
         self.loop_delay_seconds = 0.0
         self._warning = ""
         self._evidence_shown: tuple[int, list[str]] = (0, [])
+        self._latencies: list[LatencyResult] = []
+        self._latencies_until = 0.0
 
     def warn(self, text: str) -> None:
         self._warning = text
 
+    @property
+    def _counted(self) -> State:
+        """The state with what is counted; where this is the first of several verifiers, what all of them have."""
+        sharing = self._state.sharing
+        return sharing.whole(self._state) if sharing is not None and sharing.shard.is_first else self._state
+
+    @property
+    def _others(self) -> list[ShardReport]:
+        sharing = self._state.sharing
+        return [] if sharing is None else sharing.others
+
+    def tally(self) -> Tally:
+        return self._counted.tally
+
     def gauges(self) -> Gauges:
+        """Return what is true now, of all verifiers where this is the first."""
+        own = self.own_gauges()
+        whole = merged_gauges(own, [one.gauges for one in self._others]) if self._others else own
+        return msgspec.structs.replace(whole, shards=self._shards(own))
+
+    def _shards(self, own: Gauges) -> dict[str, tuple[bool, int, int]]:
+        sharing, tally = self._state.sharing, self._state.tally
+        if sharing is None or not sharing.shard.is_first:
+            number = 1 if sharing is None else sharing.shard.number
+            return {str(number): (True, own.unread_messages, tally.verified)}
+        statuses = sharing.statuses(own, self._state)
+        return {str(one.shard): (one.is_heard, one.unread, one.verified) for one in statuses}
+
+    def report(self, left: LeftOver | None = None) -> ShardReport:
+        """Return what the first verifier has to know of this one."""
+        assert self._state.sharing is not None  # noqa: S101  it is asked for only where there are several
+        return self._state.sharing.report(
+            self._state,
+            phase=self.phase,
+            gauges=self.own_gauges(),
+            recent=list(self._reporter.recent),
+            warnings=self.warnings(),
+            sessions_left=sum(sweeper.sessions_left for sweeper in self._sweepers),
+            violations_unlisted=self._evidence.violations_unlisted,
+            clocks=clocks_of(self._state),
+            left=left,
+        )
+
+    def own_gauges(self) -> Gauges:
         lanes = self._state.lanes
         return Gauges(
             oldest_unverified_seconds=self._oldest_by_store(),
-            last_sweep_timestamp_seconds={s.examiner.name: s.last_read_wall_seconds for s in self._sweepers},
+            last_sweep_timestamp_seconds=self._last_sweeps(),
             sessions_live={name: lane.live for name, lane in lanes.items()},
             suspicions_open=self._suspicions(),
             faults_active=sum(window.is_active for window in self._state.faults.values()),
@@ -122,19 +177,38 @@ class Status:
         broken = [window.target for window in self._state.faults.values() if window.is_active and window.planned]
         return {store: sum(one in targets for one in broken) for store, targets in self._state.targets.items()}
 
+    def _last_sweeps(self) -> dict[str, float]:
+        return {sweeper.examiner.name: sweeper.last_read_wall_seconds for sweeper in self._sweepers}
+
     def _oldest_by_store(self) -> dict[str, float]:
         return {name: _oldest_seconds(lane) for name, lane in self._state.lanes.items()}
 
     def latest_violations(self) -> Latest:
         """Return the last violation of each store and kind, among those of late: where to begin to look."""
         latest: Latest = {}
-        for one in self._reporter.recent:
+        for one in self._recent():
             latest.setdefault(one.store, {})[one.kind] = Exemplar({"violation": one.id}, 1.0, one.at_wall_seconds)
         return latest
 
+    def _recent(self) -> list[Violation]:
+        found = [violation for one in self._others for violation in one.recent]
+        return sorted([*self._reporter.recent, *found], key=lambda one: one.at_wall_seconds)[-RECENT_VIOLATIONS_MAX:]
+
+    def _recovering(self) -> list[UnfinishedRecovery]:
+        """Return the faults after which something has not been seen to work again, by any verifier."""
+        unfinished = self._state.recovery_times.unfinished(now_us())
+        if not self._others:
+            return unfinished
+        known, found = self._counted.tally.recoveries, {}
+        for one in (*unfinished, *(one for other in self._others for one in other.recovering)):
+            recovery = known.get(f"{one.fault}/{one.store}")
+            if recovery is not None and recovery.awaits and (one.fault, one.store) not in found:
+                found[one.fault, one.store] = msgspec.structs.replace(one, awaits=recovery.awaits)
+        return list(found.values())
+
     def _recovering_seconds(self) -> dict[str, float]:
         longest: dict[str, float] = {}
-        for one in self._state.recovery_times.unfinished(now_us()):
+        for one in self._recovering():
             since = one.healed_seconds
             if one.planned and one.is_failing and since is not None:
                 longest[one.store] = max(since, longest.get(one.store, 0.0))
@@ -149,7 +223,7 @@ class Status:
 
     def _without_search(self) -> list[str]:
         """Name the stores that can search and find next to nothing, although there was what to search for."""
-        stores = self._state.tally.stores
+        stores = self._counted.tally.stores
         names = [sweeper.examiner.name for sweeper in self._sweepers if sweeper.examiner.searches_per_read]
         return [name for name in names if stores[name].verified and stores[name].is_blind]
 
@@ -158,55 +232,68 @@ class Status:
 
     def current(self) -> VerifierStatus:
         """Return the live status."""
-        state, follower, now = self._state, self._follower, now_us()
-        windows = state.faults.values()
+        state, follower, now, others = self._counted, self._follower, now_us(), self._others
+        windows, gauges = state.faults.values(), [other.gauges for other in others]
+        own = None if state.sharing is None else self.own_gauges()
+        swept = self._last_sweeps() if own is None else last_sweeps([own, *gauges])
         return VerifierStatus(
-            **self._shared(),
+            **self._shared(self._latencies_of_late()),
             state=self.phase,
             at_us=now,
             at_wall_seconds=time.time(),
             turns=follower.turns,
             measured=measure(state, self._oldest_by_store()),
-            ledger_lag_seconds=follower.lag_seconds,
+            ledger_lag_seconds=max(follower.lag_seconds, *(one.ledger_lag_seconds for one in gauges), 0.0),
             ledger_reachable=follower.is_reachable,
-            unread=self._backpressure.unread,
-            load_held_back=self._backpressure.is_holding,
-            last_sweep_wall_seconds=max((s.last_read_wall_seconds for s in self._sweepers), default=0.0),
-            sessions_live=sum(lane.live for lane in state.lanes.values()),
-            sessions_left=sum(sweeper.sessions_left for sweeper in self._sweepers),
-            suspicions_open=sum(self._suspicions().values()),
-            state_bytes=self.state_bytes,
+            unread=self._backpressure.unread + sum(one.unread_messages for one in gauges),
+            load_held_back=self._backpressure.is_holding or any(one.load_held_back for one in gauges),
+            last_sweep_wall_seconds=max(swept.values(), default=0.0),
+            sessions_live=sum(lane.live for lane in state.lanes.values())
+            + sum(sum(one.sessions_live.values()) for one in gauges),
+            sessions_left=sum(sweeper.sessions_left for sweeper in self._sweepers)
+            + sum(one.sessions_left for one in others),
+            suspicions_open=sum(self._suspicions().values()) + sum(sum(one.suspicions_open.values()) for one in gauges),
+            state_bytes=self.state_bytes + sum(one.state_bytes for one in gauges),
             restarts=state.tally.restarts,
             broken_stores=[error.line for error in state.tally.broken_stores()],
             faults_active=[ActiveFault(kind=one.kind, target=one.target) for one in windows if one.is_active],
             faults_total=len(state.faults),
             canaries=canaries_of(state),
             recalls={name: tally.recalls for name, tally in state.tally.stores.items()},
-            recovering=state.recovery_times.unfinished(now),
+            recovering=self._recovering(),
             fault_failures=state.tally.fault_failures_told,
             operations=operation_counts(state),
             contracts=drift.contracts_now(state),
             configurations=drift.configurations_now(state),
             events=drift.latest_events(state),
-            clocks=clocks_of(state),
-            clock_epsilon_seconds=state.clocks.epsilon_us / 1e6,
+            clocks=merged_clocks([clocks_of(state), *(one.clocks for one in others)]),
+            clock_epsilon_seconds=max([state.clocks.epsilon_us / 1e6, *(one.clock_epsilon_seconds for one in others)]),
             warnings=self.warnings(),
+            shards=[] if state.sharing is None or own is None else state.sharing.statuses(own, self._state),
         )
 
-    def _shared(self) -> dict[str, Any]:
+    def _latencies_of_late(self) -> list[LatencyResult]:
+        """Return the percentiles, worked out every few seconds: it costs more than all the rest of a status."""
+        if time.monotonic() >= self._latencies_until:
+            self._latencies = latencies_of(self._counted)
+            self._latencies_until = time.monotonic() + LATENCIES_SECONDS
+        return self._latencies
+
+    def _shared(self, latencies: list[LatencyResult]) -> dict[str, Any]:
         """Return what status and result both say."""
-        state = self._state
+        state = self._counted
         return {
             "run": state.header.run,
             "totals": totals_of(state),
             "by_store": by_store(state),
             "violations_by": violations_by(state),
-            "oldest_unverified_seconds": self.oldest_unverified_seconds(),
+            "oldest_unverified_seconds": self._oldest_of_all(),
             "longest_unverified_seconds": longest_unverified_seconds(state),
             "findings": findings_of(state),
             "store_errors": store_errors_of(state.tally.store_errors.listed()),
-            "recoveries": recoveries_of(state),
-            "latencies": latencies_of(state),
+            "recoveries": (recoveries := recoveries_of(state)),
+            "stayed_clients": stayed_clients(recoveries),
+            "latencies": latencies,
             "thresholds": self.thresholds(),
             "tried": tried_by(state),
         }
@@ -215,7 +302,7 @@ class Status:
         """Return how each threshold stands."""
         if not self._limits:
             return []
-        state = self._state
+        state = self._counted
         measured = ThresholdInputs(latencies_of(state), recoveries_of(state), staleness_of(state))
         return judge(self._limits, state.header.stores, measured)
 
@@ -228,67 +315,93 @@ class Status:
         if self._backpressure.is_holding:
             warnings.append(self._backpressure.warning)
         warnings += self._state.clocks.warnings
-        return warnings + self._state.tally.damage + drift.drift_warnings(self._state)
+        warnings += self._state.tally.damage + drift.drift_warnings(self._state)
+        sharing = self._state.sharing
+        return warnings + (sharing.warnings(warnings) if sharing is not None and sharing.shard.is_first else [])
 
     def oldest_unverified_seconds(self) -> float:
         return max(self._oldest_by_store().values(), default=0.0)
 
-    def result(self, settings: VerifierSettings, *, unread: int, browser_users: int = 0) -> Result:
+    def _oldest_of_all(self) -> float:
+        others = (age for other in self._others for age in other.gauges.oldest_unverified_seconds.values())
+        return max(self.oldest_unverified_seconds(), *others, 0.0)
+
+    def left_over(self, unread: int) -> LeftOver:
+        """Return what is unclear at the end; so many sessions gave no answer in the last sweep."""
+        tracked = [one for one in self._state.tracked() if not one.tainted]
+        return LeftOver(
+            unverified=sum(len(one.book.pending) for one in tracked),
+            suspicions_open=sum(1 for one in tracked if one.is_in_doubt),
+            observations_unjudged=sum(
+                len(noted) for lane in self._state.lanes.values() for noted in lane.observations.values()
+            ),
+            unread=unread,
+            clock_doubts=clock_doubts(self._state),
+        )
+
+    def result(self, settings: VerifierSettings, left: LeftOver, *, browser_users: int = 0) -> Result:
         """Return the outcome of the run that has ended."""
-        state = self._state
-        tracked = [one for one in state.tracked() if not one.tainted]
+        facts = self._facts(settings, left, browser_users)
+        verdict, reasons = reach_verdict(facts if self._is_whole else part_of(facts))
+        return self._result(verdict.value, reasons, settings, finished=True)
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._state.sharing is None or self._state.sharing.shard.is_first
+
+    def _facts(self, settings: VerifierSettings, own: LeftOver, browser_users: int) -> Facts:
+        state, sharing = self._counted, self._state.sharing
+        left = [own, *(other.left for other in self._others if other.left is not None)]
         totals = totals_of(state)
         thresholds = self.thresholds()
-        verdict, reasons = reach_verdict(
-            Facts(
-                violations=totals.violations,
-                verified=totals.verified,
-                minimum_verified=settings.minimum_verified,
-                unverifiable=totals.unverifiable,
-                unverified=sum(len(one.book.pending) for one in tracked),
-                acknowledged=totals.acknowledged,
-                released=totals.released,
-                oldest_unverified_seconds=self.oldest_unverified_seconds(),
-                longest_unverified_seconds=longest_unverified_seconds(state),
-                oldest_unverified_seconds_max=settings.unverified_age_max,
-                suspicions_open=sum(1 for one in tracked if one.is_in_doubt),
-                stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
-                stores_without_search=self._without_search(),
-                browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
-                operations=operation_counts(state),
-                observations_dropped=state.tally.observations_suppressed,
-                observations_unjudged=sum(
-                    len(noted) for lane in state.lanes.values() for noted in lane.observations.values()
-                ),
-                undecided=totals.undecided,
-                clock_doubts=clock_doubts(state),
-                reads_failed_at_end=unread,
-                faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
-                thresholds_missed=[one.line for one in thresholds if one.state is ThresholdState.MISSED],
-                thresholds_without_samples=[one.line for one in thresholds if one.state is ThresholdState.NO_SAMPLES],
-                **_canary_facts(state, settings),
-            )
+        missing = [] if sharing is None or not self._is_whole else sharing.not_ended(self._state)
+        return Facts(
+            violations=totals.violations,
+            verified=totals.verified,
+            minimum_verified=settings.minimum_verified,
+            unverifiable=totals.unverifiable,
+            unverified=sum(one.unverified for one in left),
+            acknowledged=totals.acknowledged,
+            released=totals.released,
+            oldest_unverified_seconds=self._oldest_of_all(),
+            longest_unverified_seconds=longest_unverified_seconds(state),
+            oldest_unverified_seconds_max=settings.unverified_age_max,
+            suspicions_open=sum(one.suspicions_open for one in left),
+            stores_without_verified=[name for name, tally in state.tally.stores.items() if not tally.verified],
+            stores_without_search=self._without_search(),
+            browsers_silent=browser_users > 0 and not state.tally.browser_acknowledged,
+            operations=operation_counts(state),
+            observations_dropped=state.tally.observations_suppressed,
+            observations_unjudged=sum(one.observations_unjudged for one in left),
+            undecided=totals.undecided,
+            clock_doubts=list(dict.fromkeys(doubt for one in left for doubt in one.clock_doubts)),
+            reads_failed_at_end=sum(one.unread for one in left),
+            faults_not_injected=sum(sum(kinds.values()) for kinds in state.tally.fault_failures.values()),
+            verifiers_missing=[sharing.line_of(shard) for shard in missing] if sharing is not None else [],
+            thresholds_missed=[one.line for one in thresholds if one.state is ThresholdState.MISSED],
+            thresholds_without_samples=[one.line for one in thresholds if one.state is ThresholdState.NO_SAMPLES],
+            **_canary_facts(state, settings),
         )
-        return self._result(verdict.value, reasons, settings, finished=True)
 
     def result_so_far(self, settings: VerifierSettings) -> Result:
         """Return how it stands: a violation stays one, and nothing is a pass before the end."""
-        found = self._state.tally.violations
+        found = self._counted.tally.violations
         verdict = Verdict.VIOLATION.value if found else UNDECIDED
         reasons = [f"{found} violations of the contract"] if found else []
         return self._result(verdict, reasons, settings, finished=False)
 
     def _result(self, verdict: str, reasons: list[str], settings: VerifierSettings, *, finished: bool) -> Result:
-        state = self._state
+        state = self._counted
         return Result(
-            **self._shared(),
+            **self._shared(latencies_of(self._counted)),
             finished=finished,
             verdict=verdict,
             reasons=reasons + state.tally.fault_failures_told + [f"warning: {warning}" for warning in self.warnings()],
             started_wall_seconds=state.header.started_wall_seconds,
             ended_wall_seconds=time.time(),
             evidence=self._first_evidence(),
-            violations_unlisted=self._evidence.violations_unlisted,
+            violations_unlisted=self._evidence.violations_unlisted
+            + sum(one.violations_unlisted for one in self._others),
             canaries=canaries_of(state) if settings.canary else None,
             contracts={store: drift.obtained(state, store) for store in state.header.stores},
             notes=drift.drift_notes(state),
@@ -297,7 +410,7 @@ class Status:
             servers={store: list(targets) for store, targets in state.targets.items()},
             configurations=state.header.configurations,
             faults=faults_of(state, clock_offset_us()),
-            violations=msgspec.convert(list(self._reporter.recent), list[ViolationHead], from_attributes=True),
+            violations=msgspec.convert(self._recent(), list[ViolationHead], from_attributes=True),
         )
 
     def _first_evidence(self) -> list[str]:
@@ -305,6 +418,22 @@ class Status:
         if self._state.tally.violations != self._evidence_shown[0]:
             self._evidence_shown = (self._state.tally.violations, self._evidence.first(EVIDENCE_SHOWN_MAX))
         return self._evidence_shown[1]
+
+
+def part_of(facts: Facts) -> Facts:
+    """Leave out of the facts of one verifier of several what only all of them together can answer for."""
+    return msgspec.structs.replace(
+        facts,
+        verified=max(1, facts.verified),
+        minimum_verified=0,
+        stores_without_verified=[],
+        stores_without_search=[],
+        browsers_silent=False,
+        operations=[],
+        faults_not_injected=0,
+        thresholds_missed=[],
+        thresholds_without_samples=[],
+    )
 
 
 def settings_seconds(settings: SoakSettings) -> dict[str, float]:
@@ -469,10 +598,14 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             promised_seconds=recovery.promised_seconds,
             point_seconds=round(recovery.point_seconds, 3),
             after_seconds=round(recovery.after_seconds, 3),
+            span_seconds=round(recovery.span_seconds, 3),
             is_at_least=recovery.is_at_least,
             is_unread=recovery.is_unread,
             tolerated=recovery.tolerated,
             lost=recovery.lost,
+            unacknowledged=recovery.unacknowledged,
+            acknowledged_during=recovery.acknowledged_during,
+            lost_during=recovery.lost_during,
             kept=recovery.is_kept,
             lasted_seconds=_rounded(recovery.lasted_seconds),
             read_seconds=_rounded(recovery.read_seconds),
@@ -483,6 +616,30 @@ def recoveries_of(state: State) -> list[RecoveryResult]:
             replaced=recovery.replaced,
         )
         for recovery in settled[-RECOVERIES_LISTED_MAX:]
+    ]
+
+
+def stayed_clients(recoveries: list[RecoveryResult]) -> list[StayedClients]:
+    """Return the failovers in which clients stayed with the old primary, each once."""
+    gone = Counter[str]()
+    for one in recoveries:
+        gone[one.fault] += one.lost + one.tolerated - one.unacknowledged
+    return [
+        StayedClients(
+            fault=one.fault,
+            kind=one.kind,
+            server=one.server,
+            at_wall_seconds=one.at_wall_seconds,
+            primary=one.replaced.before,
+            connections=one.replaced.stayed,
+            seconds_max=one.replaced.stayed_seconds,
+            clients=one.replaced.clients,
+            gone=gone[one.fault],
+            line=f"{one.kind} of {one.server}: {one.replaced.stayed_words}; {gone[one.fault]:,} acknowledged messages "
+            "are gone",
+        )
+        for one in {one.fault: one for one in recoveries}.values()
+        if one.replaced is not None and one.replaced.stayed
     ]
 
 

@@ -27,7 +27,7 @@ from soak.duration import format_seconds
 from soak.settings import VerifierSettings
 from soak.stores.protocol import MemoryStore
 from soak.tasks import raise_if_cancelled
-from soak.verifier.examiner import Examiner
+from soak.verifier.examiner import Examiner, OddEnd
 from soak.verifier.state import State, StoreQueues
 from soak.verifier.tracked_session import TrackedSession
 
@@ -63,6 +63,7 @@ FAULT_WAIT_US_MAX = 10_000_000
 """How much longer than the settle time the last sweep waits for the one after a fault: a replica may stay behind."""
 
 QUEUE_MAX = 1_000
+ENDS_TOGETHER_MAX = 64
 ERASE_MAX = 10_000
 
 
@@ -109,7 +110,13 @@ class Sweeper:
         self._kept_share = settings.kept_share
         self._tally = state.tally.stores[examiner.name]
         self._tally.recalls = {**dict.fromkeys(self._age_names, 0), **self._tally.recalls}
-        self._queue: asyncio.Queue[tuple[TrackedSession, bool]] = asyncio.Queue(maxsize=QUEUE_MAX)
+        self._queue: asyncio.Queue[tuple[TrackedSession, bool | OddEnd]] = asyncio.Queue(maxsize=QUEUE_MAX)
+        """What is to be read: all of it, what it wants, or all of it because its end was odd."""
+        self._ends: deque[TrackedSession] = deque()
+        """Sessions whose ends are to be read, several together."""
+        self._are_ends_due = asyncio.Event()
+        self._ends_together_max = min(ENDS_TOGETHER_MAX, settings.concurrency // 2) if examiner.reads_ends else 0
+        """Of the sessions that are read at the same time."""
         self._paused_until = 0.0
         self._pause = PAUSE_SECONDS_FIRST
         self._failing: set[int] = set()
@@ -122,7 +129,9 @@ class Sweeper:
 
     def parts(self) -> list[Coroutine[Any, Any, None]]:
         """Return what has to run at the same time: one that plans, many that read."""
-        return [self._plan_forever(), *(self._read_forever() for _ in range(self._settings.concurrency))]
+        readers = self._settings.concurrency - self._ends_together_max
+        ends = [self._read_ends_forever()] if self._ends_together_max else []
+        return [self._plan_forever(), *ends, *(self._read_forever() for _ in range(readers))]
 
     # -- planning --
 
@@ -149,6 +158,19 @@ class Sweeper:
             return False
         tracked.queued = True
         self._queue.put_nowait((tracked, whole))
+        return True
+
+    def _put_end(self, tracked: TrackedSession) -> bool:
+        """Let the end of a session be read together with those of others, where that is what it needs."""
+        if not self._ends_together_max or tracked.canary or not self.examiner.wants_end(tracked):
+            return self._put(tracked, whole=False)
+        if tracked.busy or tracked.queued or tracked.retired or tracked.tainted:
+            return True
+        if len(self._ends) >= QUEUE_MAX or not self._budget.spend(len(tracked.book.pending)):
+            return False
+        tracked.queued = True
+        self._ends.append(tracked)
+        self._are_ends_due.set()
         return True
 
     def _plan_visits(self, now: int) -> None:
@@ -181,7 +203,7 @@ class Sweeper:
             oldest = tracked.book.oldest_pending
             if (oldest is not None and oldest > due) or tracked.not_before > now:
                 return
-            if not self._put(tracked, whole=False):
+            if not self._put_end(tracked):
                 return
             # The examiner puts it back if anything is still to be verified by then.
             del hot[tracked]
@@ -196,7 +218,10 @@ class Sweeper:
 
     def _plan_after_faults(self) -> None:
         """Read everything once after a fault; only then is it clear what it took."""
-        windows = [one for one in self._unswept() if not self._is_in_shadow(one)]
+        name, state = self.examiner.name, self._state
+        windows = [
+            one for one in self._unswept() if not state.is_read_through(one, name) and not self._is_in_shadow(one)
+        ]
         if not windows:
             return
         if not self._lane.sweep:
@@ -255,18 +280,42 @@ class Sweeper:
 
     def _mark_swept(self, windows: list[FaultWindow]) -> None:
         for window in windows:
-            window.swept.append(self.examiner.name)
+            self._state.mark_swept(window, self.examiner.name)
 
     # -- reading --
 
     async def _read_forever(self) -> None:
         while True:
-            tracked, whole = await self._queue.get()
+            tracked, wanted = await self._queue.get()
             tracked.queued = False
             examiner = self._canary_examiner if tracked.canary else self.examiner
-            answered = await examiner.examine(tracked, whole=whole)
+            if isinstance(wanted, OddEnd):
+                answered = await examiner.explain_end(wanted)
+            else:
+                answered = await examiner.examine(tracked, whole=wanted)
             raise_if_cancelled()
             self._after(tracked, answered=answered)
+
+    async def _read_ends_forever(self) -> None:
+        while True:
+            await self._are_ends_due.wait()
+            together = [self._ends.popleft() for _ in range(min(len(self._ends), self._ends_together_max))]
+            if not self._ends:
+                self._are_ends_due.clear()
+            for tracked in together:
+                tracked.queued = False
+            examined = await self.examiner.examine_ends(together)
+            raise_if_cancelled()
+            for tracked in examined.answered:
+                self._after(tracked, answered=True)
+            for tracked in examined.unanswered:
+                self._after(tracked, answered=False)
+            # These may have to wait, for a slow store or for the ledger: they hold up no other end.
+            for odd in examined.odd:
+                await self._queue.put((odd.tracked, odd))
+            for tracked in examined.others:
+                tracked.queued = True
+                await self._queue.put((tracked, False))
 
     def _after(self, tracked: TrackedSession, *, answered: bool) -> None:
         if not answered:

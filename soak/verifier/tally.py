@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,7 +14,7 @@ from soak.checker.kinds import Kind
 from soak.checker.outcome import Outcome
 from soak.checker.partial import is_blind
 from soak.contracts.drift import Event, ServerRecord
-from soak.histogram import Buckets, LogHistogram, longest_seconds
+from soak.histogram import BOUNDS, Buckets, LogHistogram, longest_seconds
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS, LatencyTally
 from soak.store_errors import StoreError, StoreErrors, is_broken
 from soak.verifier.findings import ViolationGroups
@@ -45,15 +47,22 @@ class Histogram(msgspec.Struct):
     def over(cls, bounds: tuple[float, ...]) -> Histogram:
         return cls(counts=[0] * (len(bounds) + 1))
 
-    def observe(self, value: float, bounds: tuple[float, ...]) -> None:
-        self.counts[bisect_left(bounds, value)] += 1
-        self.sum += value
+    def observe(self, value: float, bounds: tuple[float, ...], times: int = 1) -> None:
+        self.counts[bisect_left(bounds, value)] += times
+        self.sum += value * times
 
     def add(self, counts: Buckets, total: float, bounds: tuple[float, ...]) -> None:
         """Take in finer buckets, of which none lies across one of these bounds."""
+        coarse = _coarse(bounds)
         for bucket, count in counts.items():
-            self.counts[bisect_left(bounds, longest_seconds(bucket))] += count
+            self.counts[coarse[bucket]] += count
         self.sum += total
+
+
+@functools.cache
+def _coarse(bounds: tuple[float, ...]) -> list[int]:
+    """Return for each of the finer buckets in which of those between these bounds it lies."""
+    return [bisect_left(bounds, longest_seconds(bucket)) for bucket in range(len(BOUNDS) + 1)]
 
 
 def _by_outcome() -> dict[str, int]:
@@ -78,6 +87,11 @@ def _latencies() -> dict[str, Histogram]:
 
 def _errors() -> dict[str, int]:
     return dict.fromkeys(OPERATIONS, 0)
+
+
+def _mark(what: str, recoveries: Sequence[Recovery]) -> None:
+    for recovery in recoveries:
+        recovery.counted = [*recovery.counted, what]
 
 
 class StoreTally(msgspec.Struct):
@@ -196,6 +210,14 @@ class Tally(msgspec.Struct):
 
     recovery_times: dict[str, dict[str, dict[str, Histogram]]] = {}
     """By server, kind of fault and operation: seconds until it was answered again."""
+    replacements: dict[str, dict[str, int]] = {}
+    """By server and kind of fault: how often the primary of a group was replaced."""
+    replacement_seconds_max: dict[str, float] = {}
+    """By server: the longest that it took until the group named another primary."""
+    stayed_clients: dict[str, dict[str, int]] = {}
+    """By server and kind of fault: connections of clients that stayed with a primary that had been replaced."""
+    stayed_seconds_max: dict[str, float] = {}
+    """By server: the longest that any did."""
     unknown_writes: dict[str, str] = {}
     """Appends of which nobody knows whether they were applied, and the recovery that tells of each."""
     faults_injected: dict[str, dict[str, int]] = {}
@@ -208,6 +230,28 @@ class Tally(msgspec.Struct):
     """All violations, grouped by store, kind and probable cause."""
     store_errors: StoreErrors = msgspec.field(default_factory=StoreErrors)
     """What the stores raised, in the load and in the verifier."""
+
+    def count_recovery_point(self, recoveries: Sequence[Recovery], seconds: float) -> None:
+        """Count how much of the acknowledged tail one fault took, of all stores."""
+        first = recoveries[0]
+        points = self.recovery_points.setdefault(first.target, {})
+        histogram = points.setdefault(first.kind, Histogram.over(RECOVERY_POINT_BUCKETS_SECONDS))
+        histogram.observe(seconds, RECOVERY_POINT_BUCKETS_SECONDS)
+        _mark("point", recoveries)
+
+    def count_recovery_beyond(self, recoveries: Sequence[Recovery]) -> None:
+        """Count a fault that took more of a store than is promised."""
+        first = recoveries[0]
+        beyond = self.recoveries_beyond.setdefault(first.target, {})
+        beyond[first.kind] = beyond.get(first.kind, 0) + 1
+        _mark("beyond", recoveries)
+
+    def count_recovery_time(self, recovery: Recovery, operation: str, seconds: float) -> None:
+        """Count how long it took until a store answered again."""
+        operations = self.recovery_times.setdefault(recovery.target, {}).setdefault(recovery.kind, {})
+        bounds = RECOVERY_TIME_BUCKETS_SECONDS
+        operations.setdefault(operation, Histogram.over(bounds)).observe(seconds, bounds)
+        _mark(operation, [recovery])
 
     def note_exception(self, store: str, operation: str, error: BaseException) -> bool:
         """Count an exception that a store raised; returns whether it is of a new kind."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import NamedTuple
 
 import msgspec
@@ -9,6 +10,19 @@ import msgspec
 from soak.checker.expected_session import ExpectedSession
 from soak.checker.incidents import Counted, Suspicion
 from soak.checker.kinds import Kind
+
+CANARY_WORKER = "canary"
+"""In the place of a worker, for the sessions of the verifier's own."""
+
+
+class Taint(enum.IntEnum):
+    """Why nothing can be claimed about a session any more."""
+
+    NONE = 0
+    GAP = 1
+    """The ledger has a gap that touches it."""
+    UNDECIDED = 2
+    """Its times cannot be compared with those of other hosts, or of its server: a clock is uncertain, or was set."""
 
 
 class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
@@ -25,15 +39,15 @@ class TrackedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
     """It was just looked at: it is not looked at again before this."""
     busy: bool = False
     queued: bool = False
-    tainted: bool = False
-    """Nothing can be claimed about it any more: the ledger has a gap that touches it, or see `undecided`."""
+    tainted: Taint = Taint.NONE
     retired: bool = False
     visit_slot: int = 0
     """Where its next visit stands in the lane's timers; 0: none is planned."""
-    canary: bool = False
-    """A session of the verifier's own, spoiled on purpose: what is wrong with it is no violation."""
-    undecided: bool = False
-    """Its times cannot be compared with those of other hosts, or of its server: a clock is uncertain, or was set."""
+
+    @property
+    def canary(self) -> bool:
+        """Whether it is a session of the verifier's own, spoiled on purpose: what is wrong with it is no violation."""
+        return self.worker == CANARY_WORKER
 
     @property
     def last_whole(self) -> int:

@@ -22,12 +22,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from soak import join
+from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
+from soak.clock import now_us
 from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.ledger.run import create_run, read_header
 from soak.servers.local import LocalServers
+from soak.settings import LedgerSettings
 from soak.stores import registry
-from soak.stores.protocol import StoreContext
+from soak.stores.protocol import MemoryStore, StoreContext
 from tests.support.benchmark_report import machine
 from tests.support.paths import ROOT
 
@@ -152,7 +155,7 @@ if ROLE == "soak-without-ledger":
 
         def attempted(self, *_: object) -> None: ...
 
-        forgot = close_session = observe = latency = attempted
+        forgot = close_session = observe = latency = hurry = attempted
 
     session_pool.LedgerWriter = NoLedger  # type: ignore[assignment,attr-defined]
 
@@ -233,10 +236,7 @@ async def bare_asyncpg(url: str, way: str) -> dict[str, float]:
         sys.executable, "-m", "tests.benchmarks.bench_load", "--asyncpg", way, url, stdout=asyncio.subprocess.PIPE
     )
     output, _ = await process.communicate()
-    result: dict[str, float] = json.loads(output)
-    result["microseconds"] = result["cpu"] / result["appends"] * 1e6
-    result["rate"] = result["appends"] / result["seconds"]
-    return result
+    return _measured(output)
 
 
 def insert_with_asyncpg(way: str, url: str) -> None:
@@ -279,6 +279,75 @@ def insert_with_asyncpg(way: str, url: str) -> None:
     uvloop.run(run())
 
 
+async def generator(urls: dict[str, str]) -> dict[str, float]:
+    """Measure what soak sends with: generated messages, its Redis connections, its ledger; no Locust, nothing read."""
+    with tempfile.TemporaryDirectory(prefix="soak-bench-") as name:
+        await publish_run(Path(name), urls, "redis-list")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.benchmarks.bench_load", "--generator", urls["ledger"], urls["redis"]),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await process.communicate()
+    return _measured(output)
+
+
+def generate(ledger_url: str, redis_url: str) -> None:
+    import uvloop  # noqa: PLC0415  only in the process that is measured
+
+    from soak.ledger.writer import LedgerWriter  # noqa: PLC0415  only in the process that is measured
+
+    done = 0
+
+    async def speak_for_ever(ledger: LedgerWriter, store: MemoryStore, author: MessageGenerator, name: str) -> None:
+        nonlocal done
+        number, seq = await ledger.open_session(name, "redis-list", 1), 0
+        while True:
+            if seq % ledger.lease_messages == 0:
+                await ledger.lease(number, 0, seq + ledger.lease_messages)
+            if ledger.stalled:
+                await ledger.ready()
+            seq += 1
+            sent = now_us()
+            await store.append(name, author.write(name, 0, seq))
+            ledger.attempted(number, 0, seq, Outcome.OK, sent, now_us())
+            done += 1
+
+    async def run() -> None:
+        ledger = await LedgerWriter.connect(ledger_url, LedgerSettings())
+        header = ledger.header
+        context = StoreContext(
+            servers={"redis": redis_url}, namespace=header.namespace, connections_max=CONNECTIONS, timeout_seconds=5.0
+        )
+        store = await registry.open_store("redis-list", context)
+        author = MessageGenerator(header.run, header.seed)
+        tasks = [
+            asyncio.create_task(speak_for_ever(ledger, store, author, f"bench-{number}-chat"))
+            for number in range(USERS)
+        ]
+        await asyncio.sleep(WARM_UP_SECONDS)
+        count, cpu, clock = done, time.process_time(), time.perf_counter()
+        await asyncio.sleep(MEASURED_SECONDS)
+        result = {"appends": done - count, "cpu": time.process_time() - cpu, "seconds": time.perf_counter() - clock}
+        failed = [one.exception() for one in tasks if one.done()]
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await store.close()
+        await ledger.close()
+        if failed:
+            raise SystemExit(f"it stopped sending: {failed[0]!r}")
+        print(json.dumps(result))
+
+    uvloop.run(run())
+
+
+def _measured(output: bytes) -> dict[str, float]:
+    result: dict[str, float] = json.loads(output)
+    result["microseconds"] = result["cpu"] / result["appends"] * 1e6
+    result["rate"] = result["appends"] / result["seconds"]
+    return result
+
+
 async def redis_benchmark(url: str) -> dict[str, float] | None:
     """Measure Redis' own generator with as many connections and as many bytes; None where it is not installed."""
     program = shutil.which("redis-benchmark") or shutil.which("valkey-benchmark")
@@ -289,6 +358,7 @@ async def redis_benchmark(url: str) -> dict[str, float] | None:
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(program, "-h", str(address.hostname), "-p", str(address.port), "-c", str(USERS), "-n", str(PUSHES), "-q"),
+        *(("-a", address.password) if address.password else ()),
         *("RPUSH", "redis-benchmark", "x" * round(size)),
         stdout=asyncio.subprocess.DEVNULL,
     )
@@ -314,6 +384,7 @@ async def main() -> None:
         pooled = await bare_asyncpg(urls["postgres"], "pool")
         bare = await bare_asyncpg(urls["postgres"], "connections")
         postgres = await locust("soak", urls, "postgres")
+        generated = await generator(urls)
         pushed = await redis_benchmark(urls["redis"])
     print(machine())
     print(f"{'load':<52} {'cpu µs':>8} {'append/s':>9}  ratio")
@@ -324,10 +395,13 @@ async def main() -> None:
     row("bare asyncpg INSERT on one loop, a connection each", bare)
     row("soak postgres, whole path, to the pool", postgres, _ratio(postgres, pooled, "1.3"))
     row("soak postgres, whole path, to a connection each", postgres, _ratio(postgres, bare, "1.3"))
+    row("soak's generator, connections and ledger, no Locust", generated)
     if pushed is not None:
         row("redis-benchmark RPUSH, as many bytes", pushed)
+        share = pushed["microseconds"] / generated["microseconds"]
+        print(f"{'soak without Locust, appends per core second to it':<52} {share:8.1%} {'':>9}  target at least 25%")
         share = pushed["microseconds"] / whole["microseconds"]
-        print(f"{'soak redis-list, appends per core second to it':<52} {share:8.1%} {'':>9}  target at least 25%")
+        print(f"{'soak redis-list, whole path, the same':<52} {share:8.1%}")
     of_cpu = 1 - unrecorded["microseconds"] / whole["microseconds"]
     print(f"{'ledger: share of CPU, of the medians':<52} {of_cpu:8.1%}")
     print(f"{'ledger: share of throughput, median of the rounds':<52} {statistics.median(shares):8.1%}", end=" ")
@@ -346,7 +420,9 @@ def _ratio(one: dict[str, float], other: dict[str, float], target: str) -> str:
 
 
 if __name__ == "__main__":
-    if "--asyncpg" in sys.argv:
+    if "--generator" in sys.argv:
+        generate(*sys.argv[-2:])
+    elif "--asyncpg" in sys.argv:
         insert_with_asyncpg(*sys.argv[-2:])
     else:
         asyncio.run(main())

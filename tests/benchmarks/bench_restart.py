@@ -35,8 +35,7 @@ def main(store: str) -> None:
         # As on a machine where soak is installed: a process that is started again does not compile its modules again.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-        check = RunningCheck(folder, *words)
-        try:
+        with RunningCheck(folder, *words) as check:
             began = time.monotonic()
             status = check.until_verified(MORE)
             print(f"first {MORE} messages verified after the start  {time.monotonic() - began:5.1f} s")
@@ -45,8 +44,6 @@ def main(store: str) -> None:
                 print(f"judges again after a kill of the {name:8}     {seconds_after_kill(check, name):5.1f} s")
             time.sleep(3)
             status = check.status()
-        finally:
-            check.close()
         wait_until(lambda: not processes_of(folder))
         check, began = RunningCheck(folder, *words), time.monotonic()
         try:

@@ -27,21 +27,23 @@ from soak.checker.read import Read, Rules
 from soak.checker.session import SessionChecker, StoreJudging
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
-from soak.ledger.records import Batch, Lease, Open, RunHeader, decode_batch, encode_batch
+from soak.ledger.records import Batch, Lease, Open, decode_batch, encode_batch
 from soak.servers.local import LocalServers
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
 from tests.support.benchmark_report import Row, print_rows
+from tests.support.run_headers import header_of
 
 STORE = "redis-list"
 SESSIONS = 2_000
 PER_SESSION = 200
 HISTORIES = 200
 ROUNDS = 5
-MESSAGES_FEW, MESSAGES_MANY = 30_000, 150_000
-"""State is measured after so many; it must not grow in between. Every allocation is traced, so more takes minutes."""
+MESSAGES_FEW, MESSAGES_MANY = 75_000, 150_000
+"""State is measured after so many, as many sessions live each time; it must not grow in between. Every allocation is
+traced, so more takes minutes."""
 BARE = "redis.asyncio LRANGE, not even decoded"
 RULES = Rules(contract=Contract())
 AUTHOR = MessageGenerator("r1", 1)
@@ -49,15 +51,7 @@ SETTLE_US = 2_000_000
 
 
 def new_state() -> tuple[State, Intake]:
-    header = RunHeader(
-        version=1,
-        run="r1",
-        seed=1,
-        namespace="bench",
-        stores=[STORE],
-        contracts={STORE: Contract()},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({STORE: Contract()}, namespace="bench")
     state = State(header, {STORE: ("redis",)}, 60_000_000)
     return state, Intake(state, {STORE: RULES}, "host")
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -16,7 +15,7 @@ import pytest
 
 from soak.errors import ExitCode
 from tests.support.checking import BUSY, RunningCheck, checking, total
-from tests.support.paths import ROOT
+from tests.support.command import soak
 
 if TYPE_CHECKING:
     from tests.support.servers.testbed_thread import TestbedThread
@@ -27,14 +26,7 @@ SECONDS_MAX = 60
 
 
 def fault(check: RunningCheck, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "soak", "fault", *words, "--data-dir", str(check.data_dir)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    return soak("fault", *words, "--data-dir", str(check.data_dir), cwd=check.data_dir)
 
 
 def send(check: RunningCheck, method: str, path: str, body: object = None, *, token: str | None = None) -> Any:
@@ -108,12 +100,9 @@ def test_an_announced_fault_outlives_the_daemon_and_one_that_is_never_ended_leav
         assert code == 201, window
         check.process.kill()
         check.process.wait()
-        second = RunningCheck(check.data_dir.parent, *words)
-        try:
+        with RunningCheck(check.data_dir.parent, *words) as second:
             second.until_verified(100)
             assert [one["id"] for one in send(second, "GET", "/faults/windows")[1]] == [window["id"]]
             told = second.end()
-        finally:
-            second.close()
     assert told["verdict"] == "inconclusive", told
     assert any(f"the fault {window['id']} of redis was announced and never ended" in one for one in told["reasons"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from soak.errors import ExitCode
 from tests.support.checking import RunningCheck, checking, kinds_by_store, processes_of, total, wait_until
+from tests.support.needs import installed
 
 pytestmark = [pytest.mark.long, pytest.mark.slow, pytest.mark.timeout(480)]
 
@@ -29,10 +28,7 @@ QUICK = (
 
 @pytest.fixture(scope="module", autouse=True)
 def chromium() -> None:
-    if shutil.which("chromium") is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is not installed, and SOAK_REQUIRE_ALL is set")
-        pytest.skip("chromium is not installed")
+    installed("chromium")
 
 
 def read_back(check: RunningCheck) -> int:

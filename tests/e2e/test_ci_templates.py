@@ -114,4 +114,34 @@ def test_the_script_of_the_template_soaks_and_writes_what_it_says_is_kept() -> N
             assert done.returncode == 0, done.stdout + done.stderr
         for path in (*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]):
             assert (folder / path).exists()
+        compare(job["after_script"], folder)
     assert job["artifacts"]["when"] == "always"
+
+
+CURL = """#!/bin/sh
+printf '%s\\n' "$@" > asked
+test -e main-has-run && python3 -m zipfile -c main.zip soak-report
+"""
+"""In place of the image's own: what the default branch has kept is the report of this run."""
+
+
+def compare(lines: list[str], folder: Path) -> None:
+    """Run the script after the job: without a run of the default branch, and with one."""
+    (folder / "curl").write_text(CURL)
+    (folder / "curl").chmod(0o755)
+    told = []
+    given = {"CI_DEFAULT_BRANCH": "main", "CI_JOB_NAME": "soak", "CI_JOB_TOKEN": "t0k", "CI_API_V4_URL": "http://h/v4"}
+    given |= {"CI_PROJECT_ID": "7", "PATH": f"{folder}:{os.environ['PATH']}"}
+    for source in ("push", "merge_request_event", "merge_request_event"):
+        done = run(lines[0], folder, **given, CI_PIPELINE_SOURCE=source)
+        assert done.returncode == 0, done.stdout + done.stderr
+        told.append(done.stdout)
+        if told[1:]:
+            (folder / "main-has-run").touch()
+    assert told[:2] == ["", "There is no report of main to compare with.\n"]
+    assert told[2].startswith("no new findings")
+    assert (folder / "asked").read_text().splitlines()[4:6] == ["--header", "JOB-TOKEN: t0k"]
+    assert (folder / "asked").read_text().splitlines()[
+        -1
+    ] == "http://h/v4/projects/7/jobs/artifacts/main/download?job=soak"
+    assert (folder / "soak-report" / "compare.html").exists()

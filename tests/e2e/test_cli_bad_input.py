@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,31 +16,9 @@ from soak.errors import ExitCode
 from soak.proc.lock import DataFolderLock
 from soak.servers import binaries
 from soak.servers.ports import free_port
-from tests.support.paths import ROOT
+from tests.support.command import soak, the_one_line
 
 SECONDS_MAX = 60
-
-
-def soak(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run soak as a person would."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "soak", *words],
-        cwd=cwd,
-        env={**plain, "PYTHONPATH": str(ROOT), **environment},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
-
-
-def the_one_line(done: subprocess.CompletedProcess[str], code: ExitCode) -> str:
-    assert done.returncode == code, done.stderr + done.stdout
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("soak: ")
-    assert "Traceback" not in done.stdout
-    return done.stderr
 
 
 @pytest.fixture

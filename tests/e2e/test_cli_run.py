@@ -20,8 +20,8 @@ import pytest
 import redis
 
 from soak.errors import ExitCode
+from tests.support import command
 from tests.support.checking import child, processes_of, wait_until
-from tests.support.paths import ROOT
 
 SECONDS_MAX = 60.0
 SMALL = ("--store", "redis-list", "--users", "5", "--set", "load.think=100ms", "--set", "verifier.hot_interval=200ms")
@@ -34,10 +34,9 @@ class RunningSoak:
         self.data_dir = data_dir
         words = words if faults == "default" else ("--faults", faults, *words)
         self._output = (data_dir.parent / f"output-{time.monotonic_ns()}.txt").open("w+b")
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "soak", "run", "--data-dir", str(data_dir), "--port", "0", "--plain", *words],
-            env={**plain, "PYTHONPATH": str(ROOT)},
+            env=command.plain_environment(),
             cwd=data_dir.parent,
             stdout=self._output,
             stderr=subprocess.STDOUT,
@@ -237,16 +236,7 @@ def test_a_load_that_always_dies_ends_the_run_as_inconclusive(start: Callable[..
 
 def test_a_check_on_a_given_server_answers_in_json_and_cleans_up_its_namespace(redis_url: str, tmp_path: Path) -> None:
     words = ("--store", "redis-list", "--duration", "4s", "--users", "5", "--set", "load.think=100ms", "--json")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "soak", "check", *words],
-        cwd=tmp_path,
-        env={**plain, "PYTHONPATH": str(ROOT), "SOAK_SERVERS__REDIS": redis_url, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    done = command.soak("check", *words, cwd=tmp_path, SOAK_SERVERS__REDIS=redis_url, TMPDIR=str(tmp_path))
     assert done.returncode == ExitCode.PASS, done.stderr + done.stdout
     told = json.loads(done.stdout)
     assert told["verdict"] == "pass"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -17,15 +16,17 @@ from soak.checker.contract import Contract
 from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
 from soak.errors import ExitCode
-from soak.ledger.records import FORMAT_VERSION, EndOfLoad, RunHeader
+from soak.ledger.records import EndOfLoad, RunHeader
 from soak.ledger.run import RunJournal, create_run
 from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from tests.support.checking import wait_until
-from tests.support.hosts.namespaces import ENTER, FAKETIME, missing
-from tests.support.paths import ROOT
+from tests.support.command import plain_environment, soak
+from tests.support.hosts.namespaces import ENTER, FAKETIME, no_namespaces
+from tests.support.needs import missing
+from tests.support.run_headers import header_of
 
 SESSION = "talk"
 MESSAGES = 20
@@ -41,15 +42,7 @@ EVERYSEC = Contract(crash_loss_seconds=2, power_loss_seconds=2)
 async def loaded_run(redis_url: str, ledger_url: str, contract: Contract = EVERYSEC) -> RunHeader:
     """Write a short conversation with its ledger, as a load on another machine would."""
     run = "r" + uuid.uuid4().hex[:8]
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run=run,
-        seed=5,
-        namespace=f"soak_{run}",
-        stores=["redis-list"],
-        contracts={"redis-list": contract},
-        started_wall_seconds=time.time(),
-    )
+    header = header_of({"redis-list": contract}, run, seed=5, namespace=f"soak_{run}", started_wall_seconds=time.time())
     await create_run(ledger_url, header)
     store = await registry.open_store(
         "redis-list", StoreContext(servers={"redis": redis_url}, namespace=header.namespace)
@@ -77,14 +70,14 @@ VERIFY = (sys.executable, "-m", "soak", "verify", "--data-dir", "sidecar", "--po
 
 
 def environment(redis_url: str, ledger_url: str) -> dict[str, str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    addresses = {"SOAK_SERVERS__REDIS": redis_url, "SOAK_LEDGER__URL": ledger_url}
-    return {**plain, "PYTHONPATH": str(ROOT), **addresses}
+    return plain_environment(SOAK_SERVERS__REDIS=redis_url, SOAK_LEDGER__URL=ledger_url)
 
 
 def verify(
     cwd: Path, redis_url: str, ledger_url: str, *words: str, enter: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
+    if not enter:
+        return soak(*VERIFY[3:], *words, cwd=cwd, SOAK_SERVERS__REDIS=redis_url, SOAK_LEDGER__URL=ledger_url)
     return subprocess.run(
         [*enter, *VERIFY, *words],
         cwd=cwd,
@@ -147,10 +140,8 @@ async def test_it_begins_only_where_the_server_can_keep_what_the_run_promises(
 
 def rebooted(seconds: int, **environment: str) -> tuple[str, ...]:
     """Return what runs a program in another boot, whose monotonic clock is so far ahead."""
-    if (reason := missing()) is not None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    if (reason := no_namespaces()) is not None:
+        missing(reason)
     return sys.executable, str(ENTER), "rebooted", str(seconds * 10**9), json.dumps(environment)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import time
 import urllib.parse
@@ -18,6 +17,7 @@ import yaml
 from soak.servers.external.containers import IN_ITS_CONTAINER
 from soak.servers.ports import free_port
 from tests.support.checking import total
+from tests.support.needs import all_required, installed
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
@@ -126,11 +126,7 @@ def test_the_engines_socket_goes_to_the_gate_and_to_nobody_else() -> None:
 
 
 def compose(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("docker-compose")
-    if program is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("docker-compose is not installed")
-        pytest.skip("docker-compose is not installed")
+    program = installed("docker-compose")
     files = [word for name in FILES for word in ("-f", str(DEPLOY / name))]
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("SOAK_", "COMPOSE_"))}
     return subprocess.run(
@@ -236,7 +232,7 @@ def composed(engine: Any, images: Images, deploy_images: DeployImages) -> Iterat
 def watched() -> tuple[str, ...]:
     if (DEPLOY / "prometheus").is_dir():
         return WATCHED
-    assert os.environ.get("SOAK_REQUIRE_ALL") != "1", "deploy/prometheus is not there"
+    assert not all_required(), "deploy/prometheus is not there"
     return ()
 
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,23 +14,9 @@ import redis
 from soak.contracts.presets import PRESETS
 from soak.errors import ExitCode
 from tests.support.checking import BUSY, checking, new_folder
-from tests.support.paths import ROOT
+from tests.support.command import soak
 
-SECONDS_MAX = 120
 SETTINGS = ("appendonly", "appendfsync", "save", "maxmemory", "maxmemory-policy")
-
-
-def soak(cwd: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "soak", *words],
-        cwd=cwd,
-        env={**plain, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
 
 
 @contextlib.contextmanager
@@ -59,7 +42,7 @@ def folder() -> Iterator[Path]:
 
 def test_a_promise_that_the_server_cannot_keep_stops_before_anything_is_written(folder: Path) -> None:
     (folder / "soak.toml").write_text('[contract.redis-list]\npreset = "redis-always"\npower_loss_seconds = "2s"\n')
-    done = soak(folder, "check", "--store", "redis-list", "--duration", "5s", "--plain")
+    done = soak("check", "--store", "redis-list", "--duration", "5s", "--plain", cwd=folder)
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert done.stderr == (
         "soak: redis-list promises nothing lost after a crash, but redis as configured gives: at most 2s lost "
@@ -89,19 +72,19 @@ def test_a_server_with_saves_alone_is_refused_unless_the_weaker_promise_is_decla
     redis_url: str, folder: Path
 ) -> None:
     with configured(redis_url, save="900 1", appendonly="no"):
-        listed = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url, "--json")
+        listed = soak("stores", "--store", "redis-list", "--redis", redis_url, "--json", cwd=folder)
         assert listed.returncode == ExitCode.PASS, listed.stderr
         described = json.loads(listed.stdout)["redis-list"]
         assert described["contract"]["crash_loss_seconds"] == 2.0
         assert described["obtained"] == "derived from redis, raised to contract.floor"
-        shown = soak(folder, "stores", "--store", "redis-list", "--redis", redis_url).stdout
+        shown = soak("stores", "--store", "redis-list", "--redis", redis_url, cwd=folder).stdout
         assert "save 900 1 without AOF, all since the last save: at most 1000s lost after a crash" in shown
         words = ("check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain")
-        refused = soak(folder, *words, "--set", "contract.redis-list.preset=redis-everysec")
+        refused = soak(*words, "--set", "contract.redis-list.preset=redis-everysec", cwd=folder)
         assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
         assert len(refused.stderr.splitlines()) == 2
         assert "set appendonly yes and appendfsync everysec" in refused.stderr
-        refused = soak(folder, *words)
+        refused = soak(*words, cwd=folder)
         assert refused.returncode == ExitCode.USAGE, refused.stdout + refused.stderr
         assert "at most 1000s lost" in refused.stderr
         preset = ("--set", "contract.redis-list.preset=redis-rdb")
@@ -117,21 +100,21 @@ def test_a_server_with_saves_alone_is_refused_unless_the_weaker_promise_is_decla
 
 def test_a_server_that_evicts_is_refused_though_nothing_is_declared(redis_url: str, folder: Path) -> None:
     with configured(redis_url, maxmemory="900mb", maxmemory_policy="allkeys-lru"):
-        done = soak(folder, "check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain")
+        done = soak("check", "--store", "redis-list", "--redis", redis_url, "--duration", "5s", "--plain", cwd=folder)
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert done.stderr.startswith("soak: redis-list promises that nothing is evicted, but redis as configured gives:")
     assert "contract.redis-list.eviction_allowed = true" in done.stderr
 
 
 def test_an_unknown_preset_is_one_line(folder: Path) -> None:
-    done = soak(folder, "check", "--store", "redis-list", "--set", "contract.redis-list.preset=redis-everysecond")
+    done = soak("check", "--store", "redis-list", "--set", "contract.redis-list.preset=redis-everysecond", cwd=folder)
     assert done.returncode == ExitCode.USAGE
     assert done.stderr.count("\n") == 1
     assert "no such preset, did you mean redis-everysec?" in done.stderr
 
 
 def test_presets_are_listed(folder: Path) -> None:
-    done = soak(folder, "stores", "--presets")
+    done = soak("stores", "--presets", cwd=folder)
     assert done.returncode == ExitCode.PASS, done.stderr
     names = [line.split()[0] for line in done.stdout.splitlines()[1:]]
     assert names == list(PRESETS)

@@ -30,6 +30,7 @@ from tests.support.grafana_queries import (
     substituted,
     variables,
 )
+from tests.support.pages import blocks
 from tests.support.paths import ROOT
 from tests.support.prometheus_servers import Prometheus, configured_prometheus
 
@@ -154,9 +155,18 @@ def test_every_query_finds_something_in_a_soak_that_has_seen_everything(tmp_path
             assert unanswered_at_last(server, overview, began, one) == []
             unknown = Asked("planted", "flaw", 'soak_attempts_total{store="nobody knows it"}')
             assert unanswered(server, [unknown], began) == [unknown]
+            check_documented(server)
             check_variables(server, address)
             check_state_of_tiles(server)
             check_types(types_of(address), every)
+
+
+def check_documented(server: Prometheus) -> None:
+    """See that every query of the documentation is answered with a number."""
+    written = [line for _, block in blocks("promql") for line in block.splitlines()]
+    assert len(written) >= 4
+    for expr in written:
+        server.until(expr, lambda found: any(one.value > 0 for one in found), PATIENCE_SECONDS)
 
 
 def check_variables(server: Prometheus, address: str) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import stat
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,9 +14,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.errors import ExitCode
+from tests.support import command
 from tests.support.checking import BUSY, RunningCheck, checking, new_folder, processes_of, total, wait_until
 from tests.support.fault_rules import LONG_HOLD, rule, scheduled, under_way
-from tests.support.paths import ROOT
 from tests.support.stores.flawed import DROPS_VARIABLE
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
@@ -27,16 +25,7 @@ ORPHAN_SECONDS_MAX = 60.0
 
 
 def soak(check: RunningCheck, *words: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "soak", *words, "--data-dir", str(check.data_dir)],
-        env={**plain, "PYTHONPATH": str(ROOT)},
-        cwd=check.data_dir.parent,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return command.soak(*words, "--data-dir", str(check.data_dir), cwd=check.data_dir.parent)
 
 
 def test_a_check_with_a_fast_schedule_passes_and_tells_how_each_server_recovered() -> None:
@@ -59,6 +48,9 @@ def test_a_check_with_a_fast_schedule_passes_and_tells_how_each_server_recovered
             assert one["read_seconds"] > 0, one
             assert one["write_seconds"] > 0, one
     assert set(told["server_restarts"].values()) == {0}, "a planned death is nobody's restart"
+    scheduled, skipped = told["faults_scheduled"], told["faults_skipped"]
+    assert skipped > 0, "too dense a schedule"
+    assert scheduled - skipped == len(result["faults"])
 
 
 def test_the_same_seed_plans_the_same() -> None:
@@ -110,8 +102,12 @@ def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
         assert post(check, "wrong") == 401
         assert post(check, None, Origin="https://example.org") == 403
         assert check.status()["faults_recent"] == []
-        done = soak(check, "inject", "crash", "--target", "redis", "--hold", "500ms", "--json")
+        done = soak(check, "inject", "crash", "--target", "redis", "--hold", "1.5s", "--json")
         assert done.returncode == ExitCode.PASS, done.stderr
+        assert done.stderr.splitlines() == [
+            "crash of redis is active, held for 1.5s",
+            "crash of redis is healed; measuring the recovery",
+        ]
         told = json.loads(done.stdout)
         assert told["injected"]["name"] == "crash"
         (measured,) = told["recoveries"]
@@ -135,7 +131,7 @@ def test_a_fault_by_hand_is_done_measured_and_refused_to_strangers() -> None:
 
 def test_the_parameters_of_a_fault_are_in_the_status_and_in_the_result() -> None:
     rule = ("--fault", "dropped_reply:redis:every=1h,share=10%")
-    with checking("--store", "redis-list", *BUSY, "--duration", "120s", *rule) as check:
+    with checking("--store", "redis-list", *BUSY, "--duration", "2h", *rule) as check:
         check.until_verified(50)
         words = ("latency", "redis", "jitter=5ms", "--delay", "20ms", "--hold", "300ms")
         done = soak(check, "inject", *words)
@@ -151,11 +147,8 @@ def test_the_parameters_of_a_fault_are_in_the_status_and_in_the_result() -> None
 
 
 def test_without_a_soak_there_is_nothing_to_break(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "soak", "inject", "crash", "--target", "redis", "--data-dir", str(tmp_path)]
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    done = subprocess.run(
-        command, env={**plain, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False
-    )
+    words = ("inject", "crash", "--target", "redis", "--data-dir", str(tmp_path))
+    done = command.soak(*words, cwd=tmp_path)
     assert done.returncode == ExitCode.USAGE
     assert "no soak runs in" in done.stderr
 
@@ -172,23 +165,17 @@ def test_without_a_soak_there_is_nothing_to_break(tmp_path: Path) -> None:
 def test_a_daemon_killed_in_the_middle_of_a_fault_leaves_nothing_broken(fault: str, target: str, store: str) -> None:
     with new_folder() as folder:
         words = ("--store", store, *BUSY, "--duration", "300s")
-        first = RunningCheck(folder, *words, *scheduled(rule(fault, target, hold=LONG_HOLD)))
-        try:
+        with RunningCheck(folder, *words, *scheduled(rule(fault, target, hold=LONG_HOLD))) as first:
             before = first.until(lambda now: under_way(now, fault) and total(now, "verified") > 0)
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
-        finally:
-            first.close()
-        second = RunningCheck(folder, *words)
-        try:
+        with RunningCheck(folder, *words) as second:
             after = second.until_verified(total(before, "verified") + 100)
             assert after["run"] == before["run"]
             second.until(lambda now: all(server["state"] == "running" for server in now["servers"]))
             # No window is left open: what is read from its server proves something again.
             second.until(lambda now: now["verifier"] and now["verifier"]["faults_active"] == [])
             told = second.end()
-        finally:
-            second.close()
         assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
         wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
 
@@ -216,11 +203,8 @@ def test_a_soak_ends_by_itself_after_so_many_violations() -> None:
             "--set",
             "faults.abort_after_violations=1",
         )
-        check = RunningCheck(folder, *words, "--duration", "300s", **{DROPS_VARIABLE: str(drops)})
-        try:
+        with RunningCheck(folder, *words, "--duration", "300s", **{DROPS_VARIABLE: str(drops)}) as check:
             told = check.wait()
-        finally:
-            check.close()
         assert (check.process.returncode, told["verdict"]) == (ExitCode.VIOLATION, "violation"), check.output
         assert "draining: " in check.output
         assert "(faults.abort_after_violations = 1)" in check.output
@@ -277,8 +261,7 @@ def test_network_faults_of_a_given_server_happen_to_our_clients_and_leave_nothin
     given = {"SOAK_SERVERS__REDIS": redis_url}
     with new_folder() as folder:
         rules = scheduled(rule("dropped_reply", "redis"), rule("partition", "redis", every="5s", hold=LONG_HOLD))
-        first = RunningCheck(folder, *words, *rules, **given)
-        try:
+        with RunningCheck(folder, *words, *rules, **given) as first:
             before = first.until(lambda now: under_way(now, "partition") and total(now, "verified") > 0)
             info = json.loads((first.data_dir / "run.json").read_text())
             assert urlsplit(info["servers"]["redis"]).port != urlsplit(redis_url).port
@@ -288,16 +271,11 @@ def test_network_faults_of_a_given_server_happen_to_our_clients_and_leave_nothin
             )
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
-        finally:
-            first.close()
-        second = RunningCheck(folder, *words, **given)
-        try:
+        with RunningCheck(folder, *words, **given) as second:
             second.until_verified(total(before, "verified") + 100)
             # The server has lived on, and nobody but us has seen a fault: its window ends all the same.
             second.until(lambda now: now["verifier"] and now["verifier"]["faults_active"] == [])
             told = second.end()
-        finally:
-            second.close()
         assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
         said = first.output + second.output + "".join(path.read_text() for path in first.data_dir.rglob("*.log"))
         assert password not in said

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ import pytest
 
 from soak.errors import ExitCode
 from tests.support.checking import BUSY, RunningCheck, checking, kinds_by_store, new_folder, total
-from tests.support.paths import ROOT
+from tests.support.command import soak
 
 if TYPE_CHECKING:
     from tests.support.servers.testbed_thread import TestbedThread
@@ -46,18 +44,8 @@ def until_restarted(check: RunningCheck, *servers: str) -> dict[str, Any]:
 
 def test_a_redis_without_persistence_is_refused_with_three_ways_on(new_testbed: NewTestbed) -> None:
     url = new_testbed(redis_options=NOTHING_KEPT).url("redis")
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    command = [sys.executable, "-m", "soak", "check", "--redis", url, "--store", "redis-list", "--plain"]
     with new_folder() as folder:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**plain, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=SECONDS_MAX,
-            check=False,
-        )
+        done = soak("check", "--redis", url, "--store", "redis-list", "--plain", cwd=folder)
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert "running" not in done.stdout
     told = [line.removeprefix("soak: ").strip() for line in done.stderr.splitlines()]

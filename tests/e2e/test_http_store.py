@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from soak.servers.ports import free_port
+from tests.support import command
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long
@@ -70,17 +71,8 @@ def service(redis_url: str, tmp_path: Path) -> Iterator[Served]:
 
 
 def soak(*words: str, folder: Path) -> tuple[int, dict[str, object], str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "soak", *words],
-        # What is kept after a violation goes with the test.
-        env={**plain, "SOAK_SERVERS__HTTP_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    # What is kept after a violation goes with the test.
+    done = command.soak(*words, cwd=folder, TMPDIR=str(folder), SOAK_SERVERS__HTTP_TOKEN=TOKEN)
     assert TOKEN not in done.stdout + done.stderr
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 

@@ -10,7 +10,7 @@ import pytest
 
 from soak.errors import ExitCode
 from soak.verifier.journal import Violation, decode_line
-from tests.support.campaigns.kills import TARGETS, WORDS, draw, run_rounds
+from tests.support.campaigns.kills import EVERY, TARGETS, WORDS, draw, run_rounds
 from tests.support.checking import RunningCheck, new_folder, processes_of, total, wait_until
 from tests.support.stores.forgetful import ACCOUNT_VARIABLE
 
@@ -26,8 +26,7 @@ def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_loa
     with new_folder() as folder:
         account = folder / "account.txt"
         account.touch()
-        first = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
-        try:
+        with RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)}) as first:
             status = first.until(lambda status: total(status, "violations") >= 2)
             verifier = next(child["pid"] for child in status["children"] if child["name"] == "verifier")
             os.kill(verifier, signal.SIGSTOP)  # so that it does not give its verdict before the kill
@@ -36,14 +35,9 @@ def test_a_daemon_that_is_killed_while_it_drains_comes_to_its_verdict_and_no_loa
             first.process.kill()
             first.process.wait()
             wait_until(lambda: not processes_of(first.data_dir))
-        finally:
-            first.close()
         dropped = account.read_text().splitlines()
-        second = RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)})
-        try:
+        with RunningCheck(folder, *WORDS, **{ACCOUNT_VARIABLE: str(account)}) as second:
             told = second.wait()
-        finally:
-            second.close()
         assert (second.process.returncode, told["run"]) == (ExitCode.VIOLATION, status["run"]), second.output
         lines = (second.data_dir / "verifier" / "journal.jsonl").read_bytes().splitlines()
         named = [line.message for text in lines if isinstance(line := decode_line(text), Violation)]
@@ -71,8 +65,16 @@ def test_ten_rounds_do_everything_to_everybody_at_any_time() -> None:
 
 
 @pytest.mark.extra
+@pytest.mark.timeout(600)
+def test_rounds_of_kills_lose_no_report_where_two_verifiers_share_the_run() -> None:
+    runs = run_rounds(QUICK_SEEDS[:4], together=2, verifiers=2)
+    assert all(one.is_right for one in runs), "\n".join(one.told() for one in runs if not one.is_right)
+
+
+@pytest.mark.extra
 @pytest.mark.timeout(3_600)
-def test_a_campaign_of_kills_loses_no_report() -> None:
+@pytest.mark.parametrize("verifiers", [1, 2])
+def test_a_campaign_of_kills_loses_no_report(verifiers: int) -> None:
     print(f"SOAK_CAMPAIGN_SEED={FIRST_SEED}")
-    runs = run_rounds([FIRST_SEED + number for number in range(ROUNDS)])
+    runs = run_rounds([FIRST_SEED + number for number in range(ROUNDS)], verifiers=verifiers, rates=(EVERY, 0))
     assert all(one.is_right for one in runs), "\n".join(one.told() for one in runs if not one.is_right)

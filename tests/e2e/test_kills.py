@@ -63,16 +63,13 @@ def test_a_verifier_that_is_killed_counts_each_dropped_message_exactly_once() ->
         drops = folder / "drops.txt"
         drops.touch()
         words = ("--store", store, *BUSY, "--duration", "120s", "--set", "load.forget_share=0")
-        check = RunningCheck(folder, *words, **{DROPS_VARIABLE: str(drops)})
-        try:
+        with RunningCheck(folder, *words, **{DROPS_VARIABLE: str(drops)}) as check:
             check.until(lambda status: total(status, "violations") >= 1)
             deadline = time.monotonic() + SECONDS
             kill_the_verifier_three_times(check)
             check.until(lambda status: total(status, "violations") >= 5)
             go_on_until(deadline)
             told = check.end()
-        finally:
-            check.close()
         dropped = drops.read_text().splitlines()
         assert check.process.returncode == ExitCode.VIOLATION, check.output
         assert kinds_by_store(told["result"]) == {store: {"lost": len(dropped)}}
@@ -84,14 +81,11 @@ def test_a_verifier_that_is_killed_counts_each_dropped_message_exactly_once() ->
 def test_a_killed_daemon_leaves_no_orphan_and_its_check_is_resumed() -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *BUSY, "--duration", "60s")
-        first = RunningCheck(folder, *words)
-        try:
+        with RunningCheck(folder, *words) as first:
             before = first.until_verified(100)
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
             wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
-        finally:
-            first.close()
         _, told = resume(folder, before, *words)
         assert told["result"]["totals"]["unverifiable"] == 0
 

@@ -19,6 +19,7 @@ import pytest
 
 from soak.errors import ExitCode
 from soak.servers.ports import free_port
+from tests.support import command
 from tests.support.browser.legible import faint_texts, heading_levels, landmarks, nameless_controls, overflow_pixels
 from tests.support.browser.windows import Window, window
 from tests.support.checking import BUSY, SECONDS_MAX, RunningCheck, checking, new_folder, total
@@ -56,8 +57,8 @@ def address(check: RunningCheck) -> str:
 
 
 def soak(check: RunningCheck, *words: str) -> str:
-    command = [sys.executable, "-m", "soak", *words, "--data-dir", str(check.data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=ROOT)
+    done = command.soak(*words, "--data-dir", str(check.data_dir), cwd=ROOT)
+    assert done.returncode == ExitCode.PASS, done.stderr
     return done.stdout
 
 
@@ -111,8 +112,8 @@ def test_a_violation_has_its_story_one_click_away_and_says_what_soak_explain_say
     assert f"Probable cause: {told['probable_cause']['cause']}" in story
     for moment in told["timeline"]:
         assert moment["what"] in story
-    for command in told["next"]:
-        assert command in story
+    for next_step in told["next"]:
+        assert next_step in story
     with page.expect_download() as download:
         dialog.get_by_role("link", name="Download the evidence").click()
     evidence = Path(download.value.path())
@@ -355,6 +356,51 @@ def test_the_charts_share_a_cursor_and_a_zoom_and_say_in_words_what_they_show(sh
     assert shown.complaints == []
 
 
+def test_addresses_and_what_is_under_the_cursor_are_shown_in_full(shown: Window) -> None:
+    shown.page.set_viewport_size({"width": 1000, "height": 800})
+    shown.until(lambda: shown.page.locator("figure").count() == CHARTS)
+    shown.page.locator("svg.chart").first.focus()
+    shown.page.keyboard.press("ArrowLeft")
+    cut = "(one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight + 1"
+    whole = f"all => all.filter({cut}).map((one) => one.textContent)"
+    assert shown.page.eval_on_selector_all(".readout", whole) == []
+    hidden = "all => all.map((one) => one.scrollWidth - one.clientWidth).filter((pixels) => pixels > 0)"
+    assert shown.page.eval_on_selector_all("#processes .scroll", hidden) == []
+
+
+def test_what_a_fault_took_while_it_was_under_way_counts_as_lost_like_in_the_report(shown: Window) -> None:
+    row = {
+        "fault": "crash-1",
+        "kind": "crash",
+        "server": "redis",
+        "store": "mine",
+        "planned": True,
+        "at_wall_seconds": 1.0,
+        "promised_seconds": 2.0,
+        "point_seconds": 0.0,
+        "after_seconds": 2.258,
+        "is_at_least": False,
+        "is_unread": False,
+        "tolerated": 2,
+        "lost": 0,
+        "kept": True,
+        "read_seconds": 2.2,
+        "write_seconds": 2.2,
+        "unknown": 0,
+        "surfaced": 0,
+    }
+    told = shown.page.evaluate(
+        """async (row) => {
+          const { showFaults } = await import("/page/faults.js");
+          const verifier = { recoveries: [row] };
+          showFaults({ soak: { faults_recent: [], faults_active: [], fault_next: null, verifier }, end: {} }, null);
+          return document.getElementById("faults-list").innerText;
+        }""",
+        row,
+    )
+    assert re.search(r"2\.26s\s+2s allowed", told)
+
+
 def times_of(page: Any) -> list[str]:
     found: list[str] = page.locator("svg.chart").first.locator("text.time").all_text_contents()
     return found
@@ -462,8 +508,8 @@ CUT_OFF = "ERR_INCOMPLETE_CHUNKED_ENCODING"
 @contextlib.contextmanager
 def past_page(data_dir: Path, *words: str) -> Iterator[str]:
     """Serve the page of a past run; Ctrl-C ends it."""
-    command = [sys.executable, "-m", "soak", "page", *words, "--data-dir", str(data_dir)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as serving:
+    serve = [sys.executable, "-m", "soak", "page", *words, "--data-dir", str(data_dir)]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT) as serving:
         assert serving.stdout is not None
         said = serving.stdout.readline()
         try:
@@ -509,7 +555,7 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
                 assert "Final: the run ended at" in opened.text("#reasons")
                 assert_over(opened)
                 ended = settled(opened)
-                with past_page(second.data_dir) as again, window(browser) as looking:
+                with past_page(second.data_dir, told["run"]) as again, window(browser) as looking:
                     looking.go(again)
                     looking.until(lambda: looking.page.locator("svg.chart path.line").count() >= 4)
                     assert settled(looking) == ended, "from its folder alone it looks the same"
@@ -520,6 +566,40 @@ def test_a_killed_daemon_is_never_shown_as_clean_its_successor_is_and_the_stop_b
             if second is not None:
                 second.close()
         assert (second.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), second.output
+
+
+def test_a_planned_fault_moves_nothing_and_a_missed_threshold_is_said_while_it_runs_and_afterwards(
+    browser: Any,
+) -> None:
+    words = (
+        "--fault",
+        "pause:redis:every=5s,hold=2s",
+        "--threshold",
+        "append_p50=0.001ms",
+        "--threshold",
+        "errors=100%",
+    )
+    with checking("--store", "redis-list", *QUICK, *words, "--duration", "9s") as check, window(browser) as opened:
+        page, word = opened.page, opened.page.locator("#verdict")
+        check.until_verified(20)
+        opened.go(address(check))
+        opened.until(lambda: word.get_attribute("data-word") == "threshold")
+        assert opened.text("#headline") == "Threshold missed so far, contract kept"
+        opened.until(lambda: page.locator("figure").count() == 2)
+        before = tops(page)
+        opened.until(lambda: "active, by schedule" in opened.text("#faults"))
+        opened.until(lambda: "paused" in opened.text("#processes"))
+        assert tops(page) == before
+        assert not page.locator("#warnings").is_visible(), "a fault that was planned is no warning"
+        opened.until(lambda: opened.text("#headline") == "Threshold missed, contract kept")
+        assert word.get_attribute("data-word") == "threshold"
+        assert page.title().startswith("! threshold missed")
+        card = opened.text("#thresholds")
+        assert re.search(r"missed redis-list append_p50: [\d.]+.?s, at most 0\.001ms", card)
+        assert re.search(r"met redis-list errors: [\d.]+%, at most 100%", card)
+        assert re.search(r"Threshold missed: redis-list append_p50: ", opened.text("#reasons"))
+        assert opened.complaints == []
+        assert check.process.wait(SECONDS_MAX) == ExitCode.THRESHOLD
 
 
 def test_what_a_killed_daemon_had_found_stays_certain_on_the_open_page_and_in_its_folder(browser: Any) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
+import psutil
 import pytest
 
 from soak.errors import ExitCode
-from tests.support.checking import BUSY, RunningCheck, checking, new_folder, processes_of, wait_until
-from tests.support.paths import ROOT
+from tests.support.checking import BUSY, RunningCheck, checking, new_folder, processes_of, total, wait_until
+from tests.support.command import soak
 
 STANDBY = ("--postgres", "sync-standby", "--store", "postgres", *BUSY)
 PATRONI = ("--postgres", "patroni", "--store", "postgres", *BUSY)
@@ -34,6 +32,35 @@ def test_nothing_is_lost_in_a_failover_to_a_synchronous_standby() -> None:
 
 
 @pytest.mark.long
+def test_what_a_primary_that_dies_by_itself_had_not_replicated_is_judged_as_what_a_failover_takes() -> None:
+    with checking(*STANDBY, "--set", "servers.postgres_replication=async", "--duration", "5m") as check:
+        before = check.until_verified(100)
+        (sender,) = servers_of(check, "walsender")
+        primary = sender.parent()
+        assert primary is not None
+        sender.suspend()  # what is acknowledged from now on never leaves the primary
+        since = total(check.status(), "acknowledged")
+        check.until(lambda status: total(status, "acknowledged") >= since + 10)
+        primary.kill()
+        check.until(lambda status: total(status, "tolerated") or total(status, "violations"), FAILOVER_SECONDS_MAX)
+        check.until_verified(2 * total(before, "verified"))
+        told = check.end()
+    assert (told["verdict"], told["exit_code"]) == ("pass", ExitCode.PASS), told
+    assert told["result"]["tried"]["text"] == "1 failover survived (1 not caused by soak)"
+    (recovery,) = told["result"]["recoveries"]
+    assert (recovery["kind"], recovery["lost"]) == ("failover", 0)
+    assert recovery["tolerated"] > 0
+    assert (recovery["replaced"]["before"], recovery["replaced"]["after"]) == ("postgres-1", "postgres-2")
+
+
+def servers_of(check: RunningCheck, what: str) -> list[psutil.Process]:
+    """Return the processes of its PostgreSQL that call themselves so."""
+    return [
+        one for one in psutil.Process(check.process.pid).children(recursive=True) if what in " ".join(one.cmdline())
+    ]
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("group", "fault"), [(STANDBY, "primary_partition"), (PATRONI, "dcs_outage")], ids=["sync-standby", "patroni"]
 )
@@ -52,17 +79,8 @@ def test_nothing_of_a_group_is_left_after_a_kill_in_the_middle_of_a_fault(group:
 @pytest.mark.parametrize("attributes", ["read-write", "prefer-standby"])
 def test_hosts_of_which_none_answers_are_one_clear_line(attributes: str) -> None:
     url = f"postgresql://soak:geheim@127.0.0.1:1,127.0.0.1:2/memory?target_session_attrs={attributes}"
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     with new_folder() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "soak", "check", "--postgres", url, "--store", "postgres", "--plain"],
-            cwd=folder,
-            env={**plain, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = soak("check", "--postgres", url, "--store", "postgres", "--plain", cwd=folder)
     assert done.returncode == ExitCode.UNREACHABLE, done.stdout + done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("soak: ")]
     assert "127.0.0.1:1,127.0.0.1:2/memory" in line

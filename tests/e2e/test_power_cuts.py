@@ -99,13 +99,10 @@ def test_in_docker_what_is_lost_inside_the_contract_is_tolerated_and_nothing_is_
 def test_a_daemon_killed_in_the_middle_of_a_power_cut_is_resumed_on_its_disk() -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *BUSY, *BY_FILE_SYSTEM, "--duration", "300s")
-        first = RunningCheck(folder, *words, *scheduled(rule("power_cut", "redis", hold=LONG_HOLD)))
-        try:
+        with RunningCheck(folder, *words, *scheduled(rule("power_cut", "redis", hold=LONG_HOLD))) as first:
             before = first.until(lambda now: is_down(now) and total(now, "verified") > 0)
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
-        finally:
-            first.close()
         # Without any fault, and so without a need for disks: the data is where it was all the same.
         second, _ = resume(folder, before, *words)
         assert "healed power_cut of redis" in second.output

@@ -19,6 +19,7 @@ import pytest
 from soak.errors import ExitCode
 from soak.servers.power_cut.fsync_shim import COMPILERS
 from tests.support.checking import processes_of
+from tests.support.needs import missing
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.long  # each starts, breaks and restarts servers of its own
@@ -39,9 +40,7 @@ def temporary() -> Iterator[Path]:
 def compiler() -> None:
     """Skip where the power of a server cannot be cut."""
     if not any(shutil.which(name) for name in COMPILERS):
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("no C compiler, which a power cut needs")
-        pytest.skip("no C compiler, which a power cut needs")
+        missing("no C compiler, which a power cut needs")
 
 
 def start(temporary: Path, *words: str, **environment: str) -> subprocess.Popen[str]:

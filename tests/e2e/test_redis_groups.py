@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from soak.errors import ExitCode
-from soak.servers.kinds import RedisTopology
-from soak.servers.sentinel import SentinelGroup
+from soak.servers.kinds import PostgresTopology, RedisTopology
+from soak.servers.node_group import NodeGroup
 from tests.support.checking import BUSY, RunningCheck, checking, new_folder, processes_of, total, wait_until
-from tests.support.paths import ROOT
+from tests.support.command import soak
 
 if TYPE_CHECKING:
     from tests.support.servers.testbed_thread import TestbedThread
@@ -38,7 +37,7 @@ def until_healed(check: RunningCheck, count: int) -> dict[str, Any]:
 @pytest.mark.long
 def test_what_a_failover_takes_is_tolerated_and_measured_and_a_strict_contract_reports_it() -> None:
     rule = ("--fault", "sentinel_failover:redis:every=15s,hold=1s")
-    strict = ("--set", "contract.redis-list.failover_loss_seconds=0s")
+    strict = ("--set", "contract.redis-list.failover_loss_seconds=0s", "--allow-weaker-server")
     words = (*GROUP, *rule, "--duration", "5m")
     with checking(*words) as lenient, checking(*words, *strict) as other:
         until_healed(lenient, 1)
@@ -49,28 +48,46 @@ def test_what_a_failover_takes_is_tolerated_and_measured_and_a_strict_contract_r
     recovery = tolerated["result"]["recoveries"][0]
     assert recovery["tolerated"] > 0
     assert recovery["after_seconds"] > 1.0, "the old primary goes on for seconds"
+    stayed = tolerated["result"]["stayed_clients"][0]
+    assert stayed["connections"] > 0, "clients stay with a connection that works"
+    assert stayed["seconds_max"] > 1.0
+    assert stayed["gone"] == recovery["tolerated"]
     assert (violated["verdict"], violated["exit_code"]) == ("violation", ExitCode.VIOLATION), violated
     losses = [finding for finding in violated["result"]["findings"] if finding["kind"] in {"lost", "rolled_back"}]
     assert {finding["cause"] for finding in losses} == {"replica lag"}
 
 
 @pytest.mark.long
-def test_a_failover_of_a_given_group_is_noticed(new_testbed: NewTestbed) -> None:
-    testbed = new_testbed(redis_topology=RedisTopology.SENTINEL)
-    url = testbed.url("redis")
-    group = testbed.nodes["redis"]
-    assert isinstance(group, SentinelGroup)
-    with checking("--store", "redis-list", "--duration", "5m", *BUSY, SOAK_SERVERS__REDIS=url) as check:
+@pytest.mark.parametrize(
+    ("store", "topology"),
+    [
+        ("redis-list", {"redis_topology": RedisTopology.SENTINEL}),
+        ("redis-list", {"redis_topology": RedisTopology.CLUSTER}),
+        ("postgres", {"postgres_topology": PostgresTopology.SYNC_STANDBY}),
+    ],
+    ids=["sentinel", "cluster", "postgres of two hosts"],
+)
+def test_a_failover_of_a_given_group_is_noticed(
+    new_testbed: NewTestbed, store: str, topology: dict[str, RedisTopology | PostgresTopology]
+) -> None:
+    testbed = new_testbed(**topology)
+    kind = store.partition("-")[0]
+    url = testbed.url(kind)
+    group = testbed.nodes[kind]
+    assert isinstance(group, NodeGroup)
+    address = {f"SOAK_SERVERS__{kind.upper()}": url}
+    with checking("--store", store, "--duration", "5m", *BUSY, **address) as check:
         before = check.until_verified(300)
         assert before["verifier"]["events"] == []
         pid = group.last_primaries[0].pid
         assert pid is not None
-        os.kill(pid, signal.SIGSTOP)  # nobody starts it again, so the sentinels promote another one
+        os.kill(pid, signal.SIGSTOP)  # nobody starts it again, so another one is promoted
         try:
             check.until(lambda status: status["verifier"]["events"], FAILOVER_SECONDS_MAX)
             check.until_verified(2 * total(before, "verified"))
         finally:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # fenced
+                os.kill(pid, signal.SIGCONT)
         told, output = check.end(), check.output
     assert (told["verdict"], told["exit_code"]) == ("pass", ExitCode.PASS), told
     assert told["result"]["tried"]["text"] == "1 failover survived (1 not caused by soak)"
@@ -99,17 +116,8 @@ def test_nothing_of_a_group_is_left_after_a_kill_in_the_middle_of_a_failover() -
     ],
 )
 def test_sentinels_that_cannot_be_used_are_one_clear_line(url: str, code: ExitCode, words: str) -> None:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     with new_folder() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "soak", "check", "--redis", url, "--store", "redis-list", "--plain"],
-            cwd=folder,
-            env={**plain, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = soak("check", "--redis", url, "--store", "redis-list", "--plain", cwd=folder)
     assert done.returncode == code, done.stdout + done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("soak: ")]
     assert words in line

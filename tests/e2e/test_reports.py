@@ -7,9 +7,8 @@ import html
 import json
 import os
 import re
+import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,6 +23,8 @@ from soak.errors import ExitCode
 from soak.report import schema
 from soak.report.series import Series, read_series
 from tests.support.checking import BUSY, RunningCheck, new_folder, processes_of, total, wait_until
+from tests.support.command import soak
+from tests.support.needs import missing
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -69,30 +70,23 @@ def told_in(data_dir: Path) -> dict[str, Any]:
 
 def run_to_its_end(folder: Path, *words: str) -> Ended:
     reports, summary = folder / "reports", folder / "summary.md"
-    check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
-    try:
+    with RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary)) as check:
         told = check.wait()
         return Ended(folder, check.process.returncode, told, reports, summary)
-    finally:
-        check.close()
 
 
 def interrupt(folder: Path, *words: str) -> Ended:
     reports, summary = folder / "reports", folder / "summary.md"
-    check = RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary))
-    try:
+    with RunningCheck(folder, *BUSY, "--report-dir", str(reports), *words, GITHUB_STEP_SUMMARY=str(summary)) as check:
         until_verified(check, 20)
         check.process.send_signal(signal.SIGINT)
         told = check.wait()
         return Ended(folder, check.process.returncode, told, reports, summary)
-    finally:
-        check.close()
 
 
 def kill(folder: Path, *words: str) -> Ended:
     """Kill daemon, verifier and load at once, in the midst of it."""
-    check = RunningCheck(folder, *BUSY, *words)
-    try:
+    with RunningCheck(folder, *BUSY, *words) as check:
         check.until(lambda status: total(status, "violations") > 0, VERIFIED_SECONDS_MAX)
         wait_until(lambda: told_in(check.data_dir)["verdict"] == "violation")
         status = check.status()
@@ -102,8 +96,6 @@ def kill(folder: Path, *words: str) -> Ended:
         check.process.wait()
         wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
         return Ended(folder, check.process.returncode, status, folder / "none", folder / "none")
-    finally:
-        check.close()
 
 
 @pytest.fixture(scope="module")
@@ -128,18 +120,6 @@ def soaks() -> Iterator[dict[str, Ended]]:
             ),
         }
         yield {name: one.result() for name, one in ending.items()}
-
-
-def soak(*words: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "soak", *words],
-        env={**plain, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 def validated(text: str) -> dict[str, Any]:
@@ -210,8 +190,29 @@ def test_a_planted_flaw_is_told_with_its_story_in_every_format(soaks: dict[str, 
     for name in ("junit.xml", "report.md", "report.html"):
         assert "What happened" in (flawed.report_dir / name).read_text(), name
         assert "Probable cause: " in (flawed.report_dir / name).read_text(), name
-    explained = soak("explain", identity, "--data-dir", str(flawed.data_dir))
+    explained = soak("explain", identity, "--data-dir", str(flawed.data_dir), cwd=ROOT)
     assert explained.returncode == ExitCode.PASS, explained.stderr
+
+
+def test_the_command_to_do_it_again_finds_the_same_bug_again(soaks: dict[str, Ended]) -> None:
+    before = soaks["flawed"].told
+    program, *words = shlex.split(before["setup"]["reproduce"])
+    assert (program, words[0]) == ("soak", "check")
+    with new_folder() as folder:
+        here = ("--data-dir", str(folder / "data"), "--report-dir", str(folder / "reports"))
+        done = soak(*words, "--json", *here, cwd=folder)
+    assert done.returncode == ExitCode.VIOLATION, done.stderr
+    again = json.loads(done.stdout)
+    assert again["run"] != before["run"]
+    for one in ("seed", "stores"):
+        assert again["setup"][one] == before["setup"][one]
+    assert bugs(before)[0] in bugs(again)
+
+
+def bugs(told: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Return store, kind and probable cause of each finding, the largest first."""
+    found = sorted(told["result"]["findings"], key=lambda one: -one["count"])
+    return [(one["store"], one["kind"], one["cause"]) for one in found]
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
@@ -241,14 +242,14 @@ def test_a_missed_threshold_is_an_exit_code_of_its_own_and_the_runs_can_be_compa
     assert (slow.exit_code, slow.told["verdict"]) == (ExitCode.THRESHOLD, "threshold"), slow.told["reasons"]
     assert slow.told["reasons"][0].startswith("threshold missed: redis-list append_p99: ")
     page = tmp_path / "compare.html"
-    compared = soak("compare", str(clean.report_dir), str(slow.data_dir), "--html", str(page))
+    compared = soak("compare", str(clean.report_dir), str(slow.data_dir), "--html", str(page), cwd=ROOT)
     assert compared.returncode == ExitCode.THRESHOLD, compared.stderr
     assert compared.stdout.startswith("no new findings; newly missed: redis-list append_p99\n")
     with browser() as chromium:
         tab = chromium.new_page(viewport={"width": 390, "height": 900})
         tab.goto(page.as_uri())
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    other = soak("compare", str(clean.data_dir), str(soaks["flawed"].data_dir))
+    other = soak("compare", str(clean.data_dir), str(soaks["flawed"].data_dir), cwd=ROOT)
     assert (other.returncode, other.stderr.count("\n")) == (ExitCode.USAGE, 1)
     assert "no store in common" in other.stderr
 
@@ -256,10 +257,7 @@ def test_a_missed_threshold_is_an_exit_code_of_its_own_and_the_runs_can_be_compa
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.exists():
-        reason = f"{CHROMIUM} is not installed"
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(f"{CHROMIUM} is not installed")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_FLAGS)
         try:
@@ -273,14 +271,14 @@ def test_a_kill_of_everything_leaves_what_was_found(soaks: dict[str, Ended], tmp
     document = validated((killed.data_dir / "result.json").read_text())
     assert (document["verdict"], document["finished"]) == ("violation", False)
     assert document["result"]["violations"]
-    told = soak("report", str(killed.data_dir), "--output-dir", str(tmp_path), "--exit-code")
+    told = soak("report", str(killed.data_dir), "--output-dir", str(tmp_path), "--exit-code", cwd=ROOT)
     assert told.returncode == ExitCode.VIOLATION, told.stderr
     check_same_numbers(tmp_path, validated((tmp_path / "report.json").read_text()))
     xml = ET.fromstring((tmp_path / "junit.xml").read_text())  # noqa: S314  our own
     assert int(xml.attrib["failures"]) > 0
     assert xml.attrib["errors"] == "1", "it was cut off"
     assert "cut off" in (tmp_path / "report.html").read_text()
-    terminal = soak("report", str(killed.data_dir))
+    terminal = soak("report", str(killed.data_dir), cwd=ROOT)
     assert terminal.returncode == ExitCode.PASS
     assert "violation  run" in terminal.stdout
     assert "it is cut off" in terminal.stdout
@@ -297,7 +295,8 @@ def test_an_interrupted_soak_that_has_shown_too_little_is_reported_and_is_not_gr
 
 
 def recorded(check: RunningCheck, run: str) -> Series:
-    return read_series(check.data_dir / "series.jsonl", run)["redis-list"]
+    """Return what was recorded so far; nothing right after the start."""
+    return read_series(check.data_dir / "series.jsonl", run).get("redis-list", Series())
 
 
 def test_a_running_soak_can_be_reported_and_one_that_was_killed_is_no_pass_and_goes_on_with_its_record(
@@ -305,30 +304,25 @@ def test_a_running_soak_can_be_reported_and_one_that_was_killed_is_no_pass_and_g
 ) -> None:
     with new_folder() as folder:
         words = ("--store", "redis-list", *BUSY, "--duration", "120s", "--set", "report.step_summary=false")
-        first = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
-        try:
+        with RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md")) as first:
             until_verified(first, 50)
             wait_until((first.data_dir / "result.json").exists)
-            told = soak("report", str(first.data_dir), "--format", "json")
+            told = soak("report", str(first.data_dir), "--format", "json", cwd=ROOT)
             document = validated(told.stdout)
+            wait_until(lambda: len(recorded(first, document["run"])) > 0)
             assert (document["verdict"], document["finished"]) == ("undecided", False)
-            assert "it is running" in soak("report", str(first.data_dir)).stdout
+            assert "it is running" in soak("report", str(first.data_dir), cwd=ROOT).stdout
             first.process.kill()
             first.process.wait()
             wait_until(lambda: not processes_of(folder), ORPHAN_SECONDS_MAX)
-        finally:
-            first.close()
         before = recorded(first, document["run"])
-        left = soak("report", str(first.data_dir), "--exit-code")
+        left = soak("report", str(first.data_dir), "--exit-code", cwd=ROOT)
         assert left.returncode == ExitCode.INCONCLUSIVE, "what was cut off is no pass"
         assert "undecided  run" in left.stdout
-        second = RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md"))
-        try:
+        with RunningCheck(folder, *words, GITHUB_STEP_SUMMARY=str(tmp_path / "summary.md")) as second:
             until_verified(second, 1)
             wait_until(lambda: len(recorded(second, document["run"])) > len(before), VERIFIED_SECONDS_MAX)
             ended = second.end()
-        finally:
-            second.close()
         after = recorded(second, document["run"])
         assert (ended["run"], ended["verdict"]) == (document["run"], "pass"), second.output
         assert after.points[0] == before.points[0]

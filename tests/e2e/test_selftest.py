@@ -77,6 +77,16 @@ def test_quick_flaws_are_found_and_their_twins_left_alone(temporary: Path) -> No
     assert processes_of(temporary) == []
 
 
+@pytest.mark.extra
+@pytest.mark.timeout(900)
+def test_flaws_of_groups_are_found_and_their_twins_left_alone(temporary: Path) -> None:
+    process = start(temporary, "--json", "--topologies")
+    said, _ = process.communicate(timeout=3 * SECONDS_MAX)
+    trials = json.loads(said)["trials"]
+    assert {trial["flaw"]: trial["failures"] for trial in trials} == {name: [] for name in catalogue.TOPOLOGIES}
+    assert list(temporary.iterdir()) == []
+
+
 @pytest.mark.long
 def test_flaws_are_found_with_the_settings_as_shipped(temporary: Path) -> None:
     process = start(temporary, "--json", "--as-shipped", *AS_SHIPPED)

@@ -29,8 +29,8 @@ def test_a_soak_runs_on_older_servers() -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--store", "redis-list", "--redis", "5.0"), "Redis 5.0 cannot be had here"),
-        (("--store", "postgres", "--postgres", "9"), "PostgreSQL 9 cannot be had here"),
+        (("--store", "redis-list", "--redis", "5.0"), "Redis 5.0 is not available here"),
+        (("--store", "postgres", "--postgres", "9"), "PostgreSQL 9 is not available here"),
     ],
 )
 def test_a_version_that_cannot_be_had_ends_with_one_clear_line(words: tuple[str, ...], complaint: str) -> None:
@@ -50,13 +50,10 @@ def test_a_soak_in_docker_passes_and_leaves_nothing_behind(engine: Any, images: 
 def test_a_soak_in_docker_whose_daemon_was_killed_is_resumed_on_its_data(engine: Any, images: Images) -> None:
     words = ("--store", "redis-list", *BUSY, "--duration", "60s", *in_docker(images))
     with new_folder() as folder:
-        first = RunningCheck(folder, *words)
-        try:
+        with RunningCheck(folder, *words) as first:
             before = first.until_verified(100)
             first.process.send_signal(signal.SIGKILL)
             first.process.wait()
-        finally:
-            first.close()
         second, told = resume(folder, before, *words)
         assert told["result"]["totals"]["unverifiable"] == 0
         assert left_in_docker(engine, second.data_dir) == []

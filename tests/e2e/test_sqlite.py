@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from soak.errors import ExitCode
 from tests.support.checking import BUSY, checking, kinds_by_store, new_folder
-from tests.support.paths import ROOT
+from tests.support.command import soak
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,25 +41,7 @@ def test_a_store_that_swallows_the_lock_is_found() -> None:
 
 
 def refused(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "soak",
-            "check",
-            "--store",
-            "sqlite",
-            "--plain",
-            "--data-dir",
-            str(folder / "d"),
-            *words,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+    return soak("check", "--store", "sqlite", "--plain", "--data-dir", str(folder / "d"), *words, cwd=folder)
 
 
 def test_a_file_that_is_never_synced_is_refused_with_three_ways_on() -> None:

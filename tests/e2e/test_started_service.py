@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.paths import ROOT, SUBJECTS
+from tests.support.command import soak
+from tests.support.needs import all_required
+from tests.support.paths import SUBJECTS
 
 pytestmark = pytest.mark.long
 
 SECONDS_MAX = 120.0
 RESTARTED = "restart without persistence"
 BUSY = ("--users", "20", "--think", "100ms", "--spawn-rate", "100", "--json")
-
-
-def soak(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
-    return subprocess.run(
-        [sys.executable, "-m", "soak", *words],
-        cwd=folder,
-        # What is kept after a violation goes with the test.
-        env={**plain, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
 
 
 def check(folder: Path, subject: str, fault: str, target: str) -> dict[str, Any]:
@@ -42,11 +27,10 @@ def check(folder: Path, subject: str, fault: str, target: str) -> dict[str, Any]
 def soaked(folder: Path, fault: str, target: str, *words: str) -> dict[str, Any]:
     rule = f'[[faults.rules]]\nfault = "{fault}"\ntarget = "{target}"\nevery = "3s"\nhold = "300ms"\n'
     (folder / "soak.toml").write_text(f'{rule}[faults]\nhealthy_min = "500ms"\n')
-    done = soak(
-        folder,
-        *("check", *words, "--duration", "5s", "--set", "verifier.settle=1s", *BUSY),
-    )
-    if "cannot be installed" in done.stderr and os.environ.get("SOAK_REQUIRE_ALL") != "1":
+    # What is kept after a violation goes with the test.
+    words = ("check", *words, "--duration", "5s", "--set", "verifier.settle=1s", *BUSY)
+    done = soak(*words, cwd=folder, TMPDIR=str(folder))
+    if "cannot be installed" in done.stderr and not all_required():
         pytest.skip(done.stderr.strip().splitlines()[-1])
     assert done.stdout, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)

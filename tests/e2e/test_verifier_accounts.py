@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from soak.errors import ExitCode
+from soak.servers.kinds import RedisTopology
+from soak.servers.sentinel import SentinelGroup
 from tests.support.checking import BUSY, checking
 from tests.support.servers.breaking import client_of, sql
 
@@ -70,6 +72,26 @@ def test_a_run_passes_and_its_canaries_are_found_with_accounts_that_may_only_rea
     # Nothing was even tried that these accounts may not do.
     assert asyncio.run(denied(redis)) == []
     assert "permission denied" not in testbed.nodes["postgres"].log_path.read_text()
+
+
+@pytest.mark.long
+def test_an_account_that_may_only_read_does_on_a_sentinel_group_that_was_given(
+    new_testbed: Callable[..., TestbedThread],
+) -> None:
+    testbed = new_testbed(redis_topology=RedisTopology.SENTINEL)
+    url, group = testbed.url("redis"), testbed.nodes["redis"]
+    assert isinstance(group, SentinelGroup)
+    nodes = [node.own_url for node in group.servers]
+    for node in nodes:  # accounts are not replicated
+        asyncio.run(make_redis_user(node, *RIGHTS))
+    words = ("--redis", url, "--store", "redis-list", "--set", "verifier.canary=2s", "--duration", "5m", *BUSY)
+    with checking(*words, **logins()) as check:
+        check.until(lambda status: canaries(status) >= 1)
+        assert READER in asyncio.run(redis_users(nodes[0]))
+        told = check.end()
+        assert PASSWORD not in check.output
+    assert told["exit_code"] == ExitCode.PASS, told["reasons"]
+    assert [asyncio.run(denied(node)) for node in nodes] == [[], [], []]
 
 
 def canaries(status: dict[str, Any]) -> int:

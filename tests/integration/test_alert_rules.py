@@ -108,11 +108,17 @@ def test_an_alert_says_how_bad_it_is_what_is_wrong_and_where_to_read_on(name: st
     assert set(told) == {"summary", "description", "runbook_url"}
     assert name == ALWAYS_FIRES or "$labels" in told["description"]
     path, _, anchor = told["runbook_url"].partition("#")
-    nobody_answers = name in {"DaemonDown", "NoSoakIsScraped", ALWAYS_FIRES}
-    own = "http://{{ $labels.instance }}/runbook"
-    assert path == ('{{ or $externalLabels.runbook "docs/runbook.md" }}' if nobody_answers else own)
+    of_no_soak = name in {"NoSoakIsScraped", ALWAYS_FIRES}
+    own = '"http://127.0.0.1:9464/runbook"' if of_no_soak else '(printf "http://%s/runbook" $labels.instance)'
+    assert path == f"{{{{ or $externalLabels.runbook {own} }}}}"
     assert anchor == name.lower()
     assert anchor in headings()
+
+
+@pytest.mark.parametrize("shipped", ["prometheus/prometheus.yml", "compose/prometheus.yml"])
+def test_a_configuration_that_is_shipped_says_where_the_runbook_is(shipped: str) -> None:
+    config = yaml.safe_load((DEPLOY.parent / shipped).read_text())
+    assert config["global"]["external_labels"]["runbook"] == "http://127.0.0.1:9464/runbook"
 
 
 def test_a_violation_rings_at_once_and_its_rule_waits_for_nothing() -> None:

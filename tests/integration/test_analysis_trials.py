@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from soak.errors import ExitCode
 from soak.faults.clock_step import ClockStep
 from soak.scenarios.analyses import trials
 from soak.scenarios.analyses.judgement import TrialResult, TrialVerdict
+from tests.support.needs import all_required
 from tests.support.paths import ROOT, SUBJECTS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -57,7 +57,7 @@ def analysed(folder: Path, *words: str) -> tuple[int, list[TrialResult], str]:
 
 def leave_out_what_cannot_be_had(cells: list[TrialResult]) -> list[TrialResult]:
     """Skip no trial where everything has to be there."""
-    if os.environ.get("SOAK_REQUIRE_ALL") == "1":
+    if all_required():
         return cells
     return [
         cell

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -24,6 +22,7 @@ from soak.checker.outcome import NotApplied
 from soak.checker.text import HARD_TEXTS, MessageGenerator
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_stores import RedisListStore
+from tests.support.needs import installed
 
 pytestmark = pytest.mark.long
 
@@ -62,11 +61,7 @@ class Troubled(RedisListStore):
 
 @contextlib.asynccontextmanager
 async def pages(redis_url: str, namespace: str, tabs_max: int = 4) -> AsyncIterator[tuple[PageMemory, Troubled]]:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is not installed, and SOAK_REQUIRE_ALL is set")
-        pytest.skip("chromium is not installed")
+    chromium = installed("chromium")
     store = await Troubled.open(StoreContext(servers={"redis": redis_url}, namespace=namespace, timeout_seconds=2.0))
     service = ChatService(ChatMemory(store, 2.0), pace_seconds=0.0)
     try:

@@ -27,6 +27,7 @@ from tests.support.charts import (
     Object,
     helm,
     objects_of,
+    pod_of,
     pods,
     rendered,
     template,
@@ -34,6 +35,7 @@ from tests.support.charts import (
     validate,
     values_described,
 )
+from tests.support.command import plain_environment
 from tests.support.pages import table
 from tests.support.paths import ROOT
 
@@ -48,10 +50,6 @@ LOCUST_PARSES = (
     "import json; [parse_options(words) for words in json.loads(sys.argv[1])]"
 )
 ADDRESSES = {"redis": "redis://r", "ledger": "redis://l", "postgres": "postgresql://p", "http-token": "secret"}
-
-
-def plain_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
 
 
 def kinds(values: str) -> list[str]:
@@ -148,7 +146,7 @@ def test_every_variable_is_a_setting_with_a_value_that_is_taken(values: str, tmp
     (tmp_path / "soak.toml").write_text(config or "")
     for pod in pods(values).values():
         for container in pod["containers"]:
-            environment = {one["name"]: _value(one) for one in container.get("env", ())}
+            environment = {one["name"]: _value(one) for one in container.get("env", ()) if one["name"] != "SHARD"}
             if container["name"] == "valkey":
                 continue
             assert ("SOAK_CONFIG" in environment) == (config is not None)
@@ -193,6 +191,22 @@ def test_what_serves_is_probed_and_the_daemon_has_time_to_drain() -> None:
         assert {"livenessProbe", "readinessProbe"} <= set(container)
     assert daemon["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert pods("verifier")["try-soak"]["containers"][0]["readinessProbe"]["httpGet"]["path"] == "/healthz"
+
+
+def test_each_further_verifier_has_the_shard_of_its_pod_and_the_daemon_expects_it() -> None:
+    named = [one for one in rendered("observed") if one["metadata"]["name"] == "try-soak-verifiers"]
+    (one,) = (one for one in named if one["kind"] == "StatefulSet")
+    first = pods("observed")["try-soak"]["containers"][0]["env"]
+    shards, elsewhere = ({"name": f"SOAK_VERIFIER__{name}"} for name in ("SHARDS", "SHARDS_ELSEWHERE"))
+    monitors = [one["spec"]["endpoints"][0] for one in rendered("observed") if one["kind"] == "ServiceMonitor"]
+    assert (one["spec"]["replicas"], one["spec"]["ordinals"]) == (2, {"start": 2})
+    (verifier,) = pod_of(one)["containers"]
+    assert verifier["args"] == ["verify", "--each-run", "--shard", "$(SHARD)/3"]
+    (shard,) = (variable["valueFrom"] for variable in verifier["env"] if variable["name"] == "SHARD")
+    assert shard == {"fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}}
+    assert shards | {"value": "3"} in first
+    assert elsewhere | {"value": "2"} in first
+    assert {monitor["relabelings"][0]["replacement"] for monitor in monitors} == {"soak", "soak-verifiers"}
 
 
 def test_rights_are_for_the_named_workloads_and_for_what_their_faults_need() -> None:
@@ -261,7 +275,7 @@ def test_prometheus_scrapes_the_port_that_is_served_under_the_job_that_the_alert
         ("observed", "ServiceMonitor", "endpoints"),
         ("verifier", "PodMonitor", "podMetricsEndpoints"),
     ):
-        (monitor,) = (one for one in rendered(values) if one["kind"] == kind)
+        monitor = next(one for one in rendered(values) if one["kind"] == kind)
         (endpoint,) = monitor["spec"][endpoints]
         assert endpoint["relabelings"] == [{"targetLabel": "job", "replacement": "soak"}]
         wanted = monitor["spec"]["selector"]["matchLabels"].items()

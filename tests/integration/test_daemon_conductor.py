@@ -18,6 +18,7 @@ from soak.faults import ALL, Fault
 from soak.faults.crash import Crash
 from soak.faults.schedule import Limits, Rule, Schedule
 from soak.servers.local import LocalServers
+from soak.servers.patroni import LOOP_WAIT_SECONDS, RETRY_SECONDS, TTL_SECONDS, PatroniGroup
 from soak.servers.server import ServerState
 from tests.support.servers.breaking import Journalled, client_of, journalled, running, until
 
@@ -65,8 +66,8 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
 ) -> None:
     rules = [Rule(faults=(("crash", 1.0), ("pause", 1.0)), target="redis", every_seconds=0.3, hold_seconds=0.1)]
     limits = Limits(healthy_min_seconds=0.1)
-    schedule = Schedule(rules, limits, seed=3, began_wall_seconds=time.time())
-    planned = [action.fault for action, _ in zip(schedule.actions(), range(4), strict=False)]
+    schedule, same = (Schedule(rules, limits, seed=3, began_wall_seconds=time.time()) for _ in range(2))
+    planned = [action.fault for action, _ in zip(same.actions(), range(4), strict=False)]
     async with conducted(tmp_path, ledger_url, healthy_min=0.1) as (conductor, servers, run, _):
         following = asyncio.create_task(conductor.follow(schedule, 0.0))
         await until(lambda: sum(story.state == "healed" for story in conductor.recent) >= 4)
@@ -77,6 +78,7 @@ async def test_the_schedule_is_carried_out_in_its_order_and_each_fault_is_healed
         assert [story.name for story in conductor.recent][:4] == planned
         assert {(story.state, story.by) for story in conductor.recent} == {("healed", "schedule")}
         assert conductor.active == []
+        assert conductor.scheduled - conductor.skipped == len(conductor.recent)
         assert await serves(servers)
         starts, ends = await run.phases("start"), await run.phases("end")
         assert [one.fault for one in starts] == [one.fault for one in ends]
@@ -126,6 +128,34 @@ class Incurable(Crash):
         raise ServerUnreachableError("it does not start any more")
 
 
+class Idle(Crash):
+    """Would break nothing as the servers are now."""
+
+    async def breaks_nothing(self, servers: Servers, target: str) -> str | None:
+        del servers, target
+        return "there is nothing between them now"
+
+
+@pytest.mark.long
+async def test_a_fault_that_would_break_nothing_now_is_skipped_and_refused_by_hand_and_is_no_failure(
+    tmp_path: Path, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ALL, "crash", Idle())
+    rules = [Rule(faults=(("crash", 1.0),), target="redis", every_seconds=0.2)]
+    async with conducted(tmp_path, ledger_url) as (conductor, _, run, heard):
+        with pytest.raises(UsageError, match="crash cannot be injected: there is nothing between them now"):
+            await conductor.by_hand(ALL["crash"], "redis", 0.0)
+        following = asyncio.create_task(
+            conductor.follow(Schedule(rules, Limits(), seed=3, began_wall_seconds=time.time()), 0.0)
+        )
+        await until(lambda: conductor.skipped > 1)
+        await conductor.finish()
+        await following
+        assert conductor.scheduled == conductor.skipped
+        assert "fault skipped: crash of redis; there is nothing between them now" in heard.said
+        assert (heard.problems, list(conductor.recent), await run.phases()) == ([], [], [])
+
+
 @pytest.mark.parametrize(
     ("fault", "reason", "ends"),
     [
@@ -159,6 +189,16 @@ async def test_a_server_that_is_not_back_in_time_ends_the_run_as_inconclusive(tm
         assert (failed.kind, failed.target, failed.telemetry["reason"]) == ("crash", "redis", problem)
 
 
+async def test_a_group_has_the_time_of_a_failover_besides(
+    tmp_path: Path, ledger_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with conducted(tmp_path, ledger_url, recovery_max=0.001) as (conductor, servers, _, heard):
+        monkeypatch.setattr(type(servers.nodes["redis"]), "replacement_seconds", PatroniGroup.replacement_seconds)
+        await conductor.by_hand(ALL["crash"], "redis", 0.1)
+        assert heard.problems == []
+    assert PatroniGroup.replacement_seconds == TTL_SECONDS + LOOP_WAIT_SECONDS + RETRY_SECONDS
+
+
 async def test_what_falls_far_behind_is_passed_over(
     tmp_path: Path, ledger_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,3 +211,4 @@ async def test_what_falls_far_behind_is_passed_over(
         await conductor.finish()
         await following
         assert await run.phases() == []
+        assert conductor.skipped == conductor.scheduled >= 1

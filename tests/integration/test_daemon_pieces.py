@@ -12,11 +12,13 @@ import pytest
 from rich.console import Console
 
 from soak import join
-from soak.api.status import SoakStatus
+from soak.api.status import ServerStatus, SoakStatus
 from soak.checker.contract import Order, Reads
+from soak.checker.faults import Excuse, Promotion
 from soak.clock import boot_identity, now_us
 from soak.configuration import Configuration, read
 from soak.daemon import run_identity
+from soak.daemon import view as viewing
 from soak.daemon.contracts import SettledContracts, settle_contracts
 from soak.daemon.folder import DataFolder, violations_not_hidden
 from soak.daemon.http import HttpServer
@@ -31,6 +33,7 @@ from soak.errors import DamagedRecordError, ExitCode, ServerUnreachableError, Us
 from soak.ledger.records import FaultPhase
 from soak.proc.files import copy_of, read_sealed, remove_sealed, write_sealed
 from soak.report.outcome import conclude
+from soak.scenarios import terminal
 from soak.servers.server import LifecycleEvent
 from soak.settings import ContractSettings, HttpSettings
 from soak.stores import registry
@@ -150,6 +153,30 @@ def test_passwords_are_masked_in_what_is_said() -> None:
     assert "redis://:***@cache:6379" in stream.getvalue()
 
 
+def test_where_no_terminal_is_it_says_now_and_then_what_is_still_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewing, "START_INTERVAL_SECONDS", 0.0)
+    stream = io.StringIO()
+    server = ServerStatus(kind="postgres", embedded=True, state="starting", pid=None, restarts=0, address="")
+    up = msgspec.structs.replace(server, kind="redis", state="running")
+    PlainView(stream).show(soak_status(phase="starting", servers=[server, up]))
+    assert "still starting servers: postgres\n" in stream.getvalue()
+
+
+def test_a_list_of_scenarios_says_how_long_it_took_so_far_and_about_how_long_it_will(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((0.0, 30.0, 45.0))
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
+    progress = terminal.ScenarioProgress(2)
+    for name in ("one", "two"):
+        progress.begun(name)
+        progress.ended(name, "found")
+    assert capsys.readouterr().err.splitlines() == [
+        "  1 of 2  one: found  (30s, about 30s left)",
+        "  2 of 2  two: found  (45s)",
+    ]
+
+
 def test_the_panel_is_drawn_on_a_terminal_and_taken_away_at_the_end() -> None:
     stream = io.StringIO()
     view = LiveView(Console(file=stream, force_terminal=True, width=120))
@@ -171,6 +198,22 @@ def test_the_panel_is_drawn_on_a_terminal_and_taken_away_at_the_end() -> None:
     assert "mine: append raised TypeError: no (mine.py:4)" in shown
     assert "NotSentError" not in shown, "a server that is away is no news of the store"
     assert "! disk full" in shown
+
+
+@pytest.mark.parametrize(
+    ("phase", "why"), [("draining", "waiting for the verdict"), ("running", "the verifier does not answer")]
+)
+def test_the_panel_keeps_its_numbers_when_the_verifier_answers_no_more(phase: str, why: str) -> None:
+    stream = io.StringIO()
+    view = LiveView(Console(file=stream, force_terminal=True, width=120))
+    view.show(a_snapshot(verifier={"totals": {"verified": 4196, "acknowledged": 4200, "violations": 2}}))
+    view.show(a_snapshot(verifier=None, phase=phase))
+    stream.seek(0)
+    stream.truncate()
+    view.close()
+    last = stream.getvalue()
+    assert "4,196 of 4,200 acknowledged" in last
+    assert f"{why}; its numbers are the last it gave" in last
 
 
 def test_a_reader_that_has_left_does_not_end_the_soak() -> None:
@@ -266,7 +309,8 @@ def test_a_drain_says_how_many_sessions_are_left_and_about_how_long_that_takes()
         (10.0, 400, "400 sessions left to read"),
         (12.0, 300, "300 sessions left to read, about 6s"),
         (18.0, 1, "1 session left to read, about 1s"),
-        (19.0, 0, ""),
+        (24.0, 1, "1 session left to read, none read for 6s"),
+        (25.0, 0, ""),
     ):
         verifier = {"state": "draining", "sessions_left": left}
         drain.note(soak_status(phase="draining", uptime_seconds=uptime, verifier=verifier))
@@ -361,7 +405,9 @@ def test_a_run_goes_on_with_its_own_settings_but_where_it_listens_and_how_long(f
 
 def test_no_secret_of_a_run_is_written_down(folder: DataFolder) -> None:
     secret = "hunter2"  # noqa: S105  of this test only
-    given = (f"servers.redis=redis://:{secret}@h:1", "servers.chroma=http://h:2", f"servers.http_token={secret}")
+    stores = 'stores.names=["redis-list", "chroma"]'
+    redis = f"servers.redis=redis://:{secret}@h:1"
+    given = (stores, redis, "servers.chroma=http://h:2", f"servers.http_token={secret}")
     left_unfinished(folder, *given)
     assert secret.encode() not in folder.state_file.read_bytes()
     resumed = begin(configured(*given), folder).configuration.settings.servers
@@ -439,6 +485,8 @@ def test_a_run_is_resumed_whatever_happens_to_one_of_its_files(folder: DataFolde
     contents = [None, b"", whole[: len(whole) // 2], b"\xff" + whole, whole.replace(b"5", b"6")]
     contents += [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
     for content in contents:
+        if content == whole:
+            continue  # it has no 5 in it
         path.unlink(missing_ok=True)
         if content is not None:
             path.write_bytes(content)
@@ -458,11 +506,11 @@ def test_a_run_of_which_nothing_can_be_trusted_is_one_line_that_says_what_to_do(
     assert "\n" not in str(caught.value)
 
 
-def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFolder) -> None:
-    left = left_unfinished(folder)
+def a_loss(run: str) -> bytes:
+    """Return the journal of a verifier that found one."""
     line = Violation(
-        id=violation_id(left.run, "redis-list", "s", "lost", "s/0/1"),
-        run=left.run,
+        id=violation_id(run, "redis-list", "s", "lost", "s/0/1"),
+        run=run,
         kind="lost",
         store="redis-list",
         session="s",
@@ -472,7 +520,12 @@ def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFol
         detail="",
         at_wall_seconds=1.0,
     )
-    (folder.verifier / "journal.jsonl").write_bytes(encode_lines([line]))
+    return encode_lines([line])
+
+
+def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFolder) -> None:
+    left = left_unfinished(folder)
+    (folder.verifier / "journal.jsonl").write_bytes(a_loss(left.run))
     remove_sealed(folder.state_file)
     fresh = begin(configured(), folder)
     assert fresh.run != left.run
@@ -485,19 +538,7 @@ def test_a_new_run_says_how_the_one_ended_that_cannot_be_resumed(folder: DataFol
 def test_what_stops_a_run_does_not_hide_the_violations_on_record(folder: DataFolder) -> None:
     with pytest.raises(ServerUnreachableError), violations_not_hidden(folder, "r1"):
         raise ServerUnreachableError("the ledger does not start")
-    line = Violation(
-        id=violation_id("r1", "redis-list", "s", "lost", "s/0/1"),
-        run="r1",
-        kind="lost",
-        store="redis-list",
-        session="s",
-        message="s/0/1",
-        writer=0,
-        seq=1,
-        detail="",
-        at_wall_seconds=1.0,
-    )
-    (folder.verifier / "journal.jsonl").write_bytes(b"\xff half a line\n" + encode_lines([line]))
+    (folder.verifier / "journal.jsonl").write_bytes(b"\xff half a line\n" + a_loss("r1"))
     (folder.verifier / "result.json").write_bytes(b"\xff")
     told = "does not start; 1 violations are on record"
     with pytest.raises(ViolationsOnRecordError, match=told) as caught, violations_not_hidden(folder, "r1"):
@@ -538,6 +579,30 @@ async def test_the_window_of_a_crash_is_written_when_the_ledger_is_back(monkeypa
         ("end", 20, False),
     ]
     assert len({phase.fault for phase in journal.written}) == 1
+
+
+async def test_a_node_that_takes_over_is_recorded_as_a_failover_beside_the_crash_that_made_it() -> None:
+    faults = UnplannedFaults(lambda _text: None)
+    journal = Journal(failures=0)
+    for at_us, what, replaces in (
+        (10, "died", False),
+        (8, "died", True),  # the last time at which the old one was the primary, for all the group knows
+        (30, "restarted", False),  # the old one is back, and not all agree yet
+        (40, "restarted", True),
+    ):
+        take = faults.died if what == "died" else faults.came_back
+        take(LifecycleEvent(kind="redis", what=what, at_us=at_us, detail="", replaces=replaces))
+    writing = asyncio.create_task(faults.write_to(journal))  # type: ignore[arg-type]
+    await asyncio.wait_for(faults.flush(), 5)
+    writing.cancel()
+    assert faults.active == []
+    assert [(one.kind, one.phase, one.at, one.excuses, one.promotes, one.planned) for one in journal.written] == [
+        ("crash", "start", 10, Excuse.CRASH, Promotion.NONE, False),
+        ("failover", "start", 8, Excuse.FAILOVER, Promotion.BESIDE_THE_OLD, False),
+        ("crash", "end", 40, Excuse.CRASH, Promotion.NONE, False),
+        ("failover", "end", 40, Excuse.FAILOVER, Promotion.BESIDE_THE_OLD, False),
+    ]
+    assert [one.fault for one in journal.written[:2]] == [one.fault for one in journal.written[2:]]
 
 
 async def test_a_resumed_run_has_a_window_from_the_last_sign_of_life() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.faults import ALL, Fault
 from soak.faults.catalogue import RECOVERY_KINDS
 from tests.support.servers.breaking import running
@@ -81,6 +81,11 @@ SHOWN = {
         "test_redis_groups",
         "test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_one_themselves",
     ),
+    "standby_switchover": (
+        "test_postgres_groups",
+        "test_planned_changes_and_a_quick_restart_of_a_synchronous_pair_take_nothing",
+    ),
+    "link_cut": ("test_redis_groups", "test_one_link_is_cut_and_no_other"),
     "slot_migration": ("test_redis_groups", "test_slots_move_under_load_and_nothing_is_lost"),
     "rolling_upgrade": ("test_redis_groups", "test_a_group_is_upgraded_node_by_node"),
     **dict.fromkeys(
@@ -150,7 +155,7 @@ HARMLESS = frozenset(
 FAILOVERS = (
     *("early_failover", "primary_crash", "primary_partition", "partial_partition"),
     *("sentinel_failover", "cluster_takeover", "machine_crash", "patroni_failover", "dcs_outage"),
-    *("cancelled_commits", "cluster_failover_force", "failover_command", "rolling_upgrade"),
+    *("cancelled_commits", "cluster_failover_force", "failover_command", "rolling_upgrade", "link_cut"),
 )
 CLEAN = frozenset(
     [
@@ -161,6 +166,7 @@ CLEAN = frozenset(
         "coordinated_failover",
         "cluster_failover",
         "patroni_switchover",
+        "standby_switchover",
         "slot_migration",
         "rolling_restart",
         "upgrade",
@@ -203,6 +209,22 @@ def test_what_each_fault_excuses_was_decided_and_not_left_open() -> None:
     }
     assert [fault.kind for fault in ALL.values() if fault.serves] == ["fsync_error"]
     assert set(RECOVERY_KINDS) == set(excuses) - HARMLESS
+
+
+def test_each_fault_declares_whether_a_replica_becomes_the_primary() -> None:
+    """What a read may be behind by depends on it (R12), so it is decided for each, and not by its name."""
+    assert [name for name, fault in ALL.items() if not isinstance(fault.promotes, Promotion)] == []
+    at_one_address = {name for name, fault in ALL.items() if fault.promotes is Promotion.AT_ONE_ADDRESS}
+    assert at_one_address == {"failover", "early_failover"}
+    beside = {name for name, fault in ALL.items() if fault.promotes is Promotion.BESIDE_THE_OLD}
+    orderly = {
+        "patroni_switchover",
+        "standby_switchover",
+        "coordinated_failover",
+        "cluster_failover",
+        "rolling_restart",
+    }
+    assert beside == {*FAILOVERS, *orderly} - at_one_address
 
 
 async def test_a_fault_that_is_not_possible_says_why_in_one_line(tmp_path: Path) -> None:

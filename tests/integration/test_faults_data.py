@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from soak.faults import ALL, Fault
 from soak.faults.clock_step import ClockStep
 from soak.faults.parameters import Given
 from soak.faults.ttl_change import TtlChange
+from tests.support.needs import missing
 from tests.support.servers.breaking import PATIENCE_SECONDS, client_of, running, sql
 
 if TYPE_CHECKING:
@@ -131,9 +131,7 @@ async def test_a_redis_begins_with_what_is_left_of_its_append_only_file(tmp_path
 def clock(**given: Given) -> ClockStep:
     fault = ClockStep(**given)  # type: ignore[arg-type]  # the library is no parameter
     if fault.library() is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("libfaketime is not installed")
-        pytest.skip("libfaketime is not installed")
+        missing("libfaketime is not installed")
     return fault
 
 

@@ -92,6 +92,7 @@ async def test_what_an_early_failover_takes_is_excused_by_no_strict_contract(tmp
         kind=start.kind,
         target="postgres",
         excuses=start.excuses,
+        promotes=start.promotes,
         started=start.at,
         ended=end.at,
     )

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +19,12 @@ from soak.servers.external.kubernetes import Access, KubernetesApi, KubernetesEr
 from soak.servers.external.servers import ExternalServers
 from soak.servers.external.workloads import Workload
 from tests.support.fake_kubernetes import NAME, NAMESPACE, TOKEN, FakeKubernetes
-from tests.support.servers.breaking import client_of, running
+from tests.support.servers.breaking import client_of, running, serving
+from tests.support.servers.certificates import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
 pytestmark = pytest.mark.long  # each has a server of its own
 ALL = ("pod_delete", "pod_evict", "scale_to_zero", "rollout_restart", "policy_partition")
@@ -52,21 +51,8 @@ def rules(*allowed: str, kind: str = "statefulset") -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a certificate for 127.0.0.1 and its key, in one file: the API's, its authority's, and a client's."""
-    program = shutil.which("openssl")
-    if program is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("openssl is not installed")
-        pytest.skip("openssl is not installed")
-    folder = tmp_path_factory.mktemp("certificate")
-    made = folder / "certificate.pem"
-    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    files = ("-keyout", str(folder / "key.pem"), "-out", str(made))
-    command = [program, "req", "-x509", *curve, "-subj", "/CN=soak", "-addext", names, "-days", "2", *files]
-    subprocess.run(command, check=True, capture_output=True)
-    made.write_bytes(made.read_bytes() + (folder / "key.pem").read_bytes())
-    return made
+    """Make the API's, its authority's, and a client's certificate: one for all."""
+    return make_certificate(tmp_path_factory.mktemp("certificate"), "soak")
 
 
 def kubeconfig(folder: Path, server: str, certificate: Path, **user: str) -> Path:
@@ -92,10 +78,9 @@ class Cluster:
         self._folder = folder
         self._config = config
 
-    @contextlib.asynccontextmanager
-    async def given(
+    def given(
         self, *allowed: str, workload: str = f"{NAMESPACE}/statefulset/{NAME}"
-    ) -> AsyncIterator[ExternalServers]:
+    ) -> AbstractAsyncContextManager[ExternalServers]:
         servers = ExternalServers(
             self._folder / "soak",
             {"redis": self.url},
@@ -103,11 +88,7 @@ class Cluster:
             workloads={"redis": workload},
             kubeconfig=self._config,
         )
-        try:
-            await servers.start(["redis"])
-            yield servers
-        finally:
-            await servers.stop()
+        return serving(servers, "redis")
 
 
 @contextlib.asynccontextmanager

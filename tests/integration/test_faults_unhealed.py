@@ -189,6 +189,11 @@ async def test_notes_that_nobody_can_act_on_stop_the_start(tmp_path: Path) -> No
         Notes(server).begin("a fault of tomorrow")
         with pytest.raises(UsageError, match="does not know"):
             await heal_leftovers(servers)
-        (server.folder / FILE_NAME).write_text("torn")
-        with pytest.raises(UsageError, match="cannot be read"):
-            await heal_leftovers(servers)
+        file = server.folder / FILE_NAME
+        whole = file.read_bytes()
+        for damaged in (b"torn", b"", whole[: len(whole) // 2], whole.replace(b"tomorrow", b"tomorroW")):
+            file.write_bytes(damaged)
+            with pytest.raises(UsageError, match="cannot be read"):
+                await heal_leftovers(servers)
+        file.unlink()
+        await heal_leftovers(servers)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +13,11 @@ from soak.servers import binaries, postgres_upgrade
 from soak.servers.postgres_process import PostgresProcess
 from soak.servers.redis_process import RedisProcess
 from soak.servers.versions import REDIS, VALKEY, ServerRelease, ServerVersion, redis_version
-from tests.support.servers.breaking import client_of, journalled, running, sql
+from tests.support.needs import missing
+from tests.support.servers.breaking import client_of, journalled, running, serving, sql
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from soak.servers.local import LocalServers
     from soak.servers.servers import Servers
@@ -37,10 +36,7 @@ def redis_7() -> ServerRelease:
     """Return Redis 7.0 where Debian's is installed."""
     found = next((one for one in binaries.redis_releases() if one.version == REDIS_7), None)
     if found is None:
-        reason = "Redis 7.0 is not installed (apt install redis-server)"
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing("Redis 7.0 is not installed (apt install redis-server)")
     return found
 
 
@@ -133,14 +129,8 @@ async def test_a_redis_in_docker_becomes_another_image_on_the_same_volume(tmp_pa
 
     options: dict[str, Any] = {"redis_version": REDIS, "redis_image": images["redis-6.2"]}
 
-    @contextlib.asynccontextmanager
-    async def contained(**more: Any) -> AsyncIterator[DockerServers]:
-        servers = DockerServers(tmp_path, **options, **more)
-        await servers.start(["redis"])
-        try:
-            yield servers
-        finally:
-            await servers.stop()
+    def contained(**more: Any) -> AbstractAsyncContextManager[DockerServers]:
+        return serving(DockerServers(tmp_path, **options, **more), "redis")
 
     try:
         async with contained(redis_upgrade_image=images["valkey-9"]) as servers:

@@ -15,7 +15,7 @@ from soak.checker.contract import Contract
 from soak.errors import ExitCode
 from soak.report import outcome as outcomes
 from soak.report.outcome import RunOutcome
-from tests.support.verifying import Script, altered, scripting, verifying
+from tests.support.verifying import Script, Soaking, altered, verifying
 
 pytestmark = pytest.mark.long
 
@@ -39,7 +39,6 @@ ODD_VALUES = [
 
 
 async def record(script: Script, folder: Path) -> None:
-    await script.open(TALK)
     said = await script.say(TALK, 8)
     await script.replace(said[1], altered(said[1]))
     await script.say(TALK, 2, stored=False)
@@ -91,9 +90,9 @@ def commands(folder: Path, identity: str, evidence: Path) -> list[list[str]]:
 
 
 async def test_altered_records_are_no_internal_error(
-    redis_url: str, ledger_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+    async with soaking(contract=Contract()) as script:
         await record(script, tmp_path / "data")
     whole = tmp_path / "data"
     evidence = sorted((whole / "verifier" / "evidence").glob("*.json"))
@@ -124,9 +123,9 @@ async def test_altered_records_are_no_internal_error(
 
 
 async def test_evidence_of_an_older_format_is_one_clear_line(
-    redis_url: str, ledger_url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+    async with soaking(contract=Contract()) as script:
         await record(script, tmp_path)
     path = next((tmp_path / "verifier" / "evidence").glob("*.json"))
     path.write_bytes(path.read_bytes().replace(b'"format": ', b'"format": 1000', 1))

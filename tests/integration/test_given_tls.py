@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import itertools
 import os
 import pwd
@@ -20,13 +21,15 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from soak.errors import ServerUnreachableError, UsageError
+from soak.flaws.shared_cluster_client import SharedClusterClient
 from soak.servers import pgbouncer
 from soak.servers.inspect import inspect
 from soak.servers.ports import free_port
-from soak.stores import redis_sentinel
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.stores.speaking import Speaker
+from tests.support.needs import missing
+from tests.support.paths import ROOT
 from tests.support.servers.certificates import Certificates, make_certificates
 
 if TYPE_CHECKING:
@@ -44,12 +47,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     for path in (folder, folder.parent, folder.parent.parent):
         path.chmod(0o755)
     return make_certificates(folder)
-
-
-def missing(what: str) -> None:
-    if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 @contextlib.contextmanager
@@ -165,9 +162,8 @@ async def use(name: str, context: StoreContext) -> None:
 
 
 async def test_every_shape_of_redis_is_used_with_a_client_certificate_and_an_acl_user(
-    given_redis: GivenRedis, namespace: str, monkeypatch: pytest.MonkeyPatch
+    given_redis: GivenRedis, namespace: str
 ) -> None:
-    monkeypatch.setattr(redis_sentinel, "SENTINEL_SECONDS_MAX", SECONDS_MAX)  # handshakes take long on a busy machine
     for shape in SHAPES:
         servers = {"redis": given_redis.url(shape)}
         for is_verifier in (False, True):
@@ -190,6 +186,25 @@ async def test_every_shape_of_redis_is_used_with_a_client_certificate_and_an_acl
                     assert "certificate" in line.lower(), (shape, line)
                 if ":wrong" in wrong:
                     assert "login" in line, (shape, line)
+
+
+async def test_libraries_reach_every_shape_with_a_client_certificate_and_an_acl_user(
+    given_redis: GivenRedis, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "soak" / "subjects" / "kit"))
+    kit: Any = importlib.import_module("soak_redis")
+    for shape in SHAPES:
+        with contextlib.closing(kit.redis_client(given_redis.url(shape))) as client:
+            assert await asyncio.to_thread(client.set, "said", shape)
+            assert await asyncio.to_thread(client.get, "said") == shape.encode()
+    context = StoreContext(servers={"redis": given_redis.url("cluster")}, namespace=namespace)
+    store = SharedClusterClient(context)
+    speaker = Speaker("run")
+    said = speaker.turns("one", 3)
+    for message in said:
+        await store.append("one", message)
+    assert list(await store.history("one")) == said
+    await store.close()
 
 
 @pytest.fixture

@@ -28,10 +28,12 @@ from soak.settings import SoakSettings, VerifierSettings
 from soak.verifier import checkpoint, process, result
 from soak.verifier.canary import CanaryNumbers
 from soak.verifier.state import State
+from tests.support.command import soak
 from tests.support.verifying import (
     QUICK,
     SECONDS_MAX,
     Script,
+    Soaking,
     altered,
     found_kinds,
     scripting,
@@ -73,7 +75,6 @@ async def write_down(script: Script) -> None:
     await script.say(TALK, 30)  # beyond the first lease
     await flush(script)
     script.close(GONE)
-    await script.open("later-chat")
     await script.say("later-chat", 2)
     await script.end()
 
@@ -279,16 +280,14 @@ async def test_records_removed_from_the_end_of_a_worker_are_missed_before_anyone
     ids=["another producer", "an unknown kind", "a huge number", "a negative number", "no text", "zeros"],
 )
 async def test_garbage_in_the_stream_is_told_and_later_sessions_are_whole(
-    fields: dict[Any, Any], redis_url: str, ledger_url: str, tmp_path: Path
+    fields: dict[Any, Any], soaking: Soaking, ledger_url: str
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 3)
         async with contextlib.aclosing(Redis.from_url(ledger_url)) as redis:
             await redis.xadd(keys_of(script.info.header.run).batches, fields)
-        await script.open("later-chat")
         await script.say("later-chat", 4)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             verdict = await verifier.finish()
         is_told_and_accuses_nobody(verdict)
@@ -316,10 +315,9 @@ def sealed(worker: str, number: int, batch: Batch) -> dict[str, Any]:
          "a fourth outcome of a forget", "other buckets", "no list"],
 )  # fmt: skip
 async def test_a_sealed_batch_that_says_what_no_batch_can_say_is_a_damaged_one(
-    blob: Any, redis_url: str, ledger_url: str, tmp_path: Path
+    blob: Any, soaking: Soaking, ledger_url: str
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 3)
         await flush(script)
         number = script.writer._number + 1
@@ -330,9 +328,8 @@ async def test_a_sealed_batch_that_says_what_no_batch_can_say_is_a_damaged_one(
         fields |= {"b": raw, "c": crc, "s": seal(script.writer.worker, "h", 0, number, crc)}
         async with contextlib.aclosing(Redis.from_url(ledger_url)) as redis:
             await redis.xadd(keys_of(script.info.header.run).batches, fields)
-        await script.open("later-chat")
         await script.say("later-chat", 4)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             verdict = await verifier.finish()
         is_told_and_accuses_nobody(verdict)
@@ -379,10 +376,8 @@ def damage(fields: Fields, source: random.Random) -> Fields:
 
 
 def sidecar(script: Script, folder: Path, run: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = sidecar_command(folder, run or script.info.header.run)
-    return subprocess.run(
-        command, env=sidecar_environment(script), capture_output=True, text=True, timeout=SECONDS_MAX * 2, check=False
-    )
+    words = sidecar_command(folder, run or script.info.header.run)[3:]
+    return soak(*words, cwd=folder, seconds_max=SECONDS_MAX * 2, **sidecar_environment(script))
 
 
 def is_one_line_of_usage(done: subprocess.CompletedProcess[str], *words: str) -> None:
@@ -392,10 +387,9 @@ def is_one_line_of_usage(done: subprocess.CompletedProcess[str], *words: str) ->
 
 
 async def test_a_ledger_of_another_version_or_run_ends_with_one_line(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, ledger_url: str, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 3)
         is_one_line_of_usage(sidecar(script, tmp_path, "r0ther"), "not r0ther")
         header = msgspec.structs.replace(script.info.header, version=FORMAT_VERSION - 1)
@@ -411,11 +405,10 @@ async def test_a_ledger_of_another_version_or_run_ends_with_one_line(
 
 
 async def save_a_checkpoint(script: Script, folder: Path) -> Path:
-    await script.open(TALK)
     await script.say(TALK, 6)
     async with verifying(script, folder) as verifier:
         await verifier.until_verified(6)
-        await verifier.until(lambda status: status["state_bytes"] > 0)
+        await verifier.until_saved()
         await verifier.kill()
     return verifier.folder / checkpoint.FILE_NAME
 
@@ -434,9 +427,9 @@ async def resume(script: Script, folder: Path) -> None:
 
 
 async def test_a_checkpoint_that_was_cut_or_altered_anywhere_is_known_to_be_damaged(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         path = await save_a_checkpoint(script, tmp_path)
         whole = path.read_bytes()
         source = random.Random(3)
@@ -448,32 +441,32 @@ async def test_a_checkpoint_that_was_cut_or_altered_anywhere_is_known_to_be_dama
             with pytest.raises(checkpoint.DamagedCheckpointError):
                 checkpoint.load(path.parent, State(script.info.header, {}, 1))
         path.write_bytes(whole)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, verdict.totals.verified) == ("pass", 6)
 
 
 @pytest.mark.parametrize("how", ["flipped", "cut", "emptied", "deleted"])
 async def test_a_verifier_without_its_checkpoint_goes_on_from_the_ledger_and_says_what_it_cannot_judge(
-    how: str, redis_url: str, ledger_url: str, tmp_path: Path
+    how: str, soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         path = await save_a_checkpoint(script, tmp_path)
         await flush(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
-            await asyncio.sleep(1.2)  # a checkpoint, and what it has passed is dropped from the ledger
+            await verifier.until_saved()
+            await until_trimmed(script)
             await verifier.kill()
         whole = path.read_bytes()
         if how == "deleted":
             path.unlink()
         else:
             path.write_bytes({"flipped": flipped(whole, 30), "cut": whole[:40], "emptied": b""}[how])
-        await script.open("later-chat")
         said = await script.say("later-chat", 3)
         await script.replace(said[1], altered(said[1]))
         await script.say(TALK, 2)  # in a session that only the checkpoint knew
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found(1)
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 1}
@@ -482,36 +475,32 @@ async def test_a_verifier_without_its_checkpoint_goes_on_from_the_ledger_and_say
         assert path.with_name("checkpoint.mpk.damaged").exists() == (how != "deleted")
 
 
-async def test_a_run_whose_checkpoint_was_damaged_is_no_pass(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_run_whose_checkpoint_was_damaged_is_no_pass(soaking: Soaking, tmp_path: Path) -> None:
+    async with soaking(contract=STRICT) as script:
         path = await save_a_checkpoint(script, tmp_path)
         await flush(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             await until_trimmed(script)
             await verifier.kill()
         path.write_bytes(flipped(path.read_bytes(), 30))
-        await script.open("later-chat")
         await script.say("later-chat", 3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(3)
             verdict = await verifier.finish()
-        assert verdict.verdict == "inconclusive"
-        assert verdict.totals.unverifiable > 0
+        assert verdict.verdict == "inconclusive", (verdict.reasons, verdict.totals)
+        assert verdict.totals.unverifiable > 0, (verdict.reasons, verdict.totals)
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut"])
-async def test_violations_are_named_again_after_their_journal_was_lost(
-    how: str, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_violations_are_named_again_after_their_journal_was_lost(how: str, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         spoiled = await script.say(TALK, 6)
         for one in spoiled:
             await script.replace(one, altered(one))
-        async with verifying(script, tmp_path, evidence_max=1) as verifier:
+        async with verifying(script, evidence_max=1) as verifier:
             await verifier.until_found(6)
-            await verifier.until(lambda status: status["state_bytes"] > 0)
+            await verifier.until_saved()
             await asyncio.sleep(0.6)  # a checkpoint that has counted them
             await verifier.kill()
         journal = verifier.folder / "journal.jsonl"
@@ -520,7 +509,7 @@ async def test_violations_are_named_again_after_their_journal_was_lost(
             journal.unlink()
         else:
             journal.write_bytes(journal.read_bytes()[:700])
-        async with verifying(script, tmp_path, evidence_max=1) as verifier:
+        async with verifying(script, evidence_max=1) as verifier:
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 6}
         assert {line["id"] for line in verifier.journal() if "id" in line} == before
@@ -528,9 +517,8 @@ async def test_violations_are_named_again_after_their_journal_was_lost(
         assert len(verifier.evidence()) == 1
 
 
-async def test_a_damaged_file_of_canaries_is_set_aside(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_damaged_file_of_canaries_is_set_aside(soaking: Soaking, tmp_path: Path) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 6)
         (tmp_path / "verifier").mkdir()
         numbers = CanaryNumbers(tmp_path / "verifier")
@@ -542,7 +530,7 @@ async def test_a_damaged_file_of_canaries_is_set_aside(redis_url: str, ledger_ur
             path.write_bytes(content)
             assert "canary.json.damaged" in CanaryNumbers(path.parent).damage
         path.write_bytes(flipped(whole, 12, 7))
-        async with verifying(script, tmp_path, canary=0.5) as verifier:
+        async with verifying(script, canary=0.5) as verifier:
             await verifier.until_verified(6)
             verdict = await verifier.finish()
         assert verdict.verdict == "pass"
@@ -550,12 +538,12 @@ async def test_a_damaged_file_of_canaries_is_set_aside(redis_url: str, ledger_ur
 
 
 async def test_a_checkpoint_of_another_version_or_run_is_refused_with_one_line(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         await save_a_checkpoint(script, tmp_path)
         run = script.info.header.run
-        async with scripting(redis_url, ledger_url, contract=STRICT) as other:
+        async with soaking(contract=STRICT) as other:
             with pytest.raises(UsageError, match=f"belongs to run {run}, not {other.info.header.run}"):
                 await resume(other, tmp_path)
         with monkeypatch.context() as patch:
@@ -565,15 +553,13 @@ async def test_a_checkpoint_of_another_version_or_run_is_refused_with_one_line(
 
 
 @pytest.mark.parametrize("how", ["flipped kind", "flipped seq", "flipped brace", "removed", "cut"])
-async def test_a_journal_of_violations_that_was_cut_or_altered(
-    how: str, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_journal_of_violations_that_was_cut_or_altered(how: str, soaking: Soaking, tmp_path: Path) -> None:
     """What it held beyond the checkpoint is found again, and never counted twice; an altered line is told besides."""
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         await save_a_checkpoint(script, tmp_path)
         (said,) = await script.say(TALK, 1)
         await script.replace(said, altered(said))
-        async with verifying(script, tmp_path, checkpoint=3_600.0) as verifier:
+        async with verifying(script, checkpoint=3_600.0) as verifier:
             await verifier.until_found(1)
             await verifier.kill()
         journal = verifier.folder / "journal.jsonl"
@@ -587,7 +573,7 @@ async def test_a_journal_of_violations_that_was_cut_or_altered(
         }[how]
         assert changed != line
         journal.write_bytes(changed)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 1}
         assert verdict.totals.unverifiable == (0 if how in ("removed", "cut") else 1)

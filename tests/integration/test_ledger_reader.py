@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from soak.checker.contract import Contract
-from soak.ledger.connection import LedgerConnection
+from soak.ledger.connection import LedgerConnection, keys_of
 from soak.ledger.reader import START, Damaged, LedgerReader, RunRecord, WorkerBatch
 from soak.ledger.records import Batch, FaultPhase, encode_batch, seal
-from tests.support.verifying import Script, found_kinds, scripting, verifying
+from tests.support.verifying import Script, Soaking, found_kinds, verifying
 
 TALK, LATER = "talk-chat", "later-chat"
 STRICT = Contract()
@@ -27,7 +26,7 @@ async def batches(script: Script) -> list[tuple[bytes, dict[bytes, bytes]]]:
 
 
 def script_key(script: Script) -> str:
-    return f"soak:ledger:{script.info.header.run}:batches"
+    return keys_of(script.info.header.run).batches
 
 
 class LedgerScope:
@@ -56,10 +55,8 @@ async def finish_with_a_later_session(script: Script) -> None:
 
 
 @pytest.mark.parametrize("which", [1, 2, 3], ids=["outcomes", "outcomes in the middle", "the last outcomes"])
-async def test_a_missing_batch_is_unverifiable_and_accuses_nobody(
-    which: int, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_missing_batch_is_unverifiable_and_accuses_nobody(which: int, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await talk_in_three_batches(script)
         entries = await batches(script)
         numbered = [at for at, fields in entries if b"w" in fields and len(fields[b"b"]) > 20]
@@ -67,7 +64,7 @@ async def test_a_missing_batch_is_unverifiable_and_accuses_nobody(
             assert await redis.xdel(script_key(script), numbered[which]) == 1
         await script.memory.forget(TALK)  # whatever became of it: nothing can be claimed
         await finish_with_a_later_session(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             assert await verifier.metric("soak_ledger_missing_batches_total") >= 1
             verdict = await verifier.finish()
@@ -77,10 +74,8 @@ async def test_a_missing_batch_is_unverifiable_and_accuses_nobody(
         assert any("the ledger has gaps" in reason for reason in verdict.reasons)
 
 
-async def test_a_missing_first_batch_makes_its_sessions_unverifiable_not_phantoms(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_missing_first_batch_makes_its_sessions_unverifiable_not_phantoms(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         # On a busy machine its beginning may stand in two.
         opening = [batch[0] for batch in await batches(script)]
@@ -88,15 +83,15 @@ async def test_a_missing_first_batch_makes_its_sessions_unverifiable_not_phantom
             await redis.xdel(script_key(script), *opening)
         await script.say(TALK, 3)
         await finish_with_a_later_session(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("inconclusive", {})
         assert verdict.totals.unverifiable >= 3
 
 
-async def test_a_damaged_batch_is_a_gap(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_damaged_batch_is_a_gap(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         await script.say(TALK, 3)
         await script.writer.lease(script.numbers[TALK], 0, 32)
@@ -110,21 +105,21 @@ async def test_a_damaged_batch_is_a_gap(redis_url: str, ledger_url: str, tmp_pat
         async with LedgerScope(script) as redis:
             await redis.xadd(script_key(script), fields)
         await finish_with_a_later_session(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("inconclusive", {})
         assert verdict.totals.unverifiable > 0
 
 
-async def test_a_batch_that_was_sent_twice_is_taken_once(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_batch_that_was_sent_twice_is_taken_once(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await talk_in_three_batches(script)
         entries = await batches(script)
         async with LedgerScope(script) as redis:
             for _, fields in entries:
                 await redis.xadd(script_key(script), fields)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(9)
             await verifier.until_metric(len(entries), "soak_ledger_repeated_batches_total")
             verdict = await verifier.finish()
@@ -145,9 +140,9 @@ async def test_a_batch_that_was_sent_twice_is_taken_once(redis_url: str, ledger_
     ids=["unknown kind", "bad checksum", "another shape", "no record", "no number", "no name"],
 )
 async def test_a_record_nobody_can_read_is_counted_and_stops_nothing(
-    fields: dict[str, object], redis_url: str, ledger_url: str, tmp_path: Path
+    fields: dict[str, object], soaking: Soaking, ledger_url: str
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         await talk_in_three_batches(script)
         async with LedgerScope(script) as redis:
             await redis.xadd(script_key(script), fields)
@@ -157,15 +152,15 @@ async def test_a_record_nobody_can_read_is_counted_and_stops_nothing(
         assert isinstance(entries[-1], Damaged)
         assert entries[-1].reason
         await finish_with_a_later_session(script)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(4)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("inconclusive", {})
         assert verdict.totals.unverifiable >= 1
 
 
-async def test_records_come_back_in_order_and_only_what_follows(redis_url: str, ledger_url: str) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_records_come_back_in_order_and_only_what_follows(soaking: Soaking, ledger_url: str) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         await script.fault("f1", "start")
         await script.open(LATER)
@@ -190,8 +185,8 @@ async def test_records_come_back_in_order_and_only_what_follows(redis_url: str, 
         await reader.close()
 
 
-async def test_a_reader_that_is_told_to_stop_stops_at_whatever_step_it_is(ledger_url: str, redis_url: str) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_reader_that_is_told_to_stop_stops_at_whatever_step_it_is(soaking: Soaking, ledger_url: str) -> None:
+    async with soaking(contract=STRICT) as script:
         reader = await LedgerReader.connect(ledger_url, script.info.header.run)
 
         async def follow() -> None:

@@ -33,20 +33,13 @@ from soak.ledger.run import RunJournal, create_run, read_header
 from soak.ledger.writer import OBSERVATIONS_PER_BATCH_MAX, LedgerWriter
 from soak.servers.ports import free_port
 from soak.settings import LedgerSettings
+from tests.support.run_headers import header_of
 
 SECONDS_MAX = 20.0
 
 
 def header(run: str, version: int = FORMAT_VERSION) -> RunHeader:
-    return RunHeader(
-        version=version,
-        run=run,
-        seed=5,
-        namespace=f"t_{run}",
-        stores=["redis-list"],
-        contracts={"redis-list": Contract()},
-        started_wall_seconds=time.time(),
-    )
+    return header_of({"redis-list": Contract()}, run, version=version, seed=5, started_wall_seconds=time.time())
 
 
 class Ledger:
@@ -55,7 +48,7 @@ class Ledger:
     def __init__(self, url: str, run: str, redis: Redis) -> None:
         self.url = url
         self.run = run
-        self.key = f"soak:ledger:{run}:batches"
+        self.key = keys_of(run).batches
         self._redis = redis
         self._writers: list[LedgerWriter] = []
         self._readers: list[LedgerReader] = []
@@ -200,6 +193,20 @@ async def test_a_lease_and_the_intent_to_forget_are_in_the_ledger_when_they_retu
     await writer.intend_forget(number, 123)
     (intent,) = (await ledger.batches())[-1].batch.forget_intents
     assert (intent.session, intent.sent) == (number, 123)
+
+
+async def test_a_lease_goes_out_with_the_next_batch_that_is_due_unless_somebody_waits(ledger: Ledger) -> None:
+    writer = await ledger.writer(flush=600.0)
+    number = await writer.open_session("talk", "redis-list", 1)
+    leasing = asyncio.create_task(writer.lease(number, 0, 64))
+    await asyncio.sleep(0)
+    await writer.open_session("another", "redis-list", 1)
+    assert Lease(number, 0, 64) in (await ledger.batches())[-1].batch.leases
+    await leasing
+    leasing = asyncio.create_task(writer.lease(number, 0, 96))
+    writer.hurry()
+    await leasing
+    assert (await ledger.batches())[-1].batch.leases == [Lease(number, 0, 96)]
 
 
 async def test_many_intents_at_once_share_batches_and_are_all_there(ledger: Ledger) -> None:
@@ -398,11 +405,11 @@ async def test_a_ledger_of_another_format_is_one_clear_line(ledger: Ledger, vers
 
 
 async def test_a_header_that_is_no_header_is_one_clear_line(ledger: Ledger) -> None:
-    await ledger._redis.set(f"soak:ledger:{ledger.run}:header", b"{")
+    await ledger._redis.set(keys_of(ledger.run).header, b"{")
     with pytest.raises(UsageError, match="header cannot be read") as why:
         await ledger.writer()
     assert "\n" not in str(why.value)
-    await ledger._redis.set(f"soak:ledger:{ledger.run}:header", b'{"version": %d}' % FORMAT_VERSION)
+    await ledger._redis.set(keys_of(ledger.run).header, b'{"version": %d}' % FORMAT_VERSION)
     with pytest.raises(UsageError, match="header cannot be read"):
         await ledger.writer()
 
@@ -429,7 +436,8 @@ async def test_a_ledger_that_wants_a_password_and_is_given_none_is_one_clear_lin
     assert "\n" not in str(why.value)
 
 
-async def test_a_ledger_that_is_not_there_is_one_clear_line() -> None:
+@pytest.mark.parametrize("form", ["redis://127.0.0.1:{}", "redis+sentinel://127.0.0.1:{},127.0.0.1:1/mymaster"])
+async def test_a_ledger_that_is_not_there_is_one_clear_line(form: str) -> None:
     with pytest.raises(ServerUnreachableError, match="cannot be reached") as why:
-        await LedgerWriter.connect(f"redis://127.0.0.1:{free_port()}", LedgerSettings())
+        await LedgerWriter.connect(form.format(free_port()), LedgerSettings())
     assert "\n" not in str(why.value)

@@ -66,6 +66,27 @@ async def said(connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], te
         return await reader.readexactly(len(text))
 
 
+class NeverFound:
+    """Callers that are still looked up when all is over."""
+
+    async def name_of(self, caller: tuple[str, int], front: tuple[str, int]) -> str | None:
+        del caller, front
+        await asyncio.Event().wait()
+        return None
+
+
+async def test_a_connection_whose_caller_is_still_looked_up_is_closed_with_the_links() -> None:
+    links, front = Links(NeverFound()), free_port()
+    await links.listen("redis-1", front, HOST, free_port())
+    reader, writer = await asyncio.open_connection(HOST, front)
+    await asyncio.sleep(SHORT_SECONDS)
+    await links.close()
+    async with asyncio.timeout(SHORT_SECONDS):
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    writer.close()
+
+
 async def test_a_silent_cut_holds_one_caller_and_nobody_else(group: Group) -> None:
     peer, client = await group.call(NODE), await group.call()
     assert (await said(peer, b"one"), await said(client, b"one")) == (b"one", b"one")

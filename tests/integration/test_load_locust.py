@@ -165,6 +165,8 @@ def test_the_web_page_shows_the_options_and_a_test_can_be_stopped_and_started_ag
     page = get("/")
     for option in ("store", "session_messages", "writers_per_session", "think_time", "mix", "reread_share"):
         assert f'"{option}"' in page
+    assert '"missing_host_warning": false' in page, "nobody is asked for a host"
+    assert '"host": "the stores of the run"' in page
     listening = {one.laddr.ip for one in psutil.Process(process.pid).net_connections() if one.status == "LISTEN"}
     assert listening == {"127.0.0.1"}
     swarm_form = {"user_count": "5", "spawn_rate": "5", "session_messages": "4"}

@@ -21,7 +21,7 @@ from soak.checker.outcome import NotApplied, Outcome
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import LedgerReader
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, VerifierBacklog, decode_batch
+from soak.ledger.records import Batch, VerifierBacklog, decode_batch
 from soak.ledger.run import create_run
 from soak.load.participant import Participant
 from soak.load.plan import Plan
@@ -30,6 +30,8 @@ from soak.load.session_pool import RACED_MIN, READ_SLACK_SECONDS, Deadlines, Ope
 from soak.settings import LedgerSettings
 from soak.stores.protocol import MemoryStore
 from soak.stores.registry import open_store
+from soak.tasks import raise_if_cancelled
+from tests.support.run_headers import header_of
 
 STORE = "redis-list"
 
@@ -77,15 +79,7 @@ class Stage:
 @contextlib.asynccontextmanager
 async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator[Stage]:
     run = uuid.uuid4().hex[:12]
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run=run,
-        seed=3,
-        namespace=f"t_{run}",
-        stores=[STORE],
-        contracts={STORE: Contract()},
-        started_wall_seconds=time.time(),
-    )
+    header = header_of({STORE: Contract()}, run, seed=3, started_wall_seconds=time.time())
     await create_run(ledger_url, header)
     info = JoinInfo(
         header=header,
@@ -115,6 +109,14 @@ async def a_stage(redis_url: str, ledger_url: str, **plan: Any) -> AsyncIterator
 
 async def take_turns(participant: Participant, count: int) -> list[Performed]:
     return [one for _ in range(count) for one in await participant.turn()]
+
+
+async def take_turns_in(stage: Stage, sessions: int) -> list[Performed]:
+    """Talk until so many sessions have ended; how long a session is, is drawn, and a few are very long."""
+    participant, performed = Participant(stage.pool), list[Performed]()
+    while stage.pool._sessions <= sessions:
+        performed += await participant.turn()
+    return performed
 
 
 async def take_turns_until_forgets_wait(stage: Stage) -> list[Performed]:
@@ -156,7 +158,7 @@ async def test_everything_said_is_leased_before_and_recorded_after(redis_url: st
 async def test_sessions_end_are_recalled_and_sometimes_forgotten(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "recall_share": 0.5, "forget_share": 0.5, "reread_share": 0.5}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        performed = await take_turns(Participant(stage.pool), 200) + await stage.later()
+        performed = await take_turns_in(stage, 60) + await stage.later()
         record = await stage.batches()
     operations = Counter(one.operation for one in performed)
     assert errors(performed) == {}
@@ -184,6 +186,7 @@ async def saying(pool: SessionPool, oldest_unread_seconds: float) -> AsyncIterat
     async def again_and_again() -> None:
         while True:
             await say(pool, oldest_unread_seconds)
+            raise_if_cancelled()  # redis-py may have swallowed that while it connected
             await asyncio.sleep(0.1)
 
     async with asyncio.TaskGroup() as group:
@@ -248,7 +251,7 @@ async def test_some_forgets_race_with_a_last_message(redis_url: str, ledger_url:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "reread_share": 1.0}
     wishes |= {"raced_share_max": 1.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        performed = await take_turns(Participant(stage.pool), 100) + await stage.later()
+        performed = await take_turns_in(stage, 30) + await stage.later()
         record = await stage.batches()
     assert errors(performed) == {}
     assert record.observations == []
@@ -262,7 +265,7 @@ async def test_some_forgets_race_with_a_last_message(redis_url: str, ledger_url:
 async def test_few_messages_race_with_a_forget_for_those_are_never_verified(redis_url: str, ledger_url: str) -> None:
     wishes = {"session_messages": 4, "forget_share": 1.0, "forget_race_share": 1.0, "raced_share_max": 0.0}
     async with a_stage(redis_url, ledger_url, **wishes) as stage:
-        await take_turns(Participant(stage.pool), 50)
+        await take_turns_in(stage, 12)
         await stage.later()
         record = await stage.batches()
     lasts = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from soak.scenarios.recovery_matrix.judgement import RecoveryCell, RecoveryMeasu
 from soak.scenarios.recovery_matrix.scenario import ACKNOWLEDGED_MIN, CONFIGURATIONS, RecoveryScenario, plan_cells
 from soak.scenarios.scenario import ServerSetup
 from soak.servers import power_cut
+from tests.support.needs import missing
 
 if TYPE_CHECKING:
     from tests.support.docker.images import Images
@@ -29,9 +29,7 @@ def power(tmp_path: Path) -> None:
     try:
         power_cut.build(tmp_path)
     except power_cut.PowerCutUnavailableError as error:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+        missing(error)
 
 
 def plan(configuration: str, fault: str, *, preset: str | None = None, **servers: Any) -> RecoveryScenario:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from soak.checker.contract import Contract
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.message import Message
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.text import MessageGenerator
@@ -108,7 +108,9 @@ async def test_what_stands_twice_or_elsewhere_or_changed_is_strange(redis_url: s
         await memory.append(session_name(1), second)
         attempts = [Attempt(0, 0, seq, int(Outcome.OK), seq, seq) for seq in (1, 3)]
         reads = await read_back(memory, attempts)
-    window = FaultWindow(fault="crash", kind="crash", target="redis", excuses=Excuse.CRASH, started=4, ended=5)
+    window = FaultWindow(
+        fault="crash", kind="crash", target="redis", excuses=Excuse.CRASH, promotes=Promotion.NONE, started=4, ended=5
+    )
     by_session: dict[str, list[Attempt]] = {session_name(number): [] for number in range(SESSIONS)}
     by_session[session_name(0)] = attempts
     measured = judge(by_session, [reads], window, Contract(), AUTHOR, 0)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pwd
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import asyncpg
 import psutil
@@ -15,15 +16,18 @@ from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.errors import UsageError
 from soak.faults import ALL
+from soak.hosts import with_login
 from soak.servers import pgbouncer
 from soak.servers.inspect import inspect
-from soak.servers.kinds import PoolMode
+from soak.servers.kinds import PoolMode, PostgresTopology
+from soak.servers.local import LocalServers
 from soak.stores.postgres_pool import is_behind_pooler
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from soak.stores.speaking import Speaker
 from tests.integration.test_servers import are_gone, start_parent
-from tests.support.servers.breaking import running, started, until
+from tests.support.needs import missing
+from tests.support.servers.breaking import running, sql, started, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,9 +44,7 @@ def installed() -> None:
     try:
         pgbouncer.program()
     except UsageError as error:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            raise
-        pytest.skip(str(error))
+        missing(error)
 
 
 async def opened(addresses: Mapping[str, str], name: str = "postgres", timeout_seconds: float = 5.0) -> MemoryStore:
@@ -145,6 +147,43 @@ async def test_nothing_acknowledged_is_lost_and_nothing_refused_applied(tmp_path
         await writing.more()
         await writing.end()
         await store.close()
+
+
+@pytest.mark.long
+async def test_it_leads_to_the_new_primary_of_a_group(tmp_path: Path) -> None:
+    async with running(tmp_path, *KINDS, postgres_topology=PostgresTopology.SYNC_STANDBY) as servers:
+        store = await opened({name: server.url for name, server in servers.nodes.items()}, timeout_seconds=10)
+        writing = Writing(store)
+        await writing.more()
+        crash = ALL["primary_crash"]
+        assert crash.unavailable(servers, "postgres") is None
+        await crash.inject(servers, "postgres")
+        await writing.more()
+        await crash.heal(servers, "postgres")
+        await writing.more()
+        await writing.end()
+        await store.close()
+
+
+@pytest.mark.long
+async def test_it_stands_before_a_given_server_and_lets_others_in_by_their_logins(tmp_path: Path) -> None:
+    async with running(tmp_path / "given", "postgres") as given:
+        address = given.nodes["postgres"].url
+        await sql(address, "create role reader login password 'rd'")
+        beside = LocalServers(tmp_path, pool_logins=["reader:rd"], neighbours=lambda: {"postgres": address})
+        try:
+            await beside.start(["pgbouncer"])
+            url = beside.nodes["pgbouncer"].url
+            assert urlsplit(url).username == urlsplit(address).username
+            assert await sql(url, "select current_user") == urlsplit(address).username
+            assert await sql(with_login(url, "reader:rd"), "select current_user") == "reader"
+        finally:
+            await beside.stop()
+
+
+def test_an_address_without_a_login_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="write user and password into servers"):
+        pgbouncer.Behind.at("postgresql://db.example:5432/app")
 
 
 @pytest.mark.long

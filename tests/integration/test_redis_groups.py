@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
+import os
 import re
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from redis.crc import key_slot
 
 from soak.checker.contract import Reads
+from soak.clock import now_us
+from soak.contracts.guarantees import EvictionScope
+from soak.daemon import contracts
 from soak.daemon.contracts import ask_servers, given_by
 from soak.errors import ServerUnreachableError, UsageError
-from soak.faults import ALL, heal_leftovers
+from soak.faults import ALL, during, heal_leftovers
 from soak.faults.catalogue import fault_named
+from soak.faults.fault import FaultUnavailableError, GroupFault
 from soak.servers import node_group
 from soak.servers.kinds import RedisTopology
 from soak.servers.links import Link
+from soak.servers.ports import HOST
+from soak.servers.redis import RedisServer
 from soak.servers.redis_cluster import ClusterGroup, ClusterNode
 from soak.servers.sentinel import SentinelGroup
 from soak.stores import registry
 from soak.stores.protocol import RedisUse, StoreContext
 from soak.stores.redis_waiting import NotConfirmedError
 from soak.stores.speaking import Speaker
+from soak.tasks import end_tasks, until
+from soak.verifier import drift
 from tests.integration.test_faults_unhealed import Doomed, kill_in_the_middle
-from tests.support.servers.breaking import running, started
+from tests.support.servers.breaking import journalled, running, started
+from tests.support.servers.breaking import until as until_so
+from tests.support.servers.drifting import WatchedGroup, promised
 from tests.support.servers.talk import Talk
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from soak.faults.link_cut import LinkCut
     from soak.servers.local import LocalServers
-    from soak.servers.redis_group import RedisGroup
+    from soak.servers.redis_group import Node, RedisGroup
+    from soak.servers.server import LifecycleEvent, Server
     from soak.stores.protocol import MemoryStore
     from soak.stores.redis_stores import RedisStore
 
@@ -74,10 +91,85 @@ async def test_stores_work_on_a_group_and_contracts_follow_from_its_weakest_node
         assert given.failover is not None
         assert (given.crash.seconds, given.failover.seconds) == (2.0, 2.0)
         # Any node may become the primary: what one of them does not keep, the group does not promise.
+        await group.servers[-1].change_settings({"appendfsync": "no"})
+        await group.servers[1].change_settings({"maxmemory": "1gb", "maxmemory-policy": "allkeys-lru"})
+
+        async def is_as_its_nodes() -> bool:
+            given = given_by(await ask_servers({"redis": group.url}))["redis"]
+            return (given.crash.seconds, given.power.seconds, given.eviction) == (2.0, None, EvictionScope.ANY)
+
+        # The nodes of a cluster hear of each other by and by.
+        assert await until(is_as_its_nodes, 10.0, 0.2)
+
+
+@pytest.mark.parametrize("topology", [SENTINEL, CLUSTER], ids=["sentinel", "cluster"])
+async def test_a_node_that_is_silent_is_named_and_is_not_taken_for_one_that_keeps_all(
+    tmp_path: Path, topology: dict[str, RedisTopology], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contracts, "ASK_SECONDS_MAX", 3.0)  # the silent one is waited for as long
+    async with running(tmp_path, "redis", **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        heard = await promised("redis", group.url, "redis-list")
+        assert not any("does not answer" in line for line in heard.lines)
+        assert len(heard.nodes["redis"]) == len(group.servers)
         primaries = await group.primaries()
-        replica = next(node for node in group.nodes if node not in primaries and node.name.startswith("redis"))
-        await replica.change_settings({"appendonly": "no"})
-        assert given_by(await ask_servers({"redis": group.url}))["redis"].crash.seconds is None
+        silent = next(node for node in group.servers if node not in primaries)
+        async with paused(silent):
+            told = await promised("redis", group.url, "redis-list")
+        place = f"{HOST}:{silent.seat.front}"
+        assert told.nodes["redis"] == {**heard.nodes["redis"], place: {}}
+        expected = (
+            f"warning: redis at {place} does not answer: what it keeps, should it become the primary, is not known"
+        )
+        assert expected in told.lines
+        assert told.lines[-1].startswith("warning: not every node of redis reports its configuration")
+        assert told.settled[0].is_unchecked
+
+
+@contextlib.asynccontextmanager
+async def paused(node: Server) -> AsyncIterator[None]:
+    await node.pause()
+    try:
+        yield
+    finally:
+        await node.resume()
+
+
+@pytest.mark.parametrize(
+    ("topology", "failover"),
+    [(SENTINEL, "coordinated_failover"), (CLUSTER, "cluster_failover")],
+    ids=["sentinel", "cluster"],
+)
+async def test_a_failover_is_no_drift_and_a_change_at_any_node_is(
+    tmp_path: Path, topology: dict[str, RedisTopology], failover: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, "redis", **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        last = group.servers[-1]
+        await last.change_settings({"save": "900 1"})
+        watched = WatchedGroup("redis", group.url, await promised("redis", group.url, "redis-list"))
+        assert await watched.look() == []
+        before = await group.primaries()
+        await ALL[failover].inject(servers, "redis")
+        await ALL[failover].heal(servers, "redis")
+        assert await group.primaries() != before
+        assert await watched.look() == []
+        await last.change_settings({"appendonly": "no"})
+        monkeypatch.setattr(drift, "NODES_SECONDS", 0.2)
+        watching = asyncio.create_task(watched.watch.run())
+
+        async def is_told() -> bool:
+            return watched.events != []
+
+        try:
+            assert await until(is_told, 30.0, 0.1)
+        finally:
+            await end_tasks([watching])
+        (told,) = watched.events
+        assert (
+            f"redis at {HOST}:{last.seat.front}: appendonly was changed to no while the soak runs, it was yes" in told
+        )
+        assert "redis-list promises" in told
 
 
 async def use(store: MemoryStore) -> None:
@@ -123,8 +215,7 @@ async def test_a_failover_takes_what_it_is_known_to_take(
         before = {node.name for node in await group.primaries()}
         store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
         talk = Talk(store, await session_on_first_primary(group))
-        await talk.until_acknowledged(50)
-        healthy = talk.acknowledged[-1]
+        old = await talk.until_old()
         assert fault.unavailable(servers, "redis") is None
         await fault.inject(servers, "redis")
         after = {node.name for node in await group.primaries()}
@@ -134,14 +225,80 @@ async def test_a_failover_takes_what_it_is_known_to_take(
         lost = await talk.lost()
         if loses is not None:
             assert bool(lost) is loses
-        assert all(seq > healthy - 50 for seq in lost), "nothing old"
+        assert all(seq > old for seq in lost), "nothing that the replicas had long before"
         told = await group.telemetry()
         assert {*told["primary"].split(", ")} == {node.name for node in await group.primaries()}
-        assert told["replaced"] in before
+        replaced = {*told["replaced"].split(", ")}
+        assert replaced == before if name == "rolling_restart" else len(replaced & before) == 1
         assert all(
             re.fullmatch(r"(primary|replica), offset \d+(, epoch \d+)?", told[one.name]) for one in group.servers
         )
         await store.close()
+
+
+async def is_another(group: RedisGroup, before: Node) -> bool:
+    found = await group.primaries()
+    return before not in found and len(found) == group.shards
+
+
+@pytest.mark.parametrize(
+    ("topology", "parameters", "is_replaced"),
+    [
+        (SENTINEL, {"between": "primary+replica"}, False),
+        (CLUSTER, {"between": "redis-1+others", "ports": "bus"}, True),
+    ],
+    ids=["replication", "bus"],
+)
+async def test_one_link_is_cut_and_no_other(
+    tmp_path: Path, topology: dict[str, RedisTopology], parameters: dict[str, str], is_replaced: bool
+) -> None:
+    fault = fault_named("link_cut", parameters)
+    async with running(tmp_path, "redis", **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        before = (await group.primaries())[0]
+        assert before.name == "redis-1"
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        talk = Talk(store, await session_on_first_primary(group))
+        await talk.until_acknowledged(20)
+        await fault.inject(servers, "redis")
+        if is_replaced:
+            # As in a run: nobody but the group itself waits for it.
+            assert await until(lambda: is_another(group, before), 60.0, 0.1)
+        else:
+            await talk.until_acknowledged(30)
+            replica = next(node for node in group.servers if node is not before)
+            key = f"t:list:{talk.session}"
+            assert await replica.ask("LLEN", key) < await before.ask("LLEN", key) - 20
+            assert await group.primaries() == [before]
+        await fault.heal(servers, "redis")
+        told = await group.telemetry()
+        assert told.get("replaced") == ("redis-1" if is_replaced else None)
+        await talk.until_acknowledged(20)
+        lost = await talk.lost()
+        assert not lost or is_replaced
+        await store.close()
+
+
+@pytest.mark.parametrize(
+    ("topology", "parameters"),
+    [(SENTINEL, {"between": "redis-1+primary"}), (CLUSTER, {"between": "clients+redis-1", "ports": "bus"})],
+    ids=["one node", "bus of clients"],
+)
+async def test_a_link_that_is_none_now_is_refused_and_nothing_is_recorded(
+    tmp_path: Path, ledger_url: str, topology: dict[str, RedisTopology], parameters: dict[str, str]
+) -> None:
+    fault = cast("LinkCut", fault_named("link_cut", parameters))
+    async with running(tmp_path, "redis", **topology) as servers, journalled(ledger_url) as run:
+        words = f"no link between {' and '.join(fault.between)} now; the primary is redis-1"
+        with pytest.raises(FaultUnavailableError, match=words):
+            await during(fault, servers, "redis", run.journal, 0.0)
+        assert await run.phases() == []
+
+
+def test_a_link_between_what_is_not_there_is_refused_in_one_line() -> None:
+    for wrong in ("primary", "primary+primary", "a+b+c", ""):
+        with pytest.raises(UsageError, match=r"it is two words, like primary\+replica"):
+            fault_named("link_cut", {"between": wrong})
 
 
 OFF = {"appendonly": "no", "save": ""}
@@ -257,6 +414,28 @@ async def test_a_group_is_upgraded_node_by_node(tmp_path: Path, topology: dict[s
         await store.close()
 
 
+@pytest.mark.parametrize(
+    "topology", [pytest.param(SENTINEL, marks=pytest.mark.extra), CLUSTER], ids=["sentinel", "cluster"]
+)
+async def test_a_primary_that_falls_silent_by_itself_is_replaced_and_that_is_told_since_it_last_answered(
+    tmp_path: Path, topology: dict[str, RedisTopology]
+) -> None:
+    events: list[LifecycleEvent] = []
+    async with started(tmp_path, "redis", on_event=events.append, **topology) as servers:
+        group = cast("RedisGroup", servers.nodes["redis"])
+        old = (await group.primaries())[0]
+        assert old.pid is not None
+        silent_us = now_us()
+        os.kill(old.pid, signal.SIGSTOP)
+        await until_so(lambda: bool(events))
+        os.kill(old.pid, signal.SIGCONT)
+        await until_so(lambda: len(events) > 1)
+        told = [(event.kind, event.what, event.replaces) for event in events]
+        assert told == [("redis", "died", True), ("redis", "restarted", True)]
+        assert events[0].at_us <= silent_us < events[1].at_us
+        assert old not in await group.primaries()
+
+
 @pytest.mark.extra
 async def test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_one_themselves(tmp_path: Path) -> None:
     async with running(tmp_path, "redis", **SENTINEL) as servers:
@@ -271,6 +450,7 @@ async def test_a_failover_past_the_sentinels_refuses_writes_until_they_promote_o
         await ALL["failover_command"].heal(servers, "redis")
         await talk.until_acknowledged(20)
         assert await (await group.primaries())[0].is_primary()
+        assert (await group.telemetry())["replaced"] == before.name
         await talk.lost()
         await store.close()
 
@@ -280,22 +460,25 @@ KILLED = [
     Doomed("slot_migration", "redis", CLUSTER, stop_at="soak.servers.slot_migration._finish"),
     Doomed("rolling_upgrade", "redis", {**SENTINEL, "redis_version": "6.2"}, stop_at=AGREE),
 ]
-KILLED_BESIDES = [
-    Doomed("rolling_upgrade", "redis", {**CLUSTER, "redis_version": "6.2"}, stop_at=AGREE),
-    Doomed("rolling_restart", "redis", SENTINEL, stop_at=AGREE),
-    Doomed("machine_crash", "redis", SENTINEL),
-    Doomed("machine_crash", "redis", CLUSTER),
-    Doomed("primary_restart", "redis", SENTINEL),
-    Doomed("cluster_failover_force", "redis", CLUSTER),
-    Doomed("slow_replication", "redis", CLUSTER),
-    Doomed("sentinel_away", "redis", SENTINEL),
-]
+IN_THE_MIDDLE = {"rolling_restart": AGREE, "rolling_upgrade": AGREE}
+OLDER = {"redis_version": "6.2"}
+
+
+def doomed_groups() -> Iterator[Doomed]:
+    """Return every fault of every group that is not killed above."""
+    for topology, group in ((SENTINEL, SentinelGroup), (CLUSTER, ClusterGroup)):
+        for name, fault in ALL.items():
+            if isinstance(fault, GroupFault) and group in fault.groups:
+                options = {**topology, **(OLDER if name == "rolling_upgrade" else {})}
+                doomed = Doomed(name, "redis", options, IN_THE_MIDDLE.get(name, ""))
+                if doomed not in KILLED:
+                    yield doomed
 
 
 @pytest.mark.parametrize(
     "doomed",
-    [*KILLED, *(pytest.param(one, marks=pytest.mark.extra) for one in KILLED_BESIDES)],
-    ids=lambda one: f"{one.name}-{one.options['redis_topology']}",
+    [*KILLED, *(pytest.param(one, marks=pytest.mark.extra) for one in doomed_groups())],
+    ids=lambda one: f"{one.name}-{one.options['redis_topology']}{'-midway' if one.stop_at else ''}",
 )
 async def test_the_next_start_heals_a_group_whose_owner_was_killed_in_the_middle(
     tmp_path: Path, doomed: Doomed
@@ -333,6 +516,24 @@ async def test_a_group_whose_port_is_taken_before_it_starts_takes_others(
         assert port not in group.pinned.nodes.values()
         assert len(await group.primaries()) == 1
     taken.close()
+
+
+async def test_a_group_that_is_slow_to_say_how_it_is_configured_starts_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = RedisServer.read_configuration
+    refused: list[str] = []
+
+    async def slowly(server: RedisServer) -> dict[str, str]:
+        if server.is_group and not refused:
+            refused.append(server.name)
+            raise ServerUnreachableError("redis does not report its configuration (TimeoutError)")
+        return await read(server)
+
+    monkeypatch.setattr(RedisServer, "read_configuration", slowly)
+    async with running(tmp_path, "redis", **SENTINEL) as servers:
+        assert refused == ["redis"]
+        assert servers.nodes["redis"].configuration["appendonly"] == "yes"
 
 
 async def test_two_groups_side_by_side_do_not_meet(tmp_path: Path) -> None:
@@ -432,6 +633,8 @@ async def test_a_group_that_is_started_again_keeps_its_roles_and_its_data(tmp_pa
 async def test_what_is_for_one_server_is_refused_and_a_single_server_has_no_failover(tmp_path: Path) -> None:
     async with started(tmp_path / "group", "redis", **SENTINEL) as servers:
         assert "group of nodes" in (ALL["restart_from_rdb"].unavailable(servers, "redis") or "")
+        for parameters, why in (({"between": "etcd+primary"}, "has no etcd; it has"), ({"ports": "bus"}, "one port")):
+            assert why in (fault_named("link_cut", parameters).unavailable(servers, "redis") or "")
     async with started(tmp_path / "single", "redis") as servers:
         assert "--redis sentinel" in (ALL["primary_crash"].unavailable(servers, "redis") or "")
 

@@ -14,7 +14,7 @@ import pytest
 from soak import cli
 from soak.errors import ExitCode, ServerUnreachableError
 from soak.faults import ALL
-from soak.servers.docker.engine import no_disks_in
+from soak.servers.docker.engine import why_elsewhere
 from soak.servers.docker.servers import DockerServers
 from soak.servers.power_cut import LoopbackVolume
 from soak.servers.server import LifecycleEvent
@@ -130,7 +130,7 @@ async def test_where_the_engine_cannot_have_our_disks_the_fault_says_why(
 ) -> None:
     async with running(folder, images, "redis", power_cut_by="shim", **POWERED) as servers:
         assert "the shim is for servers from packages" in str(POWER_CUT.unavailable(servers, "redis"))
-    assert no_disks_in(engine) is None
+    assert why_elsewhere(engine) is None
 
     class Elsewhere:
         def __init__(self, **told: Any) -> None:
@@ -139,10 +139,10 @@ async def test_where_the_engine_cannot_have_our_disks_the_fault_says_why(
         def info(self) -> dict[str, Any]:
             return self._told
 
-    assert "the Docker engine is on desktop" in str(no_disks_in(Elsewhere(Name="desktop")))
-    assert "rootless" in str(no_disks_in(Elsewhere(SecurityOptions=["name=rootless"])))
+    assert "the Docker engine is on desktop" in str(why_elsewhere(Elsewhere(Name="desktop")))
+    assert "rootless" in str(why_elsewhere(Elsewhere(SecurityOptions=["name=rootless"])))
     monkeypatch.setenv("DOCKER_HOST", "tcp://there:2375")
-    assert "the Docker engine is at tcp://there:2375" in str(no_disks_in(engine))
+    assert "the Docker engine is at tcp://there:2375" in str(why_elsewhere(engine))
 
 
 async def test_nothing_is_left_when_a_start_fails(folder: Path, images: Images) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,10 +18,10 @@ from soak.servers.local import LocalServers
 from soak.servers.postgres import PostgresServer
 from soak.servers.redis import RedisServer
 from soak.servers.servers import CombinedServers
-from tests.support.servers.breaking import client_of, until
+from tests.support.servers.breaking import client_of, started, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from soak.servers.servers import Servers
@@ -30,15 +29,9 @@ if TYPE_CHECKING:
 REFUSED = "others may be using it"
 
 
-@contextlib.asynccontextmanager
-async def operated(folder: Path, *kinds: str) -> AsyncIterator[LocalServers]:
+def operated(folder: Path, *kinds: str) -> AbstractAsyncContextManager[LocalServers]:
     """Run servers that an operator watches: they are started again when they die."""
-    servers = LocalServers(folder / "operator")
-    await servers.start(kinds)
-    try:
-        yield servers
-    finally:
-        await servers.stop()
+    return started(folder / "operator", *kinds)
 
 
 async def given(folder: Path, operator: LocalServers, **options: object) -> ExternalServers:

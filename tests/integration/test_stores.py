@@ -14,12 +14,14 @@ from soak.checker.contract import Expiry, Order, Reads
 from soak.checker.message import Garbled, Message
 from soak.checker.text import MIXES, MessageGenerator
 from soak.stores.protocol import MemoryStore, StoreContext
+from soak.stores.redis_stores import RedisListStore
 from soak.stores.registry import find, open_store, specs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from soak.checker.message import Stored
+    from soak.stores.redis_client import RedisClient
 
 REPLICA_SECONDS_MAX = 20.0
 AUTHOR = MessageGenerator("run-1", 7)
@@ -171,6 +173,72 @@ async def test_no_reader_sees_a_message_without_those_before_it(
 async def test_the_last_n_are_the_newest_n_in_order(store: MemoryStore, last: int) -> None:
     messages = await write(store, "window-short", 20)
     assert list(await recall(store, "window-short", last)) == messages[-last:]
+
+
+async def test_ends_that_are_asked_for_at_once_are_those_of_their_own_sessions(store: MemoryStore) -> None:
+    messages = {session: await write(store, session, 4) for session in ("a-short", "b-short")}
+    asked = [("b-short", 1), ("a-short", 3), ("nobody-short", 2), ("b-short", 9), ("a-short", 4)]
+    ends = await asyncio.gather(*(recall(store, session, last) for session, last in asked))
+    assert [list(end) for end in ends] == [messages.get(session, [])[-last:] for session, last in asked]
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ("redis-list", VALKEY, True),
+        ("redis-zset", VALKEY, True),
+        ("postgres", POSTGRES, False),
+        ("postgres-replica", REPLICA, False),
+    ],
+    ids=lambda choice: choice[0],
+    indirect=True,
+)
+async def test_ends_that_are_read_together_are_those_that_are_read_alone(store: Any) -> None:
+    assert store.ends is not None
+    for session in ("a-short", "b-short"):
+        await write(store, session, 4)
+    asked = [("b-short", 1), ("a-short", 3), ("nobody-short", 2), ("b-short", 9), ("a-short", 4)]
+    alone = [list(await recall(store, session, last)) for session, last in asked]
+    assert [end if isinstance(end, BaseException) else list(end) for end in await store.ends(asked)] == alone
+
+
+@pytest.mark.parametrize("name", ["redis-list", "redis-zset"])
+async def test_a_session_that_cannot_be_read_keeps_no_answer_from_those_it_is_read_with(
+    name: str, redis_url: str, namespace: str
+) -> None:
+    context = StoreContext(servers={"redis": redis_url}, namespace=namespace, is_verifier=True)
+    store: Any = await open_store(name, context)
+    try:
+        messages = await write(store, "a-short", 2)
+        plain = redis.asyncio.from_url(redis_url)
+        await plain.set(store.key("broken-short"), "of another type")
+        await plain.aclose()
+        broken, end = await store.ends([("broken-short", 3), ("a-short", 3)])
+        assert isinstance(broken, Exception)
+        assert "WRONGTYPE" in str(broken)
+        assert list(end) == messages
+    finally:
+        await store.clean_up()
+        await store.close()
+
+
+class _Capped(RedisListStore):
+    """A store of somebody's own that reads in a way of its own."""
+
+    async def _history(self, client: RedisClient, session: str, last: int | None = None) -> Sequence[Stored]:
+        return (await super()._history(client, session, last))[-1:]
+
+
+@pytest.mark.parametrize(("kind", "is_verifier", "reads"), [(RedisListStore, True, True), (_Capped, True, False)])
+async def test_what_reads_in_a_way_of_its_own_is_read_in_that_way(
+    kind: type[RedisListStore], is_verifier: bool, reads: bool, redis_url: str, namespace: str
+) -> None:
+    context = StoreContext(servers={"redis": redis_url}, namespace=namespace, is_verifier=is_verifier)
+    store = await kind.open(context)
+    try:
+        assert (store.ends is not None) == reads
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("last", [0, -1])

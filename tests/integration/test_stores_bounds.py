@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from soak.answer_bounds import ANSWER_BYTES_MAX, AnswerTooLargeError, announces_too_much
+from soak.answer_bounds import ANSWER_BYTES_MAX, announces_too_much
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError
 from soak.ledger.run import read_header
+from soak.postgres_bounds import AnswerTooLargeError
 from soak.servers.inspect import inspect
 from soak.stores import registry
 from soak.stores.postgres_pool import PostgresPool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -26,6 +26,7 @@ from soak.servers.ports import free_port
 from soak.stores.chroma import COLLECTIONS, ChromaStore
 from soak.stores.http_contract import HttpAnswerError
 from soak.stores.protocol import StoreContext
+from tests.support.servers.breaking import started
 
 AUTHOR = MessageGenerator("run-1", 7)
 SECONDS_MAX = 30.0
@@ -42,15 +43,9 @@ async def opened(url: str, namespace: str, timeout_seconds: float = SECONDS_MAX)
         await store.close()
 
 
-@asynccontextmanager
-async def bed_of(folder: Path, **options: bool) -> AsyncIterator[LocalServers]:
+def bed_of(folder: Path, **options: bool) -> AbstractAsyncContextManager[LocalServers]:
     """Start a Chroma of our own; what a machine cannot have was said by the fixture that is asked for first."""
-    servers = LocalServers(folder, **options)  # type: ignore[arg-type]
-    try:
-        await servers.start(["chroma"])
-        yield servers
-    finally:
-        await servers.stop()
+    return started(folder, "chroma", **options)
 
 
 async def say(store: ChromaStore, session: str, *seqs: int) -> list[Message]:

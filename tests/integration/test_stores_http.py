@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from soak.stores.http_contract import NOT_APPLIED_STATUSES, HttpAnswerError, par
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
 from tests.support.http_services import Handler, Service, cut_short, hanging_up, page, serving, silence, with_status
+from tests.support.servers.certificates import make_certificate
 
 AUTHOR = MessageGenerator("run-1", 7)
 LIMIT_SECONDS = 1.0
@@ -200,16 +200,9 @@ async def test_the_token_is_sent_and_never_shown(service: Service, url: str) -> 
 
 
 async def test_tls_is_checked(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    making = [
-        *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"),
-        *("-nodes", "-days", "2"),
-        *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=127.0.0.1"),
-        *("-addext", "subjectAltName=IP:127.0.0.1"),
-    ]
-    subprocess.run(making, check=True, capture_output=True)
+    certificate = make_certificate(tmp_path)
     ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    ours.load_cert_chain(certificate, key)
+    ours.load_cert_chain(certificate)
     async with serving(service, ssl_context=ours) as url:
         with pytest.raises(ServerUnreachableError, match="certificate"):
             await open_store("http", _context(url))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
@@ -14,7 +15,6 @@ import redis.asyncio
 from soak.checker.message import Message
 from soak.checker.outcome import NotApplied
 from soak.checker.text import MessageGenerator
-from soak.servers.ports import free_port
 from soak.stores import redis_pool, redis_wire
 from soak.stores.protocol import StoreContext
 from soak.stores.registry import open_store
@@ -218,45 +218,34 @@ async def test_a_forget_cut_off_before_its_commit_certainly_forgot_nothing(postg
         assert len(await rig.direct.history("s-short")) == 1
 
 
+# A replica of a primary that cannot be reached keeps its data and takes no writes.
+READ_ONLY = (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE"))
+FULL = (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0"))
+
+
 @pytest.mark.parametrize("version", ["redis_url", "redis62_url"])
+@pytest.mark.parametrize(("close", "open_again"), [FULL, READ_ONLY], ids=["full", "read only"])
 @pytest.mark.parametrize("store_name", REDIS_STORES_AND_CLIENTS)
-async def test_a_full_redis_refuses_for_certain(
-    version: str, store_name: str, namespace: str, request: pytest.FixtureRequest
+async def test_a_redis_that_takes_no_writes_refuses_for_certain(
+    version: str,
+    close: Sequence[str],
+    open_again: Sequence[str],
+    store_name: str,
+    namespace: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     address = request.getfixturevalue(version)
     store: Any = await open_named(store_name, address, namespace)
     client: Any = redis.asyncio.Redis.from_url(address)
     try:
         await store.append("s-short", AUTHOR.write("s-short", 0, 1))
-        await client.config_set("maxmemory", "1")
+        await client.execute_command(*close)
         assert await outcome_of(store.append("s-short", AUTHOR.write("s-short", 0, 2))) == "failed"
-        await client.config_set("maxmemory", "0")
+        await client.execute_command(*open_again)
         await store.append("s-short", AUTHOR.write("s-short", 0, 3))
         assert [message.seq for message in await store.history("s-short")] == [1, 3]
     finally:
-        await client.config_set("maxmemory", "0")
-        await client.aclose()
-        await store.clean_up()
-        await store.close()
-
-
-@pytest.mark.parametrize("version", ["redis_url", "redis62_url"])
-@pytest.mark.parametrize("store_name", REDIS_STORES_AND_CLIENTS)
-async def test_a_redis_turned_read_only_refuses_for_certain(
-    version: str, store_name: str, namespace: str, request: pytest.FixtureRequest
-) -> None:
-    address = request.getfixturevalue(version)
-    store: Any = await open_named(store_name, address, namespace)
-    client: Any = redis.asyncio.Redis.from_url(address)
-    try:
-        await store.append("s-short", AUTHOR.write("s-short", 0, 1))
-        # A replica of a primary that cannot be reached keeps its data and takes no writes.
-        await client.execute_command("REPLICAOF", "127.0.0.1", free_port())
-        assert await outcome_of(store.append("s-short", AUTHOR.write("s-short", 0, 2))) == "failed"
-        await client.execute_command("REPLICAOF", "NO", "ONE")
-        assert [message.seq for message in await store.history("s-short")] == [1]
-    finally:
-        await client.execute_command("REPLICAOF", "NO", "ONE")
+        await client.execute_command(*open_again)
         await client.aclose()
         await store.clean_up()
         await store.close()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import shutil
 import ssl
-import subprocess
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,6 +17,7 @@ from soak.servers.external.servers import ExternalServers
 from soak.stores.protocol import StoreContext
 from soak.stores.redis_client import CommandTimedOutError
 from soak.stores.registry import open_store
+from tests.support.servers.certificates import make_certificate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,24 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Make a certificate for localhost and its key, in one file."""
-    program = shutil.which("openssl")
-    if program is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("openssl is not installed")
-        pytest.skip("openssl is not installed")
-    made = tmp_path / "certificate.pem"
-    subprocess.run(
-        [
-            program, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2",
-            "-keyout", str(tmp_path / "key.pem"), "-out", str(made),
-        ],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    made.write_bytes(made.read_bytes() + (tmp_path / "key.pem").read_bytes())
-    return made
+    return make_certificate(tmp_path)
 
 
 @pytest.fixture

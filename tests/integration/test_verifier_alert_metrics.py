@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import aiohttp
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.clock import now_us
 from soak.exposition import Exposition
 from soak.ledger.records import FaultPhase
@@ -16,19 +15,16 @@ from soak.settings import SoakSettings
 from soak.verifier.endpoint import read_last_metrics
 from soak.verifier.status import settings_seconds
 from tests.support.openmetrics import openmetrics_families
-from tests.support.verifying import scripting, verifying
+from tests.support.verifying import Soaking, verifying
 
 
-async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force(soaking: Soaking) -> None:
     before = time.time()
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path, coverage=7) as verifier:
+    async with soaking() as script, verifying(script, coverage=7) as verifier:
         await verifier.until(lambda status: status["run"])
         assert await verifier.metric("soak_last_acknowledged_timestamp_seconds") == 0.0
         assert 'soak_setting_seconds{name="verifier.coverage"} 7.0' in (await verifier.get("/metrics")).decode()
         assert await verifier.metric("soak_phase", phase="running") == 1.0
-        await script.open("chat")
         await script.say("chat", 3)
         await verifier.until_verified(3)
         assert before - 1 < await verifier.metric("soak_last_acknowledged_timestamp_seconds") < time.time() + 1
@@ -40,8 +36,8 @@ async def test_ages_begin_with_the_first_message_and_settings_are_those_in_force
         assert 'phase="done",run="' in text
 
 
-async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+async def test_only_what_was_planned_counts_as_a_planned_fault(soaking: Soaking) -> None:
+    async with soaking() as script, verifying(script) as verifier:
         await verifier.until(lambda status: status["run"])
         phase = FaultPhase(
             fault="f",
@@ -50,13 +46,20 @@ async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, l
             phase="start",
             at=now_us(),
             excuses=Excuse.CRASH,
+            promotes=Promotion.NONE,
             planned=False,
         )
         await script.journal.fault(phase)
         await verifier.until_metric(1, "soak_faults_active")
         assert await verifier.metric("soak_planned_faults_active") == 0
         elsewhere = FaultPhase(
-            fault="e", kind="crash", target="postgres", phase="start", at=now_us(), excuses=Excuse.CRASH
+            fault="e",
+            kind="crash",
+            target="postgres",
+            phase="start",
+            at=now_us(),
+            excuses=Excuse.CRASH,
+            promotes=Promotion.NONE,
         )
         await script.journal.fault(elsewhere)
         await verifier.until_metric(1, "soak_planned_faults_active")
@@ -66,9 +69,8 @@ async def test_only_what_was_planned_counts_as_a_planned_fault(redis_url: str, l
         assert await verifier.metric("soak_store_planned_faults_active") == 1
 
 
-async def test_the_exemplar_of_a_violation_is_its_id(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
-        await script.open("private-chat")
+async def test_the_exemplar_of_a_violation_is_its_id(soaking: Soaking) -> None:
+    async with soaking() as script, verifying(script) as verifier:
         said = await script.say("private-chat", 4)
         await verifier.until_verified(4)
         await script.remove(said[1])

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from soak.checker.read import Rules
 from soak.ledger.reader import LedgerReader
 from soak.verifier.follower import Follower
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
-from tests.support.verifying import scripting
+from tests.support.verifying import Soaking
 
 SESSIONS = 64
 
 
-async def test_many_sessions_may_ask_at_once(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script:
+async def test_many_sessions_may_ask_at_once(soaking: Soaking, ledger_url: str) -> None:
+    async with soaking() as script:
         header = script.info.header
-        await script.open("s")
         await script.say("s", 3)
         await script.writer.close()
         reader = await LedgerReader.connect(ledger_url, header.run)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from soak.checker.outcome import Outcome
 from soak.ledger.reader import LedgerReader
 from soak.verifier.progress import Backpressure
-from tests.support.verifying import SECONDS_MAX, Script, now_us, scripting, verifying
+from tests.support.verifying import SECONDS_MAX, Script, Soaking, now_us, verifying
 
 UNREAD_MAX = 1_000
 
@@ -30,12 +29,12 @@ def acknowledge(script: Script, session: str, count: int) -> None:
 
 
 async def test_writers_wait_once_too_much_is_unread_and_go_on_when_most_of_it_is_read(
-    redis_url: str, ledger_url: str
+    soaking: Soaking, ledger_url: str
 ) -> None:
     unread = 0
-    async with scripting(redis_url, ledger_url) as script:
+    async with soaking() as script:
         reader = await LedgerReader.connect(ledger_url, script.info.header.run)
-        backpressure = Backpressure(reader, lambda: unread, lambda: 1.5, UNREAD_MAX)
+        backpressure = Backpressure(reader, lambda: unread, lambda: 1.5, lambda: UNREAD_MAX)
         running = asyncio.create_task(backpressure.run())
         try:
             for unread, is_held in ((999, False), (1_000, True), (900, True), (799, False)):
@@ -52,11 +51,9 @@ async def test_writers_wait_once_too_much_is_unread_and_go_on_when_most_of_it_is
     assert backpressure.held_back == 1
 
 
-async def test_a_verifier_that_cannot_read_as_fast_holds_the_load_back_and_says_so(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_verifier_that_cannot_read_as_fast_holds_the_load_back_and_says_so(soaking: Soaking) -> None:
     slow = {"unread_max": UNREAD_MAX, "hot_interval": 30.0, "coverage": 60.0}
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path, **slow) as verifier:
+    async with soaking() as script, verifying(script, **slow) as verifier:
         await script.open("talk")
         await script.writer.lease(script.numbers["talk"], 0, 5_000)
         acknowledge(script, "talk", 2_000)
@@ -75,11 +72,13 @@ async def test_a_verifier_that_cannot_read_as_fast_holds_the_load_back_and_says_
 
 
 @pytest.mark.parametrize("unread", [0, 5])
-async def test_without_a_ledger_nothing_is_said_and_nothing_fails(ledger_url: str, redis_url: str, unread: int) -> None:
-    async with scripting(redis_url, ledger_url) as script:
+async def test_without_a_ledger_nothing_is_said_and_nothing_fails(
+    soaking: Soaking, ledger_url: str, unread: int
+) -> None:
+    async with soaking() as script:
         reader = await LedgerReader.connect(ledger_url, script.info.header.run)
         await reader.close()
         reader._connection.redis.connection_pool.connection_kwargs["port"] = 1
-        backpressure = Backpressure(reader, lambda: unread, lambda: 0.0, UNREAD_MAX)
+        backpressure = Backpressure(reader, lambda: unread, lambda: 0.0, lambda: UNREAD_MAX)
         await backpressure.publish()
     assert backpressure.unread == unread

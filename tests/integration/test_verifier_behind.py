@@ -1,24 +1,20 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
 from soak.ledger import writer
-from tests.support.verifying import scripting, verifying
+from tests.support.verifying import Soaking, verifying
 
 AGE_MAX = 2.5
 
 
-async def test_a_verifier_that_was_down_while_the_load_went_on_was_too_far_behind(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_verifier_that_was_down_while_the_load_went_on_was_too_far_behind(soaking: Soaking) -> None:
     async with (
-        scripting(redis_url, ledger_url) as script,
-        verifying(script, tmp_path, unverified_age_max=AGE_MAX) as verifier,
+        soaking() as script,
+        verifying(script, unverified_age_max=AGE_MAX) as verifier,
     ):
-        await script.open("a")
         await script.say("a", 1)
         await verifier.until_verified(1)
         await asyncio.sleep(0.5)  # a checkpoint knows it
@@ -36,14 +32,13 @@ async def test_a_verifier_that_was_down_while_the_load_went_on_was_too_far_behin
 
 
 async def test_time_in_which_the_whole_run_was_down_does_not_count(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "HEARTBEAT_SECONDS", 600.0)  # as of a load that is dead
     async with (
-        scripting(redis_url, ledger_url) as script,
-        verifying(script, tmp_path, unverified_age_max=AGE_MAX) as verifier,
+        soaking() as script,
+        verifying(script, unverified_age_max=AGE_MAX) as verifier,
     ):
-        await script.open("a")
         await script.say("a", 1)
         await verifier.until_verified(1)
         await asyncio.sleep(0.5)

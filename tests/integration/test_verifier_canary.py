@@ -29,7 +29,7 @@ from soak.verifier import canary, result
 from soak.verifier.canary import FILE_NAME
 from soak.verifier.reporter import Reporter
 from soak.verifier.sweeper import Sweeper
-from tests.support.verifying import STORES, Script, Unordered, Verifying, found_kinds, scripting, verifying
+from tests.support.verifying import STORES, Script, Soaking, Unordered, Verifying, found_kinds, verifying
 
 pytestmark = pytest.mark.long
 
@@ -135,19 +135,12 @@ async def is_gone(script: Script, verifier: Verifying) -> None:
     ],
 )
 async def test_the_canary_is_reported_on_every_store_in_every_way_and_counts_nowhere(
-    store: str,
-    endings: list[str],
-    redis_url: str,
-    postgres_url: str,
-    ledger_url: str,
-    tmp_path: Path,
-    spoils: list[str],
+    store: str, endings: list[str], soaking: Soaking, redis_url: str, postgres_url: str, spoils: list[str]
 ) -> None:
     servers = {"redis": redis_url, "postgres": postgres_url}
-    async with scripting(redis_url, ledger_url, store=store, servers=servers) as script:
-        await script.open(TALK)
+    async with soaking(store=store, servers=servers) as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, **OFTEN) as verifier:
+        async with verifying(script, **OFTEN) as verifier:
             await canaries(verifier, "detected", len(endings))
             assert await verifier.metric("soak_canaries_total", store=store, result="detected") >= len(endings)
             assert time.time() - await verifier.metric("soak_canary_last_detected_timestamp_seconds") < PATIENCE_SECONDS
@@ -165,13 +158,12 @@ async def test_the_canary_is_reported_on_every_store_in_every_way_and_counts_now
 
 
 async def test_the_canary_is_reported_by_a_reader_of_a_replica(
-    redis_url: str, postgres_url: str, postgres_replica_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, redis_url: str, postgres_url: str, postgres_replica_url: str
 ) -> None:
     servers = {"redis": redis_url, "postgres": postgres_url, "postgres-replica": postgres_replica_url}
-    async with scripting(redis_url, ledger_url, store="postgres-replica", servers=servers) as script:
-        await script.open(TALK)
+    async with soaking(store="postgres-replica", servers=servers) as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, **OFTEN) as verifier:
+        async with verifying(script, **OFTEN) as verifier:
             await canaries(verifier, "detected", 3)
             verdict = await verifier.finish()
         assert (verdict.verdict, doubts(verdict)) == ("pass", [])
@@ -203,16 +195,14 @@ async def test_only_what_the_contract_forbids_is_done_to_a_canary(
     contract: Contract | None,
     ttl_seconds: float | None,
     endings: list[str],
-    redis_url: str,
-    ledger_url: str,
-    tmp_path: Path,
+    soaking: Soaking,
     spoils: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Unordered, "turns", 0)
     kept = {"contract": contract, "ttl_seconds": ttl_seconds}
-    async with scripting(redis_url, ledger_url, store=store, **kept) as script:  # type: ignore[arg-type]
-        async with verifying(script, tmp_path, **OFTEN) as verifier:
+    async with soaking(store=store, **kept) as script:
+        async with verifying(script, **OFTEN) as verifier:
             status = await canaries(verifier, "detected", len(endings))
             assert (status["canaries"][0]["missed"], status["canaries"][0]["early"]) == (0, 0)
             verdict = await verifier.finish()
@@ -237,11 +227,10 @@ def spoils(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-async def test_a_load_that_ends_at_once_still_gets_its_canary(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_a_load_that_ends_at_once_still_gets_its_canary(soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, **ONCE) as verifier:
+        async with verifying(script, **ONCE) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, doubts(verdict)) == ("pass", [])
         assert verdict.canaries is not None
@@ -249,11 +238,10 @@ async def test_a_load_that_ends_at_once_still_gets_its_canary(redis_url: str, le
         await is_gone(script, verifier)
 
 
-async def test_a_canary_that_is_switched_off_is_said_to_be(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_a_canary_that_is_switched_off_is_said_to_be(soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, canary="none") as verifier:
+        async with verifying(script, canary="none") as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, verdict.canaries) == ("pass", None)
         assert not (verifier.folder / FILE_NAME).exists()
@@ -305,22 +293,14 @@ BLIND: list[tuple[str, Any, str, Callable[..., object], str]] = [
 
 @pytest.mark.parametrize(("place", "name", "blind", "told"), [case[1:] for case in BLIND], ids=[c[0] for c in BLIND])
 async def test_a_check_that_is_blind_is_noticed_and_the_run_proves_nothing(
-    place: Any,
-    name: str,
-    blind: Callable[..., object],
-    told: str,
-    redis_url: str,
-    ledger_url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    place: Any, name: str, blind: Callable[..., object], told: str, soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(place, name, blind)
     number = {"swapped": 2, "duplicated": 3, "invented": 4}.get(told, 1)
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
-        await script.open(TALK)
+    async with soaking(contract=Contract()) as script:
         await script.say(TALK, 6)
         quickly = {"canary": 0.1, "canary_deadline": 1.0, "drain": 3.0}
-        async with verifying(script, tmp_path, **quickly) as verifier:
+        async with verifying(script, **quickly) as verifier:
             status = await canaries(verifier, "missed", 1)
             assert status["canaries"][0]["detected"] == number - 1
             rang = await verifier.metric("soak_canary_last_detected_timestamp_seconds")
@@ -331,14 +311,11 @@ async def test_a_check_that_is_blind_is_noticed_and_the_run_proves_nothing(
         assert any("the self-check failed on redis-list" in reason for reason in verdict.reasons)
 
 
-async def test_a_canary_that_never_comes_to_its_end_makes_the_run_inconclusive(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
-        await script.open(TALK)
+async def test_a_canary_that_never_comes_to_its_end_makes_the_run_inconclusive(soaking: Soaking) -> None:
+    async with soaking(contract=Contract()) as script:
         await script.say(TALK, 6)
         await script.fault("pause-1", "start", "pause")  # and nobody ever says that it is over
-        async with verifying(script, tmp_path, drain=2.0, **ONCE) as verifier:
+        async with verifying(script, drain=2.0, **ONCE) as verifier:
             await verifier.until_verified(6)
             verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"
@@ -348,26 +325,20 @@ async def test_a_canary_that_never_comes_to_its_end_makes_the_run_inconclusive(
 # -- it rings for a reason of the store's own --
 
 
-async def test_a_wrong_store_is_a_violation_whatever_its_canaries_say(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:LosesThird") as script:
-        await script.open(TALK)
+async def test_a_wrong_store_is_a_violation_whatever_its_canaries_say(soaking: Soaking) -> None:
+    async with soaking(store=f"{HERE}:LosesThird") as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, **OFTEN) as verifier:
+        async with verifying(script, **OFTEN) as verifier:
             await canaries(verifier, "early", 1)
             await verifier.until_found()
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("violation", {"lost": 1})
 
 
-async def test_a_canary_that_rings_before_it_is_spoiled_keeps_a_run_from_passing(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:LosesThird") as script:
-        await script.open(TALK)
+async def test_a_canary_that_rings_before_it_is_spoiled_keeps_a_run_from_passing(soaking: Soaking) -> None:
+    async with soaking(store=f"{HERE}:LosesThird") as script:
         await script.say(TALK, 2)  # too short to meet the flaw
-        async with verifying(script, tmp_path, **ONCE) as verifier:
+        async with verifying(script, **ONCE) as verifier:
             await canaries(verifier, "early", 1)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("inconclusive", {})
@@ -377,15 +348,12 @@ async def test_a_canary_that_rings_before_it_is_spoiled_keeps_a_run_from_passing
 # -- it is disturbed --
 
 
-async def test_a_paused_server_delays_a_canary_and_does_not_fail_it(
-    testbed: TestbedThread, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_a_paused_server_delays_a_canary_and_does_not_fail_it(testbed: TestbedThread, soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 6)
         pid = testbed.nodes["redis"].pid
         assert pid is not None
-        async with verifying(script, tmp_path, canary=0.1, canary_deadline=1.0) as verifier:
+        async with verifying(script, canary=0.1, canary_deadline=1.0) as verifier:
             await canaries(verifier, "detected", 1)
             os.kill(pid, signal.SIGSTOP)
             try:
@@ -400,7 +368,7 @@ async def test_a_paused_server_delays_a_canary_and_does_not_fail_it(
 
 
 async def test_a_fault_in_the_middle_of_a_canary_begins_it_anew(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil = canary.Canary._spoil
     crashes: list[str] = []
@@ -417,10 +385,9 @@ async def test_a_fault_in_the_middle_of_a_canary_begins_it_anew(
 
     monkeypatch.setattr(canary.Canary, "_spoil", spoil_after_a_crash)
     lenient = Contract(crash_loss_seconds=60.0)
-    async with scripting(redis_url, ledger_url, contract=lenient) as script:
-        await script.open(TALK)
+    async with soaking(contract=lenient) as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, canary=3600.0, canary_deadline=3.0) as verifier:
+        async with verifying(script, canary=3600.0, canary_deadline=3.0) as verifier:
             await verifier.until(lambda status: any(status["canaries"][0][end] for end in ("detected", "missed")))
             assert crashes
             verdict = await verifier.finish()
@@ -428,35 +395,31 @@ async def test_a_fault_in_the_middle_of_a_canary_begins_it_anew(
 
 
 async def test_a_verifier_killed_in_the_middle_of_a_canary_leaves_neither_it_nor_a_false_alarm(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+    async with soaking() as script:
         await script.say(TALK, 6)
         for pause in (0.05, 0.2, 0.4, 0.6, 0.8):
-            async with verifying(script, tmp_path, **OFTEN) as verifier:
+            async with verifying(script, **OFTEN) as verifier:
                 await verifier.until(lambda _: (tmp_path / "verifier" / FILE_NAME).exists())
                 await asyncio.sleep(pause)
                 await verifier.kill()
-        async with verifying(script, tmp_path, **ONCE) as verifier:
+        async with verifying(script, **ONCE) as verifier:
             await verifier.until_verified(6)
             verdict = await verifier.finish()
         assert (verdict.verdict, doubts(verdict)) == ("pass", [])
         await is_gone(script, verifier)
 
 
-async def test_canaries_that_rang_are_remembered_over_a_restart(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_canaries_that_rang_are_remembered_over_a_restart(soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path, **ONCE) as verifier:
+        async with verifying(script, **ONCE) as verifier:
             await canaries(verifier, "detected", 1)
             rang = await verifier.metric("soak_canary_last_detected_timestamp_seconds")
             await asyncio.sleep(1.0)  # several checkpoints
             await verifier.kill()
-        async with verifying(script, tmp_path, **ONCE) as verifier:
+        async with verifying(script, **ONCE) as verifier:
             status = await verifier.until_verified(6)
             assert status["canaries"][0]["detected"] >= 1
             assert await verifier.metric("soak_canary_last_detected_timestamp_seconds") >= rang

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from soak.ledger import run as ledger_run
 from soak.ledger import writer as ledger_writer
 from soak.ledger.clock import ClockReading, LedgerClock
 from soak.ledger.records import Host
-from tests.support.verifying import found_kinds, scripting, verifying
+from tests.support.verifying import Soaking, found_kinds, verifying
 
 TAIL = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0)
 ELSEWHERE = Host("elsewhere", "another-boot")
@@ -41,11 +40,11 @@ class OtherHost:
 
 @pytest.mark.parametrize("ahead_us", [-5_000, 300_000_000])
 async def test_what_a_crash_may_take_is_tolerated_and_a_hole_found_though_load_and_daemon_are_on_another_host(
-    ahead_us: int, redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ahead_us: int, soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     OtherHost(monkeypatch, ahead_us)
-    async with scripting(redis_url, ledger_url, contract=TAIL) as script:
-        async with verifying(script, tmp_path) as verifier:
+    async with soaking(contract=TAIL) as script:
+        async with verifying(script) as verifier:
             for session in ("tail", "hole"):
                 await script.open(session)
             early = await script.say("hole", 5)
@@ -64,11 +63,11 @@ async def test_what_a_crash_may_take_is_tolerated_and_a_hole_found_though_load_a
 
 
 async def test_a_host_whose_clock_is_not_known_well_enough_is_undecided_and_everybody_can_see_it(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = OtherHost(monkeypatch, 7_000_000, error_us=300_000)
-    async with scripting(redis_url, ledger_url, contract=TAIL) as script:
-        async with verifying(script, tmp_path) as verifier:
+    async with soaking(contract=TAIL) as script:
+        async with verifying(script) as verifier:
             await script.open("during")
             (lost, *_) = await script.say("during", 3)
             await script.remove(lost)
@@ -80,7 +79,6 @@ async def test_a_host_whose_clock_is_not_known_well_enough_is_undecided_and_ever
             (error,) = [line for line in metrics.splitlines() if line.startswith('soak_clock_error_seconds{host="else')]
             assert 0.3 <= float(error.split()[-1]) < 0.4
             other.error_us = 0
-            await script.open("after")
             await script.say("after", 4)
             await verifier.until_verified(4)
             verdict = await verifier.finish()
@@ -92,17 +90,15 @@ async def test_a_host_whose_clock_is_not_known_well_enough_is_undecided_and_ever
 
 
 async def test_a_host_that_was_suspended_makes_its_open_sessions_undecided_and_accuses_nobody(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = OtherHost(monkeypatch, 60_000_000)
-    async with scripting(redis_url, ledger_url, contract=TAIL) as script:
-        async with verifying(script, tmp_path) as verifier:
-            await script.open("open")
+    async with soaking(contract=TAIL) as script:
+        async with verifying(script) as verifier:
             await script.say("open", 4)
             await verifier.until_verified(4)
             other.ahead_us -= 30_000_000
             await script.say("open", 2)
-            await script.open("later")
             await script.say("later", 4)
             await verifier.until_verified(8)
             verdict = await verifier.finish()
@@ -113,12 +109,9 @@ async def test_a_host_that_was_suspended_makes_its_open_sessions_undecided_and_a
         ]
 
 
-async def test_on_one_host_nothing_is_converted_and_nothing_is_widened(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=TAIL) as script:
-        async with verifying(script, tmp_path) as verifier:
-            await script.open("talk")
+async def test_on_one_host_nothing_is_converted_and_nothing_is_widened(soaking: Soaking) -> None:
+    async with soaking(contract=TAIL) as script:
+        async with verifying(script) as verifier:
             await script.say("talk", 4)
             status = await verifier.until_verified(4)
             assert (status["clocks"], status["clock_epsilon_seconds"]) == ([], 0.0)

@@ -13,7 +13,14 @@ import pytest
 
 from soak.checker.contract import Contract
 from soak.verifier.evidence import EvidenceFolder, Violation, violation_id
-from tests.support.verifying import altered, found_kinds, scripting, sidecar_command, sidecar_environment, verifying
+from tests.support.verifying import (
+    Soaking,
+    altered,
+    found_kinds,
+    sidecar_command,
+    sidecar_environment,
+    verifying,
+)
 
 TALK = "talk-chat"
 STRICT = Contract()
@@ -50,13 +57,10 @@ print([found.seq for found in again.since(0)])
 """
 
 
-async def test_evidence_that_cannot_be_written_is_said_and_the_violation_counts(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_evidence_that_cannot_be_written_is_said_and_the_violation_counts(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             shutil.rmtree(verifier.folder / "evidence")
             (verifier.folder / "evidence").write_text("no folder")
@@ -73,26 +77,22 @@ async def test_evidence_that_cannot_be_written_is_said_and_the_violation_counts(
 
 
 async def test_a_folder_for_evidence_that_cannot_be_made_does_not_stop_the_verifier(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
         await script.remove(said[2])
         (tmp_path / "verifier").mkdir()
         (tmp_path / "verifier" / "evidence").write_text("no folder")
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"lost": 1}
 
 
-async def test_a_disk_that_is_full_from_the_beginning_leaves_the_soak_running(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_disk_that_is_full_from_the_beginning_leaves_the_soak_running(soaking: Soaking, tmp_path: Path) -> None:
     """Nothing larger than a few bytes can be written: no evidence, no checkpoint, no trimming of the ledger."""
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
         await script.remove(said[2])
         await script.end()

@@ -14,6 +14,7 @@ import pytest
 from soak import cli
 from soak.checker.case import CannotDeriveError, Case, FullRead, derive, replay
 from soak.checker.contract import Contract, Reads
+from soak.checker.intervals import Intervals
 from soak.checker.kinds import Kind
 from soak.checker.message import Message, Stored, decode_history
 from soak.checker.outcome import Outcome
@@ -22,7 +23,7 @@ from soak.errors import ExitCode
 from soak.stores.redis_stores import RedisListStore
 from soak.verifier import evidence_file
 from tests.support.list_append import anomalies, operations, read_edn
-from tests.support.verifying import QUICK, Script, Verifying, altered, found_kinds, scripting, verifying
+from tests.support.verifying import QUICK, Script, Soaking, Verifying, altered, found_kinds, scripting, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
@@ -142,11 +143,11 @@ def put_back_first(case: Case) -> Case:
     return msgspec.structs.replace(case, book=msgspec.structs.replace(case.book, incidents=incidents))
 
 
-def never_acknowledged(case: Case) -> Case:
-    """Take the acknowledgement out of the second read's base."""
-    assert isinstance(case.basis, FullRead)
-    read = msgspec.structs.replace(case.basis.read, acked={})
-    return msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, read=read))
+def refuse(case: Case) -> Case:
+    """Let the store have refused the message: it need not be there."""
+    first, *others = case.book.writers
+    writers = [msgspec.structs.replace(first, failed=Intervals([3, 3])), *others]
+    return msgspec.structs.replace(case, book=msgspec.structs.replace(case.book, writers=writers))
 
 
 def promise_nothing(case: Case) -> Case:
@@ -154,7 +155,7 @@ def promise_nothing(case: Case) -> Case:
     return msgspec.structs.replace(case, rules=msgspec.structs.replace(case.rules, contract=contract))
 
 
-@pytest.mark.parametrize("change", [put_back, put_back_first, never_acknowledged, promise_nothing])
+@pytest.mark.parametrize("change", [put_back, put_back_first, refuse, promise_nothing])
 async def test_evidence_without_the_loss_does_not_give_the_loss(
     change: Callable[[Case], Case], redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,7 +226,7 @@ async def test_evidence_that_cannot_be_read_gets_one_line_and_exit_code_2(
         (good[: len(good) // 2], "is damaged, or no evidence"),
         (b"[1, 2]", "is damaged, or no evidence"),
         (b'{"some": "file"}', "is no evidence of a violation"),
-        (good.replace(b'"format": 5', b'"format": 4'), "is of format 4; this soak reads format 5"),
+        (good.replace(b'"format": 6', b'"format": 5'), "is of format 5; this soak reads format 6"),
         (good.replace(b'"basis":', b'"bases":'), "its case makes no sense"),
         (good[: good.index(b'"case": {')] + b'"case": null}', "cannot be replayed"),
     ):
@@ -239,16 +240,15 @@ async def test_evidence_that_cannot_be_read_gets_one_line_and_exit_code_2(
 
 
 async def test_a_read_too_large_to_be_kept_is_not_judged_by_half(
-    redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def flood(script: Script, said: list[Message]) -> None:
         await script.push(TALK, b"x" * 1_500_000)
 
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await flood(script, said)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
     case = evidence_file.read(only_file(tmp_path)).case
     assert case is not None
@@ -260,14 +260,13 @@ async def test_a_read_too_large_to_be_kept_is_not_judged_by_half(
 
 
 async def test_a_loss_that_the_contract_excuses_is_not_derived_although_its_twin_is(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
     """A hole and a tail, lost in one crash: the evidence of the hole holds the tail too, and does not accuse it."""
     lenient = Contract(crash_loss_seconds=30.0)
-    async with scripting(redis_url, ledger_url, contract=lenient) as script:
-        await script.open(TALK)
+    async with soaking(contract=lenient) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.fault("crash-1", "start")
             for message in (said[1], said[-1]):
@@ -283,12 +282,11 @@ async def test_a_loss_that_the_contract_excuses_is_not_derived_although_its_twin
 
 
 async def test_staleness_is_derived_again_and_not_under_a_contract_that_allows_it(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path, settle=5.0) as verifier:
+        async with verifying(script, settle=5.0) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.say(TALK, 1, stored=False)
             await verifier.until(lambda status: status["suspicions_open"] == 1)
@@ -323,16 +321,15 @@ class Mirrored(RedisListStore):
 
 @pytest.mark.parametrize(("is_on_primary", "kind"), [(True, "stale"), (False, "lost")])
 async def test_what_a_copy_lacks_is_lost_only_if_the_primary_lacks_it_too(
-    is_on_primary: bool, kind: str, redis_url: str, ledger_url: str, tmp_path: Path
+    is_on_primary: bool, kind: str, soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{__name__}:Mirrored") as script:
-        await script.open(TALK)
+    async with soaking(store=f"{__name__}:Mirrored") as script:
         said = await script.say(TALK, MESSAGES)
         for message in said[:-1]:
             await script.redis.rpush(script.memory.mirror(TALK), message.to_bytes())  # type: ignore[attr-defined]
         if not is_on_primary:
             await script.remove(said[-1])
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             await script.redis.rpush(script.memory.mirror(TALK), said[-1].to_bytes())  # type: ignore[attr-defined]
             verdict = await verifier.finish()
@@ -348,12 +345,11 @@ async def test_what_a_copy_lacks_is_lost_only_if_the_primary_lacks_it_too(
 
 
 async def test_violations_are_listed_with_what_became_of_them(
-    redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.remove(said[2])
             await verifier.until_found()
@@ -389,32 +385,31 @@ async def test_violations_are_listed_with_what_became_of_them(
 
 
 async def test_what_became_of_a_violation_is_remembered_over_kills(
-    redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path, checkpoint=NEVER) as verifier:
+        async with verifying(script, checkpoint=NEVER) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.remove(said[2])
             await verifier.until_found()
             await script.put_before(said[2], said[3])
             await verifier.until_metric(1, "soak_healed_violations_total")
             await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
-            await verifier.until(lambda status: status["state_bytes"] > 0)
+            await verifier.until_saved()
             assert await verifier.metric("soak_healed_violations_total") == 1
             assert await verifier.metric("soak_open_violations") == 0
             await verifier.kill()
         # It goes once more, comes back, and goes: still the same violation, whatever is killed in between.
         for is_back in (False, True, False):
-            async with verifying(script, tmp_path, checkpoint=NEVER) as verifier:
+            async with verifying(script, checkpoint=NEVER) as verifier:
                 await verifier.until(lambda status: status["totals"]["violations"] == 1)
                 await (script.put_before(said[2], said[3]) if is_back else script.remove(said[2]))
                 await verifier.until_metric(0 if is_back else 1, "soak_open_violations")
                 await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
     assert found_kinds(verdict) == {"rolled_back": 1}
     (found,) = listed(capsys, tmp_path)
@@ -558,14 +553,14 @@ async def test_another_checker_finds_what_was_planted_in_the_exported_history(
 
 
 async def test_another_checker_finds_nothing_in_the_history_of_a_correct_store(
-    redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK, writers=3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await asyncio.gather(*(talk(script, writer) for writer in range(3)))
             await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await asyncio.gather(*(talk(script, writer) for writer in range(3)))
             verdict = await verifier.finish()
         assert verdict.verdict == "pass"
@@ -586,13 +581,12 @@ async def talk(script: Script, writer: int) -> None:
 
 
 async def test_a_forgotten_session_is_left_out_of_the_history_and_named(
-    redis_url: str, ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    soaking: Soaking, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         for session in (TALK, TWIN):
-            await script.open(session)
             await script.say(session, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(2 * MESSAGES)
             await script.forget(TALK)
             await verifier.finish()

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import pytest
 
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
 from soak.checker.message import Message
 from soak.checker.outcome import Outcome
-from soak.ledger.records import SeenItem
-from tests.support.verifying import STORES, RaisesForOne, Script, Verifying, altered, found_kinds, scripting, verifying
+from soak.clock import now_us
+from soak.ledger.records import Observation, SeenItem
+from tests.support.verifying import (
+    STORES,
+    RaisesForOne,
+    Script,
+    Soaking,
+    Verifying,
+    altered,
+    found_kinds,
+    verifying,
+)
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
+SLOW_DRAIN_SECONDS_MAX = 15.0
 STRICT = Contract()
 
 Plant = Callable[[Script, list[Message]], Awaitable[Message]]
@@ -98,30 +109,26 @@ async def told_by(verifier: Verifying, kind: str, wrong: str, *, count: int = 1)
 
 
 @pytest.mark.parametrize(("kind", "plant"), [("lost", remove), ("lost", remove_last), *ALWAYS])
-async def test_what_is_wrong_before_anyone_has_looked_is_found_once(
-    kind: str, plant: Plant, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_what_is_wrong_before_anyone_has_looked_is_found_once(kind: str, plant: Plant, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         said = await script.say(TALK, MESSAGES)
         await script.say(TWIN, MESSAGES)
         wrong = await plant(script, said)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             name = str(wrong.name) if kind != "leaked" else f"{wrong.run}:{wrong.name}"
             await told_by(verifier, kind, name)
 
 
 @pytest.mark.parametrize(("kind", "plant"), [("rolled_back", remove), ("rolled_back", remove_last), *ALWAYS])
-async def test_what_goes_wrong_after_it_was_verified_is_found_once(
-    kind: str, plant: Plant, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_what_goes_wrong_after_it_was_verified_is_found_once(kind: str, plant: Plant, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         said = await script.say(TALK, MESSAGES)
         await script.say(TWIN, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(2 * MESSAGES)
             wrong = await plant(script, said)
             name = str(wrong.name) if kind != "leaked" else f"{wrong.run}:{wrong.name}"
@@ -129,14 +136,11 @@ async def test_what_goes_wrong_after_it_was_verified_is_found_once(
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\xc1", b'{"role": "user"}', b"\x97\x01", b"x" * 100_000])
-async def test_a_row_that_is_no_message_is_undecodable_and_hides_no_other(
-    garbage: bytes, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_row_that_is_no_message_is_undecodable_and_hides_no_other(garbage: bytes, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, MESSAGES)
         await script.push(TALK, garbage)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             await verifier.until_verified(MESSAGES)
             verdict = await verifier.finish()
@@ -146,23 +150,19 @@ async def test_a_row_that_is_no_message_is_undecodable_and_hides_no_other(
         assert story["message"].startswith("bytes:")
 
 
-async def test_a_row_garbled_in_its_place_is_one_wrong_and_the_verdict_does_not_wait_for_it(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_row_garbled_in_its_place_is_one_wrong_and_the_verdict_does_not_wait_for_it(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await script.replace(said[2], b"\xc1garbage")
-        async with verifying(script, tmp_path, drain=60.0) as verifier:
+        async with verifying(script, drain=60.0) as verifier:
             verdict = await asyncio.wait_for(verifier.finish(), 20)
         assert found_kinds(verdict) == {"undecodable": 1}
 
 
-async def test_garbage_in_one_place_hides_no_loss_in_another(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_garbage_in_one_place_hides_no_loss_in_another(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.push(TALK, b"\xc1garbage")
             await verifier.until_found()
@@ -172,24 +172,18 @@ async def test_garbage_in_one_place_hides_no_loss_in_another(redis_url: str, led
         assert found_kinds(verdict) == {"undecodable": 1, "rolled_back": 1}
 
 
-async def test_an_empty_history_in_place_of_all_is_the_loss_of_each_message(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_an_empty_history_in_place_of_all_is_the_loss_of_each_message(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await script.memory.forget(TALK)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await told_by(verifier, "lost", str(said[0].name), count=MESSAGES)
 
 
-async def test_what_is_gone_and_there_again_in_its_place_is_non_monotonic_and_healed(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_what_is_gone_and_there_again_in_its_place_is_non_monotonic_and_healed(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path, settle=3.0) as verifier:
+        async with verifying(script, settle=3.0) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.remove(said[2])
             await verifier.until(lambda status: status["suspicions_open"] == 1)
@@ -200,28 +194,22 @@ async def test_what_is_gone_and_there_again_in_its_place_is_non_monotonic_and_he
             await told_by(verifier, "non_monotonic", str(said[2].name))
 
 
-async def test_what_is_shown_late_is_stale_under_read_your_writes(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_what_is_shown_late_is_stale_under_read_your_writes(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await script.remove(said[2])
-        async with verifying(script, tmp_path, settle=3.0) as verifier:
+        async with verifying(script, settle=3.0) as verifier:
             await verifier.until(lambda status: status["suspicions_open"] == 1)
             await script.put_before(said[2], said[3])
             await told_by(verifier, "stale", str(said[2].name))
 
 
-async def test_what_is_shown_late_within_the_promised_time_is_neither_stale_nor_lost(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_what_is_shown_late_within_the_promised_time_is_neither_stale_nor_lost(soaking: Soaking) -> None:
     contract = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=60.0)
-    async with scripting(redis_url, ledger_url, contract=contract) as script:
-        await script.open(TALK)
+    async with soaking(contract=contract) as script:
         said = await script.say(TALK, MESSAGES)
         await script.remove(said[-1])
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until(lambda status: status["suspicions_open"] == 1)
             await asyncio.sleep(1.0)  # longer than the settle time, far shorter than promised
             await script.push(TALK, said[-1].to_bytes())
@@ -230,13 +218,10 @@ async def test_what_is_shown_late_within_the_promised_time_is_neither_stale_nor_
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_loss_that_comes_back_is_healed_once_and_open_again_when_it_goes_again(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_loss_that_comes_back_is_healed_once_and_open_again_when_it_goes_again(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.remove(said[2])
             await verifier.until_found()
@@ -251,14 +236,11 @@ async def test_a_loss_that_comes_back_is_healed_once_and_open_again_when_it_goes
 # -- expiry --
 
 
-async def test_a_session_that_expires_when_it_should_is_not_missed(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store="redis-hash", ttl_seconds=1.5) as script:
-        await script.open(TALK)
+async def test_a_session_that_expires_when_it_should_is_not_missed(soaking: Soaking) -> None:
+    async with soaking(store="redis-hash", ttl_seconds=1.5) as script:
         await script.say(TALK, MESSAGES)
         script.close(TALK)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             while await script.redis.exists(script.key(TALK)):
                 await asyncio.sleep(0.05)
@@ -267,51 +249,43 @@ async def test_a_session_that_expires_when_it_should_is_not_missed(
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_session_that_outlives_its_time_is_resurrected(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, store="redis-hash", ttl_seconds=0.6) as script:
-        await script.open(TALK)
+async def test_a_session_that_outlives_its_time_is_resurrected(soaking: Soaking) -> None:
+    async with soaking(store="redis-hash", ttl_seconds=0.6) as script:
         said = await script.say(TALK, 2)
         await script.redis.persist(script.key(TALK))
         script.close(TALK)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await asyncio.sleep(1.2)
             await script.end()
             await told_by(verifier, "resurrected", str(said[0].name), count=2)
 
 
-async def test_an_unknown_append_may_have_prolonged_the_life_of_a_session(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store="redis-hash", ttl_seconds=0.6) as script:
-        await script.open(TALK)
+async def test_an_unknown_append_may_have_prolonged_the_life_of_a_session(soaking: Soaking) -> None:
+    async with soaking(store="redis-hash", ttl_seconds=0.6) as script:
         await script.say(TALK, 2)
         await script.say(TALK, outcome=Outcome.UNKNOWN, stored=False)
         await script.redis.persist(script.key(TALK))
         script.close(TALK)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(2)
             await asyncio.sleep(1.2)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_session_gone_before_its_time_is_lost(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, store="redis-hash", ttl_seconds=60.0) as script:
-        await script.open(TALK)
+async def test_a_session_gone_before_its_time_is_lost(soaking: Soaking) -> None:
+    async with soaking(store="redis-hash", ttl_seconds=60.0) as script:
         said = await script.say(TALK, 3)
         await script.redis.delete(script.key(TALK))
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await told_by(verifier, "lost", str(said[0].name), count=3)
 
 
-async def test_a_session_that_expired_may_be_begun_anew_under_an_absolute_time_to_live(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_session_that_expired_may_be_begun_anew_under_an_absolute_time_to_live(soaking: Soaking) -> None:
     contract = Contract(ttl_seconds=1.5, expiry=Expiry.ABSOLUTE)
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:AbsoluteList", contract=contract) as script:
-        await script.open(TALK)
+    async with soaking(store=f"{STORES}:AbsoluteList", contract=contract) as script:
         await script.say(TALK, 2)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(2)
             while await script.redis.exists(script.key(TALK)):
                 await asyncio.sleep(0.05)
@@ -325,14 +299,11 @@ async def test_a_session_that_expired_may_be_begun_anew_under_an_absolute_time_t
 # -- what the contract does not promise --
 
 
-async def test_repeats_are_not_held_against_a_store_that_promises_at_least_once(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_repeats_are_not_held_against_a_store_that_promises_at_least_once(soaking: Soaking) -> None:
     contract = Contract(duplicates=Duplicates.AT_LEAST_ONCE)
-    async with scripting(redis_url, ledger_url, contract=contract) as script:
-        await script.open(TALK)
+    async with soaking(contract=contract) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.push(TALK, said[-1].to_bytes())
             for count in range(1, 8):
@@ -343,11 +314,10 @@ async def test_repeats_are_not_held_against_a_store_that_promises_at_least_once(
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_no_order_is_asked_of_a_store_that_promises_none(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:Unordered") as script:
-        await script.open(TALK)
+async def test_no_order_is_asked_of_a_store_that_promises_none(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:Unordered") as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             for count in range(1, 8):
                 await script.say(TALK)
@@ -356,26 +326,21 @@ async def test_no_order_is_asked_of_a_store_that_promises_none(redis_url: str, l
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_store_that_answers_none_for_nothing_does_not_stop_the_verifier(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:NothingIsNone", contract=STRICT) as script:
+async def test_a_store_that_answers_none_for_nothing_does_not_stop_the_verifier(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:NothingIsNone", contract=STRICT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             verdict = await verifier.finish()
         assert verdict.totals.verified == MESSAGES
 
 
-async def test_things_that_are_no_messages_are_told_once_each_whatever_they_are(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddRows", contract=STRICT) as script:
-        await script.open(TALK)
+async def test_things_that_are_no_messages_are_told_once_each_whatever_they_are(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:OddRows", contract=STRICT) as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.say(TALK)
             await verifier.until_verified(MESSAGES + 1)
@@ -383,38 +348,29 @@ async def test_things_that_are_no_messages_are_told_once_each_whatever_they_are(
         assert found_kinds(verdict) == {"undecodable": 3}
 
 
-async def test_a_number_that_is_none_is_told_beside_whatever_else_is_wrong(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddNumbers", contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_number_that_is_none_is_told_beside_whatever_else_is_wrong(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:OddNumbers", contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await script.replace(said[3], altered(said[3]))
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found(2)
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"undecodable": 1, "corrupted": 1}
 
 
-async def test_an_answer_that_is_no_history_is_told_and_does_not_stop_the_verifier(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:OddAnswer", contract=STRICT) as script:
-        await script.open(TALK)
+async def test_an_answer_that_is_no_history_is_told_and_does_not_stop_the_verifier(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:OddAnswer", contract=STRICT) as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             verdict = await verifier.finish()
         assert found_kinds(verdict)["undecodable"] == 1
 
 
-async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:RaisesAtOnce", contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(soaking: Soaking) -> None:
+    async with soaking(store=f"{STORES}:RaisesAtOnce", contract=STRICT) as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.say(TALK)
             await verifier.until_verified(MESSAGES + 1)
@@ -424,14 +380,14 @@ async def test_a_store_that_raises_before_it_can_be_awaited_gave_no_answer(
 
 @pytest.mark.parametrize("is_noticed_before_the_end", [True, False])
 async def test_a_session_that_cannot_be_read_is_reported_and_does_not_hold_up_the_verdict(
-    is_noticed_before_the_end: bool, redis_url: str, ledger_url: str, tmp_path: Path
+    is_noticed_before_the_end: bool, soaking: Soaking
 ) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{STORES}:RaisesForOne", contract=STRICT) as script:
+    async with soaking(store=f"{STORES}:RaisesForOne", contract=STRICT) as script:
         await script.open(TALK)
         await script.open(RaisesForOne.unreadable)
         await script.say(TALK, MESSAGES)
         await script.say(RaisesForOne.unreadable, MESSAGES)
-        async with verifying(script, tmp_path, drain=3600.0) as verifier:
+        async with verifying(script, drain=3600.0) as verifier:
             await verifier.until_verified(MESSAGES)
             if is_noticed_before_the_end:
                 await verifier.until_found()
@@ -442,12 +398,26 @@ async def test_a_session_that_cannot_be_read_is_reported_and_does_not_hold_up_th
         assert verdict.findings[0].cause == "unknown"
 
 
-async def test_a_corrupted_message_is_not_counted_as_verified(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+@pytest.mark.long
+async def test_slow_reads_make_a_drain_no_longer_than_they_take(soaking: Soaking) -> None:
+    """25 sessions of which each read takes a second: they are read at the same time, and once more at the end."""
+    sessions = [f"{number}-chat" for number in range(25)]
+    async with soaking(store=f"{STORES}:SlowToRead", contract=STRICT) as script:
+        for session in sessions:
+            await script.say(session)
+        async with verifying(script, drain=60.0, minimum_verified=1) as verifier:
+            await verifier.until_verified(len(sessions))
+            began = time.monotonic()
+            verdict = await verifier.finish()
+            assert time.monotonic() - began < SLOW_DRAIN_SECONDS_MAX
+        assert (verdict.verdict, verdict.totals.verified) == ("pass", len(sessions))
+
+
+async def test_a_corrupted_message_is_not_counted_as_verified(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         await script.replace(said[3], altered(said[3]))
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             verdict = await verifier.finish()
         assert (found_kinds(verdict), verdict.totals.verified) == ({"corrupted": 1}, MESSAGES - 1)
@@ -470,69 +440,71 @@ def seen(messages: list[Message]) -> list[SeenItem]:
     ],
     ids=["lags", "too few", "too many", "the oldest"],
 )
-async def test_a_wrong_window_that_a_participant_saw_is_found(
-    kind: str, shown: slice, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_wrong_window_that_a_participant_saw_is_found(kind: str, shown: slice, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 20)
         last = None if kind == "stale" else 10
         script.observe(TALK, seen(said[shown]), last=last)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found()
             verdict = await verifier.finish()
         assert set(found_kinds(verdict)) == {kind}
 
 
-async def test_a_right_window_is_no_violation_whoever_suspected_it(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_what_a_participant_saw_and_nobody_judged_is_a_doubt(soaking: Soaking) -> None:
+    """It is judged by a read that is made after it, and here none ever is."""
+    async with soaking(contract=STRICT) as script:
+        said = await script.say(TALK, 20)
+        later = now_us() + 3_600_000_000
+        acked = list(script.acked[TALK])
+        script.writer.observe(
+            Observation(script.numbers[TALK], later, later + 1, 10, seen(said[10:]), acked, len(acked), "absent", None)
+        )
+        async with verifying(script, drain=3.0) as verifier:
+            await verifier.until_verified(20)
+            verdict = await verifier.finish()
+        assert verdict.verdict == "inconclusive"
+        assert [one for one in verdict.reasons if "not judged by the end" in one], verdict.reasons
+
+
+async def test_a_right_window_is_no_violation_whoever_suspected_it(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 20)
         script.observe(TALK, seen(said[10:]), last=10)
         script.observe(TALK, seen(said), last=None)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_window_that_ended_earlier_is_within_a_promised_staleness(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_window_that_ended_earlier_is_within_a_promised_staleness(soaking: Soaking) -> None:
     contract = Contract(reads=Reads.BOUNDED_STALENESS, staleness_seconds=60.0)
-    async with scripting(redis_url, ledger_url, contract=contract) as script:
-        await script.open(TALK)
+    async with soaking(contract=contract) as script:
         said = await script.say(TALK, 25)
         script.observe(TALK, seen(said[:10]), last=10)  # the last ten, when there were only ten
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_another_sessions_message_in_a_participants_read_is_leaked(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_another_sessions_message_in_a_participants_read_is_leaked(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         said = await script.say(TALK, MESSAGES)
         foreign = await script.say(TWIN, 1)
         script.observe(TALK, [*seen(said), *seen(foreign)])
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert set(found_kinds(verdict)) == {"leaked"}
 
 
-async def test_a_refused_message_in_a_participants_read_is_a_phantom(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_refused_message_in_a_participants_read_is_a_phantom(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, MESSAGES)
         refused = await script.say(TALK, outcome=Outcome.FAILED, stored=False)
         script.observe(TALK, seen([*said, *refused]))
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert set(found_kinds(verdict)) == {"phantom"}
 
@@ -540,41 +512,33 @@ async def test_a_refused_message_in_a_participants_read_is_a_phantom(
 # -- nothing to say --
 
 
-async def test_a_run_in_which_nothing_was_written_is_inconclusive(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_run_in_which_nothing_was_written_is_inconclusive(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"
         assert "nothing was verified on redis-list" in verdict.reasons
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNKNOWN])
-async def test_what_was_never_acknowledged_is_not_missed(
-    outcome: Outcome, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_what_was_never_acknowledged_is_not_missed(outcome: Outcome, soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 3)
         await script.say(TALK, outcome=outcome, stored=False)
         await script.say(TALK, 3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_an_unknown_append_may_appear_late_behind_what_was_said_since(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_an_unknown_append_may_appear_late_behind_what_was_said_since(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 3)
         (late,) = await script.say(TALK, outcome=Outcome.UNKNOWN, stored=False)
         await script.say(TALK, 3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             await script.push(TALK, late.to_bytes())
             await verifier.until(lambda status: status["totals"]["indeterminate"] == 0)

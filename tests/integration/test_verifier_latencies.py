@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings
-from tests.support.verifying import Script, scripting, verifying
+from tests.support.verifying import Script, Soaking, verifying
 
 TALK = "talk-chat"
 SLOT_SECONDS = 0.25
@@ -43,23 +42,22 @@ async def a_fault(script: Script) -> None:
 
 
 async def test_percentiles_and_thresholds_survive_a_kill_and_tell_faults_apart(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, ledger_url: str
 ) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+    async with soaking() as script:
         await script.say(TALK, 5)
         timed(script.writer, 99, 0.01)
         other = await LedgerWriter.connect(ledger_url, LedgerSettings())
         timed(other, 100, 0.02)
         await other.close()
         await asyncio.sleep(2 * SLOT_SECONDS)
-        async with verifying(script, tmp_path, thresholds=THRESHOLDS) as verifier:
+        async with verifying(script, thresholds=THRESHOLDS) as verifier:
             await verifier.until(lambda status: append_rows(status) == {False: (199, 0)})
             await a_fault(script)
             await verifier.until(lambda status: append_rows(status).get(True) == (5, 5))
-            await verifier.until(lambda status: status["state_bytes"] > 0)
+            await verifier.until_saved()
             await verifier.kill()
-        async with verifying(script, tmp_path, thresholds=THRESHOLDS) as verifier:
+        async with verifying(script, thresholds=THRESHOLDS) as verifier:
             # The recovery may not have been saved: then it is over when this verifier sees it.
             await verifier.until(lambda status: not status["recovering"] and status["faults_total"])
             await asyncio.sleep(0.4 + 2 * SLOT_SECONDS)
@@ -85,15 +83,12 @@ async def test_percentiles_and_thresholds_survive_a_kill_and_tell_faults_apart(
         assert verdict.reasons == ["threshold missed: redis-list append_p99_in_fault: 2.97s, at most 1s"]
 
 
-async def test_a_threshold_of_which_nothing_was_measured_is_no_pass(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_a_threshold_of_which_nothing_was_measured_is_no_pass(soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 5)
         timed(script.writer, 1, 0.01)
         limits = {"search_p99": "1s", "append_p99": "1s", "staleness_p99": "1s", "postgres": {"append_p99": "1s"}}
-        async with verifying(script, tmp_path, thresholds=limits) as verifier:
+        async with verifying(script, thresholds=limits) as verifier:
             await verifier.until_verified(5)
             verdict = await verifier.finish()
         assert verdict.verdict == "inconclusive"

@@ -14,7 +14,7 @@ from xxhash import xxh3_64_intdigest
 from soak.checker.contract import Contract, Expiry, Reads
 from soak.checker.message import Message
 from soak.stores.redis_stores import RedisListStore
-from tests.support.verifying import SECONDS_MAX, Script, Verifying, found_kinds, scripting, verifying
+from tests.support.verifying import SECONDS_MAX, Script, Soaking, Verifying, found_kinds, scripting, verifying
 
 pytestmark = pytest.mark.long
 
@@ -70,7 +70,6 @@ ABSOLUTE = Contract(ttl_seconds=TTL_SECONDS, expiry=Expiry.ABSOLUTE)
 
 
 async def begin(script: Script, *, close: bool = True, session: str = TALK) -> list[Message]:
-    await script.open(session)
     said = await script.say(session, MESSAGES)
     if close:
         script.close(session)
@@ -95,11 +94,9 @@ async def test_a_session_that_expires_too_early_is_lost(
 
 
 @pytest.mark.parametrize("contract", [SLIDING, ABSOLUTE], ids=["sliding", "absolute"])
-async def test_a_session_that_never_expires_is_resurrected(
-    contract: Contract, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:Forever", contract=contract) as script:
-        async with verifying(script, tmp_path, **PLANNED) as verifier:
+async def test_a_session_that_never_expires_is_resurrected(contract: Contract, soaking: Soaking) -> None:
+    async with soaking(store=f"{HERE}:Forever", contract=contract) as script:
+        async with verifying(script, **PLANNED) as verifier:
             await begin(script)
             await verifier.until_found(MESSAGES)
             verdict = await verifier.finish()
@@ -107,12 +104,10 @@ async def test_a_session_that_never_expires_is_resurrected(
 
 
 @pytest.mark.parametrize("contract", [SLIDING, ABSOLUTE], ids=["sliding", "absolute"])
-async def test_a_session_that_expires_in_time_is_seen_gone_and_let_go(
-    contract: Contract, redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_session_that_expires_in_time_is_seen_gone_and_let_go(contract: Contract, soaking: Soaking) -> None:
     store = f"{HERE}:{contract.expiry.value.capitalize()}"
-    async with scripting(redis_url, ledger_url, store=store, contract=contract) as script:
-        async with verifying(script, tmp_path, **PLANNED) as verifier:
+    async with soaking(store=store, contract=contract) as script:
+        async with verifying(script, **PLANNED) as verifier:
             await begin(script)
             await verifier.until_verified(MESSAGES)
             before = time.monotonic()
@@ -124,10 +119,10 @@ async def test_a_session_that_expires_in_time_is_seen_gone_and_let_go(
 
 
 async def test_a_session_whose_time_does_not_slide_although_promised_is_lost_while_it_is_spoken_in(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking,
 ) -> None:
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:AbsoluteEarly", contract=SLIDING) as script:
-        async with verifying(script, tmp_path, **PLANNED) as verifier:
+    async with soaking(store=f"{HERE}:AbsoluteEarly", contract=SLIDING) as script:
+        async with verifying(script, **PLANNED) as verifier:
             await begin(script, close=False)
             await verifier.until_verified(MESSAGES)
             await asyncio.sleep(0.7)
@@ -138,12 +133,10 @@ async def test_a_session_whose_time_does_not_slide_although_promised_is_lost_whi
         assert set(found_kinds(verdict)) <= {"lost", "rolled_back"}
 
 
-async def test_a_session_whose_time_slides_although_it_should_not_is_resurrected(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_session_whose_time_slides_although_it_should_not_is_resurrected(soaking: Soaking) -> None:
     short = Contract(ttl_seconds=1.5, expiry=Expiry.ABSOLUTE)
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:Sliding", contract=short) as script:
-        async with verifying(script, tmp_path, **PLANNED) as verifier:
+    async with soaking(store=f"{HERE}:Sliding", contract=short) as script:
+        async with verifying(script, **PLANNED) as verifier:
             await begin(script, close=False)
             await asyncio.sleep(0.5)
             await script.say(TALK)
@@ -153,12 +146,10 @@ async def test_a_session_whose_time_slides_although_it_should_not_is_resurrected
         assert set(found_kinds(verdict)) == {"resurrected"}
 
 
-async def test_a_reader_that_may_be_behind_may_still_show_what_has_expired(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_reader_that_may_be_behind_may_still_show_what_has_expired(soaking: Soaking) -> None:
     behind = Contract(ttl_seconds=0.6, reads=Reads.BOUNDED_STALENESS, staleness_seconds=3600.0)
-    async with scripting(redis_url, ledger_url, store=f"{HERE}:Forever", contract=behind) as script:
-        async with verifying(script, tmp_path, recall_ages=[0.3, 1.5]) as verifier:
+    async with soaking(store=f"{HERE}:Forever", contract=behind) as script:
+        async with verifying(script, recall_ages=[0.3, 1.5]) as verifier:
             await begin(script)
             await verifier.until(lambda status: status["recalls"][script.store]["1.5s"] == 1)
             verdict = await verifier.finish()
@@ -216,18 +207,16 @@ async def test_what_goes_wrong_after_the_first_recall_is_found_at_the_next(
         assert found_kinds(verdict) == {kind: 1}
 
 
-async def test_a_recall_is_counted_once_although_the_verifier_was_killed_since(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_recall_is_counted_once_although_the_verifier_was_killed_since(soaking: Soaking) -> None:
     ages = {"recall_ages": [0.3, 3600.0]}
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
-        async with verifying(script, tmp_path, **ages) as verifier:
+    async with soaking(contract=Contract()) as script:
+        async with verifying(script, **ages) as verifier:
             await begin(script)
             await to_be_recalled(script, verifier, "300ms", 1)
             await asyncio.sleep(1.0)  # several checkpoints
             await verifier.kill()
         started = time.time()
-        async with verifying(script, tmp_path, **ages) as verifier:
+        async with verifying(script, **ages) as verifier:
             await verifier.until(lambda status: status["last_sweep_wall_seconds"] > started)
             status = await verifier.status()
             assert status["recalls"][script.store] == {"300ms": 1, "1h": 0}
@@ -246,7 +235,6 @@ async def what_is_left(
     ages = {"recall_ages": [0.2, 3600.0], "closed_sessions_max": most, "kept_share": share}
     async with verifying(script, tmp_path, **ages) as verifier:
         for session in sessions:
-            await script.open(session)
             await script.say(session)
         await verifier.until_verified(len(sessions))
         for session in sessions:
@@ -272,27 +260,25 @@ def drawn(sessions: list[str], share: float) -> set[str]:
 
 
 async def test_when_there_are_too_many_a_share_drawn_by_name_is_kept_to_the_end(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, tmp_path: Path
 ) -> None:
     sessions = [f"{number}-chat" for number in range(40)]
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+    async with soaking(contract=Contract()) as script:
         left, live = await what_is_left(script, tmp_path, sessions, most=12, share=0.2)
     assert 0 < len(drawn(sessions, 0.2)) <= 12
     assert drawn(sessions, 0.2) <= left
     assert live == len(left) == 12
 
 
-async def test_a_share_that_becomes_too_many_is_cut_and_the_bound_holds(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_a_share_that_becomes_too_many_is_cut_and_the_bound_holds(soaking: Soaking, tmp_path: Path) -> None:
     sessions = [f"{number}-chat" for number in range(40)]
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+    async with soaking(contract=Contract()) as script:
         left, live = await what_is_left(script, tmp_path, sessions, most=5, share=1.0)
     assert live == len(left) <= 5
 
 
-async def test_none_is_kept_where_none_may_be(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+async def test_none_is_kept_where_none_may_be(soaking: Soaking, tmp_path: Path) -> None:
     sessions = [f"{number}-chat" for number in range(10)]
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
+    async with soaking(contract=Contract()) as script:
         left, live = await what_is_left(script, tmp_path, sessions, most=0, share=1.0)
     assert (left, live) == (set(), 0)

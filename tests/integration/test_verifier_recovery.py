@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from soak.faults.catalogue import RECOVERY_KINDS
 from soak.report.outcome import RunOutcome
 from soak.report.summary import print_summary
 from soak.verifier.result import Result
-from tests.support.verifying import Script, Verifying, found_kinds, scripting, verifying
+from tests.support.verifying import Script, Soaking, Verifying, found_kinds, verifying
 
 TALK, TWIN = "talk-chat", "twin-chat"
 MESSAGES = 6
@@ -61,17 +60,14 @@ async def until_measured(verifier: Verifying, count: int) -> list[dict[str, Any]
     return found
 
 
-async def test_a_tolerated_tail_is_measured_from_its_oldest_message(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
-        await script.open(TALK)
+async def test_a_tolerated_tail_is_measured_from_its_oldest_message(soaking: Soaking) -> None:
+    async with soaking(contract=LENIENT) as script:
         await script.say(TALK, MESSAGES)
         await script.say(TALK, 1, stored=False)
         await asyncio.sleep(0.4)
         await script.say(TALK, 2, stored=False)
         await fault(script, "crash-1")
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             (measured,) = await until_measured(verifier, 1)
             assert (measured["kind"], measured["server"], measured["store"]) == ("crash", "redis", "redis-list")
             assert (measured["tolerated"], measured["lost"], measured["kept"]) == (3, 0, True)
@@ -89,13 +85,10 @@ async def test_a_tolerated_tail_is_measured_from_its_oldest_message(
         assert "crash of redis" in summary(verdict)
 
 
-async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
-        await script.open(TALK)
+async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(soaking: Soaking) -> None:
+    async with soaking(contract=Contract()) as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             for kind in RECOVERY_KINDS:
                 await fault(script, f"{kind}-1", kind)
             await fault(script, "pause-1", "pause")
@@ -108,11 +101,10 @@ async def test_a_fault_that_took_nothing_has_a_recovery_point_of_zero(
         assert verdict.verdict == "pass"
 
 
-async def test_a_fault_right_before_the_end_is_measured(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract()) as script:
-        await script.open(TALK)
+async def test_a_fault_right_before_the_end_is_measured(soaking: Soaking) -> None:
+    async with soaking(contract=Contract()) as script:
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path, settle=1.0) as verifier:
+        async with verifying(script, settle=1.0) as verifier:
             await verifier.until_verified(MESSAGES)
             await fault(script, "crash-1")
             verdict = await verifier.finish()
@@ -120,14 +112,13 @@ async def test_a_fault_right_before_the_end_is_measured(redis_url: str, ledger_u
         assert (verdict.verdict, measured.is_unread, measured.shown_point) == ("pass", False, "0s")
 
 
-async def test_more_than_is_promised_is_measured_and_counted(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract(crash_loss_seconds=0.2)) as script:
-        await script.open(TALK)
+async def test_more_than_is_promised_is_measured_and_counted(soaking: Soaking) -> None:
+    async with soaking(contract=Contract(crash_loss_seconds=0.2)) as script:
         await script.say(TALK, MESSAGES)
         await script.say(TALK, 2, stored=False)
         await asyncio.sleep(0.5)
         await fault(script, "crash-1")
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             (measured,) = await until_measured(verifier, 1)
             assert (measured["tolerated"], measured["lost"], measured["kept"]) == (0, 2, False)
             assert measured["point_seconds"] >= 0.5
@@ -137,12 +128,12 @@ async def test_more_than_is_promised_is_measured_and_counted(redis_url: str, led
         assert verdict.totals.tolerated == 0
 
 
-async def test_each_loss_is_put_to_the_fault_that_took_it(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
+async def test_each_loss_is_put_to_the_fault_that_took_it(soaking: Soaking) -> None:
+    async with soaking(contract=LENIENT) as script:
         await script.open(TALK)
         await script.open(TWIN)
         await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await script.say(TALK, 1, stored=False)
             await fault(script, "crash-1")
@@ -165,15 +156,12 @@ async def test_each_loss_is_put_to_the_fault_that_took_it(redis_url: str, ledger
         assert (verdict.verdict, verdict.totals.tolerated) == ("pass", 3)
 
 
-async def test_what_was_measured_survives_a_kill_of_the_verifier(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
-        await script.open(TALK)
+async def test_what_was_measured_survives_a_kill_of_the_verifier(soaking: Soaking) -> None:
+    async with soaking(contract=LENIENT) as script:
         await script.say(TALK, MESSAGES)
         await script.say(TALK, 2, stored=False)
         await fault(script, "crash-1")
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             before = await until_measured(verifier, 1)
             await asyncio.sleep(1.0)  # a checkpoint
             await verifier.kill()
@@ -184,13 +172,10 @@ async def test_what_was_measured_survives_a_kill_of_the_verifier(
         assert len(verdict.recoveries) == 1
 
 
-async def test_a_loss_that_no_fault_can_have_taken_is_put_to_none(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=LENIENT) as script:
-        await script.open(TALK)
+async def test_a_loss_that_no_fault_can_have_taken_is_put_to_none(soaking: Soaking) -> None:
+    async with soaking(contract=LENIENT) as script:
         said = await script.say(TALK, MESSAGES)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(MESSAGES)
             await fault(script, "crash-1")
             await until_measured(verifier, 1)
@@ -203,11 +188,10 @@ async def test_a_loss_that_no_fault_can_have_taken_is_put_to_none(
         assert (measured.lost, measured.point_seconds, measured.kept) == (0, 0.0, True)
 
 
-async def test_contracts_and_how_they_were_obtained_are_told(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=Contract(crash_loss_seconds=None)) as script:
-        await script.open(TALK)
+async def test_contracts_and_how_they_were_obtained_are_told(soaking: Soaking) -> None:
+    async with soaking(contract=Contract(crash_loss_seconds=None)) as script:
         await script.say(TALK, 1)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             status = await verifier.until(lambda now: now["totals"]["verified"] == 1)
             told = status["contracts"]["redis-list"]
             assert told["obtained"] == "the store's own"
@@ -224,16 +208,16 @@ async def test_contracts_and_how_they_were_obtained_are_told(redis_url: str, led
 
 
 async def test_a_contract_of_many_minutes_is_judged_though_not_every_time_is_remembered(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with saves alone: what is older than the contract allows is lost, what is younger is tolerated."""
     monkeypatch.setattr(checking, "EXACT_US", 100_000)
     monkeypatch.setattr(absorb, "SLOT_US", 500_000)
     contract = Contract(crash_loss_seconds=4.0)
-    async with scripting(redis_url, ledger_url, contract=contract) as script:
+    async with soaking(contract=contract) as script:
         await script.open(TALK)
         await script.open(TWIN)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await script.say(TWIN, MESSAGES)
             await asyncio.sleep(4.5)
             for _ in range(4):

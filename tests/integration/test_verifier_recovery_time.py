@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.checker.outcome import Outcome
 from soak.faults.catalogue import ALL
 from soak.ledger.records import FaultPhase
-from tests.support.verifying import Script, Verifying, now_us, scripting, verifying
+from tests.support.verifying import Script, Soaking, Verifying, now_us, verifying
 
 TALK = "talk-chat"
 MESSAGES = 4
@@ -54,9 +53,9 @@ async def crash_with_unknown_writes(script: Script, verifier: Verifying) -> None
 
 
 async def test_writes_are_timed_by_the_ledger_reads_by_a_probe_and_unknown_writes_are_followed(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking,
 ) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+    async with soaking() as script, verifying(script) as verifier:
         await script.open(TALK)
         await crash_with_unknown_writes(script, verifier)
         measured = await until_served(verifier)
@@ -68,10 +67,8 @@ async def test_writes_are_timed_by_the_ledger_reads_by_a_probe_and_unknown_write
         assert verdict.verdict == "pass"
 
 
-async def test_every_label_set_is_there_from_the_start_and_what_was_measured_survives_a_kill(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
+async def test_every_label_set_is_there_from_the_start_and_what_was_measured_survives_a_kill(soaking: Soaking) -> None:
+    async with soaking() as script, verifying(script) as verifier:
         await script.open(TALK)
         kinds = {fault.kind for fault in ALL.values() if "redis" in fault.targets}
         everywhere = {("redis", kind) for kind in kinds}
@@ -93,11 +90,8 @@ async def test_every_label_set_is_there_from_the_start_and_what_was_measured_sur
         assert (await verifier.finish()).verdict == "pass"
 
 
-async def test_a_store_that_is_not_seen_to_serve_again_is_told_as_recovering(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
-        await script.open(TALK)
+async def test_a_store_that_is_not_seen_to_serve_again_is_told_as_recovering(soaking: Soaking) -> None:
+    async with soaking() as script, verifying(script) as verifier:
         await script.say(TALK, MESSAGES)
         await script.fault("crash-1", "start")
         await script.fault("crash-1", "injected")
@@ -110,11 +104,8 @@ async def test_a_store_that_is_not_seen_to_serve_again_is_told_as_recovering(
         await verifier.until(lambda status: status["recovering"] == [])
 
 
-async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and_says_which(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
-        await script.open(TALK)
+async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and_says_which(soaking: Soaking) -> None:
+    async with soaking() as script, verifying(script) as verifier:
         await script.say(TALK, MESSAGES)
         reason = "crash of redis could not be injected: nobody home"
         await script.journal.fault(
@@ -125,6 +116,7 @@ async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and
                 phase="failed",
                 at=now_us(),
                 excuses=Excuse.CRASH,
+                promotes=Promotion.NONE,
                 telemetry={"reason": reason},
             )
         )
@@ -137,10 +129,9 @@ async def test_a_fault_that_could_not_be_injected_makes_the_run_inconclusive_and
 
 
 async def test_a_fault_that_began_after_the_last_sign_of_life_of_a_killed_daemon_is_over_with_its_server(
-    redis_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking,
 ) -> None:
-    async with scripting(redis_url, ledger_url) as script, verifying(script, tmp_path) as verifier:
-        await script.open(TALK)
+    async with soaking() as script, verifying(script) as verifier:
         await script.say(TALK, MESSAGES)
         last_sign = now_us()
         await script.fault("pause-1", "start", "pause")
@@ -153,6 +144,7 @@ async def test_a_fault_that_began_after_the_last_sign_of_life_of_a_killed_daemon
             phase="start",
             at=last_sign,
             excuses=Excuse.CRASH,
+            promotes=Promotion.NONE,
             planned=False,
         )
         await script.journal.fault(restart)

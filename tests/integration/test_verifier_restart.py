@@ -22,9 +22,9 @@ from soak.verifier.follower import Follower
 from tests.support.verifying import (
     SECONDS_MAX,
     Script,
+    Soaking,
     altered,
     found_kinds,
-    scripting,
     sidecar_command,
     sidecar_environment,
     verifying,
@@ -37,24 +37,21 @@ STRICT = Contract()
 NEVER = 3_600.0
 
 
-async def test_a_violation_confirmed_since_the_last_checkpoint_is_counted_once(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_violation_confirmed_since_the_last_checkpoint_is_counted_once(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
-            await verifier.until(lambda status: status["state_bytes"] > 0)
+            await verifier.until_saved()
             await verifier.kill()
         await script.replace(said[3], altered(said[3]))
         await script.remove(said[1])
         for _ in range(2):
-            async with verifying(script, tmp_path, checkpoint=NEVER) as verifier:
+            async with verifying(script, checkpoint=NEVER) as verifier:
                 await verifier.until_found(2)
                 assert await verifier.metric("soak_consistency_violations_total") == 2
                 await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_found(2)
             assert await verifier.metric("soak_verifier_restarts_total") == 1
             verdict = await verifier.finish()
@@ -66,41 +63,37 @@ async def test_a_violation_confirmed_since_the_last_checkpoint_is_counted_once(
         assert len(verifier.journal()) == 2
 
 
-async def test_a_violation_in_a_session_that_no_checkpoint_knows_is_counted_once(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_a_violation_in_a_session_that_no_checkpoint_knows_is_counted_once(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
         await script.replace(said[3], altered(said[3]))
-        async with verifying(script, tmp_path, checkpoint=NEVER) as verifier:
+        async with verifying(script, checkpoint=NEVER) as verifier:
             await verifier.until_found()
             await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(5)
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 1}
 
 
 async def test_a_violation_is_counted_once_although_a_checkpoint_came_before_the_ledger_told_of_its_session_again(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_: Follower) -> None:
         await asyncio.sleep(NEVER)
 
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
         await script.replace(said[3], altered(said[3]))
-        async with verifying(script, tmp_path, checkpoint=NEVER) as verifier:
+        async with verifying(script, checkpoint=NEVER) as verifier:
             await verifier.until_found()
             await verifier.kill()
         with monkeypatch.context() as patched:
             patched.setattr(Follower, "run", wait)
-            async with verifying(script, tmp_path) as verifier:
+            async with verifying(script) as verifier:
                 await verifier.until(lambda _: saved_at(verifier.folder))
                 await verifier.kill()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(5)
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"corrupted": 1}
@@ -113,12 +106,11 @@ def saved_at(folder: Path) -> int:
 
 
 async def test_what_a_participant_saw_is_judged_although_the_verifier_was_killed_before(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 6)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             # The store gives no answer for a while, so that the observation waits for a whole read.
             await script.redis.rename(script.key(TALK), script.key("aside"))
@@ -136,25 +128,23 @@ async def test_what_a_participant_saw_is_judged_although_the_verifier_was_killed
             await verifier.kill()
         await script.redis.delete(script.key(TALK))
         await script.redis.rename(script.key("aside"), script.key(TALK))
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert found_kinds(verdict) == {"stale": 1}
 
 
-async def test_kills_at_random_moments_change_nothing_on_a_correct_store(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
+async def test_kills_at_random_moments_change_nothing_on_a_correct_store(soaking: Soaking) -> None:
     source = random.Random(11)
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         await script.open(TALK, writers=2)
         await script.open("other-chat")
         talking = asyncio.create_task(talk(script, 120))
         for _ in range(6):
-            async with verifying(script, tmp_path) as verifier:
+            async with verifying(script) as verifier:
                 await asyncio.sleep(source.uniform(0.05, 0.5))
                 await verifier.kill()
         await talking
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
         assert verdict.totals.acknowledged == 240
@@ -173,10 +163,9 @@ async def talk(script: Script, turns: int) -> None:
 
 @pytest.mark.parametrize("pause", [0.0, 0.15, 0.3])
 async def test_sigkill_between_confirmation_and_checkpoint_neither_loses_nor_doubles(
-    pause: float, redis_url: str, ledger_url: str, tmp_path: Path
+    pause: float, soaking: Soaking, tmp_path: Path
 ) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         said = await script.say(TALK, 10)
         for message in (said[2], said[5], said[7]):
             await script.remove(message)
@@ -207,15 +196,12 @@ async def test_sigkill_between_confirmation_and_checkpoint_neither_loses_nor_dou
 # -- retired sessions --
 
 
-async def test_a_retired_session_is_erased_from_the_store_and_a_wrong_one_is_kept(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_retired_session_is_erased_from_the_store_and_a_wrong_one_is_kept(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         for session in (TALK, "wrong-chat"):
-            await script.open(session)
             await script.say(session, 3)
         await script.push("wrong-chat", b"garbage")
-        async with verifying(script, tmp_path, recall_ages=[0.3]) as verifier:
+        async with verifying(script, recall_ages=[0.3]) as verifier:
             await verifier.until_found()
             for session in (TALK, "wrong-chat"):
                 script.close(session)
@@ -230,7 +216,7 @@ async def test_a_retired_session_is_erased_from_the_store_and_a_wrong_one_is_kep
 
 
 async def test_a_session_is_erased_only_after_a_checkpoint_that_has_let_go_of_it(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_encoded, may_write = threading.Event(), threading.Event()
     write = checkpoint.write
@@ -241,11 +227,10 @@ async def test_a_session_is_erased_only_after_a_checkpoint_that_has_let_go_of_it
             assert may_write.wait(SECONDS_MAX)
         write(folder, blob)
 
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 6)
         monkeypatch.setattr(checkpoint, "write", write_slowly)
-        async with verifying(script, tmp_path, recall_ages=[]) as verifier:
+        async with verifying(script, recall_ages=[]) as verifier:
             await verifier.until(lambda _: is_encoded.is_set())
             await verifier.until_verified(6)
             script.close(TALK)
@@ -261,7 +246,7 @@ async def test_a_session_is_erased_only_after_a_checkpoint_that_has_let_go_of_it
 
 
 async def test_when_too_many_are_to_be_erased_none_is_that_no_checkpoint_has_let_go_of(
-    redis_url: str, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    soaking: Soaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, later = ["one-chat", "two-chat"], ["three-chat", "four-chat"]
     is_encoded, may_write = threading.Event(), threading.Event()
@@ -274,11 +259,10 @@ async def test_when_too_many_are_to_be_erased_none_is_that_no_checkpoint_has_let
         write(folder, blob)
 
     monkeypatch.setattr(sweeper, "ERASE_MAX", len(first))
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+    async with soaking(contract=STRICT) as script:
         for session in (*first, *later):
-            await script.open(session)
             await script.say(session, 3)
-        async with verifying(script, tmp_path, recall_ages=[], checkpoint=0.5) as verifier:
+        async with verifying(script, recall_ages=[], checkpoint=0.5) as verifier:
             await verifier.until_verified(12)
             monkeypatch.setattr(checkpoint, "write", write_slowly)
             for session in first:
@@ -291,35 +275,32 @@ async def test_when_too_many_are_to_be_erased_none_is_that_no_checkpoint_has_let
             await asyncio.sleep(0.3)
             await verifier.kill()
         monkeypatch.undo()
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_a_kill_after_a_session_was_erased_is_no_loss(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
+async def test_a_kill_after_a_session_was_erased_is_no_loss(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         for number in range(20):
             await script.open(f"{number}-chat")
             await script.say(f"{number}-chat", 3)
-        async with verifying(script, tmp_path, recall_ages=[]) as verifier:
+        async with verifying(script, recall_ages=[]) as verifier:
             await verifier.until_verified(60)
             for number in range(20):
                 script.close(f"{number}-chat")
                 await asyncio.sleep(0.02)
             await verifier.until(lambda status: status["sessions_live"] < 10)
             await verifier.kill()
-        async with verifying(script, tmp_path, recall_ages=[]) as verifier:
+        async with verifying(script, recall_ages=[]) as verifier:
             verdict = await verifier.finish()
         assert (verdict.verdict, found_kinds(verdict)) == ("pass", {})
 
 
-async def test_sessions_behind_a_gap_are_not_erased_while_their_load_still_uses_them(
-    redis_url: str, ledger_url: str, tmp_path: Path
-) -> None:
-    async with scripting(redis_url, ledger_url, contract=STRICT) as script:
-        await script.open(TALK)
+async def test_sessions_behind_a_gap_are_not_erased_while_their_load_still_uses_them(soaking: Soaking) -> None:
+    async with soaking(contract=STRICT) as script:
         await script.say(TALK, 6)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             await verifier.until_verified(6)
             script.writer._number += 1  # a batch that never arrives
             await script.say(TALK, 2)

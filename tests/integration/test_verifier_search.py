@@ -77,7 +77,6 @@ async def until_searches(verifier: Verifying, count: int, result: str) -> None:
 async def test_a_store_that_finds_what_it_stores_is_left_alone(urls: tuple[str, str, str], tmp_path: Path) -> None:
     async with searched(urls, tmp_path, RIGHT) as (script, verifier):
         for session in (TALK, "t2-chat", "t3-short"):
-            await script.open(session)
             await script.say(session, 30)
         await script.forget("t2-chat")
         await until_searches(verifier, 40, "hit")
@@ -139,7 +138,6 @@ async def test_what_only_a_wide_search_finds_is_measured_and_no_violation(
     urls: tuple[str, str, str], tmp_path: Path
 ) -> None:
     async with searched(urls, tmp_path, RIGHT) as (script, verifier):
-        await script.open(TALK)
         said = await script.say(TALK, 25)
         connection: Any = await asyncpg.connect(urls[2])
         # As far from its own words as can be: what an approximate index does to a message now and then.
@@ -224,7 +222,6 @@ async def test_a_search_that_fails_is_unavailable_and_a_store_that_never_answers
 @pytest.mark.long
 async def test_what_a_participant_did_not_find_is_looked_for(urls: tuple[str, str, str], tmp_path: Path) -> None:
     async with searched(urls, tmp_path) as (script, verifier):
-        await script.open(TALK)
         await script.say(TALK, 120)
         await verifier.until_verified(120)
         Blind.hidden = {(TALK, 60)}

@@ -82,7 +82,6 @@ async def test_a_restart_is_recorded_once_though_the_verifier_is_killed_and_noti
 ) -> None:
     testbed = new_testbed()
     async with scripting(testbed.url("redis"), ledger_url) as script:
-        await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path, **PATIENT) as verifier:
             await verifier.until_verified(MESSAGES)
@@ -119,7 +118,6 @@ async def test_what_a_redis_without_persistence_loses_by_itself_is_lost_under_a_
     testbed = new_testbed(redis_options={"appendonly": "no", "save": ""})
     promised = Contract(crash_loss_seconds=0.5, power_loss_seconds=0.5)
     async with scripting(testbed.url("redis"), ledger_url, contract=promised) as script:
-        await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path, **PATIENT) as verifier:
             await verifier.until_verified(MESSAGES)
@@ -135,7 +133,6 @@ async def test_a_crash_that_is_on_record_is_not_recorded_again_and_is_no_surpris
 ) -> None:
     testbed = new_testbed()
     async with scripting(testbed.url("redis"), ledger_url) as script:
-        await script.open(TALK)
         await script.say(TALK, MESSAGES)
         async with verifying(script, tmp_path, checkpoint=NEVER, **PATIENT) as verifier:
             await verifier.until_verified(MESSAGES)

@@ -21,7 +21,7 @@ from soak.servers.binaries import valkey_server
 from soak.servers.inspect import inspect
 from soak.servers.ports import free_port
 from soak.verifier import drift
-from tests.support.verifying import Verifying, scripting, verifying
+from tests.support.verifying import Soaking, Verifying, verifying
 
 if TYPE_CHECKING:
     from tests.support.servers.testbed_thread import TestbedThread
@@ -63,14 +63,13 @@ def servers_telling(found: Told, server: str) -> set[str]:
 
 
 async def test_a_server_that_hangs_tells_nothing_of_itself_until_it_answers_again(
-    redis_url: str, ledger_url: str, tmp_path: Path, testbed: TestbedThread
+    soaking: Soaking, testbed: TestbedThread
 ) -> None:
     pid = testbed.nodes["redis"].pid
     assert pid is not None
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+    async with soaking() as script:
         await script.say(TALK, 3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             found = await until(verifier, lambda now: now["soak_server_answers"][("redis",)] == 1)
             talking = servers_telling(found, "redis")
             assert {"soak_server_memory_used_bytes", "soak_server_evicted_keys_total"} <= talking
@@ -85,14 +84,13 @@ async def test_a_server_that_hangs_tells_nothing_of_itself_until_it_answers_agai
             await verifier.finish()
 
 
-async def test_redis_tells_its_memory_and_what_it_threw_away(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
+async def test_redis_tells_its_memory_and_what_it_threw_away(soaking: Soaking, redis_url: str) -> None:
     async with (
         contextlib.aclosing(Redis.from_url(redis_url)) as client,
-        scripting(redis_url, ledger_url) as script,
+        soaking() as script,
     ):
-        await script.open(TALK)
         await script.say(TALK, 3)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             before = await until(verifier, lambda now: "soak_server_expired_keys_total" in now)
             await client.set("telemetry:short-lived", "x" * 1_000_000, px=1)
             await asyncio.sleep(0.01)
@@ -111,13 +109,12 @@ async def test_redis_tells_its_memory_and_what_it_threw_away(redis_url: str, led
 
 
 async def test_postgres_tells_its_log_and_how_far_a_replica_is_behind(
-    redis_url: str, postgres_url: str, postgres_replica_url: str, ledger_url: str, tmp_path: Path
+    soaking: Soaking, postgres_url: str, postgres_replica_url: str
 ) -> None:
     servers = {"postgres": postgres_url, "postgres-replica": postgres_replica_url}
-    async with scripting(redis_url, ledger_url, store="postgres-replica", servers=servers) as script:
-        await script.open(TALK)
+    async with soaking(store="postgres-replica", servers=servers) as script:
         await script.say(TALK, 1)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             first = await until(verifier, lambda now: len(now.get("soak_server_wal_bytes_total", {})) == 2)
             await script.say(TALK, 5)
             position = first["soak_server_wal_bytes_total"][("postgres",)]
@@ -145,11 +142,10 @@ async def test_postgres_16_tells_its_checkpoints_too(postgres16_url: str) -> Non
     assert int(sample.telemetry["database_bytes"]) > 1_000_000
 
 
-async def test_a_fault_is_active_from_its_beginning_to_its_end(redis_url: str, ledger_url: str, tmp_path: Path) -> None:
-    async with scripting(redis_url, ledger_url) as script:
-        await script.open(TALK)
+async def test_a_fault_is_active_from_its_beginning_to_its_end(soaking: Soaking) -> None:
+    async with soaking() as script:
         await script.say(TALK, 1)
-        async with verifying(script, tmp_path) as verifier:
+        async with verifying(script) as verifier:
             found = await until(verifier, lambda now: "soak_fault_active" in now)
             assert not any(found["soak_fault_active"].values())
             assert {("crash", "redis"), ("pause", "redis")} <= found["soak_fault_active"].keys()

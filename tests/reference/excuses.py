@@ -62,7 +62,7 @@ def _required_again(known: Knowledge, attempt: Attempt, view: View) -> Ruling:
     full = [v for v in earlier if v.is_full]
     if full and all(_may_be_of_before_a_forget(known, attempt, v) for v in full):
         return perhaps("eventual-monotonic")
-    return NO if view.is_full and full else perhaps("other-reader")
+    return NO if view.is_full and full else YES
 
 
 def _may_be_of_before_a_forget(known: Knowledge, attempt: Attempt, view: View) -> bool:
@@ -211,6 +211,8 @@ def _by_one_fault(  # noqa: PLR0911  one ruling a line
     acknowledged = known.is_acknowledged(attempt)
     if acknowledged and attempt.ended is not None and attempt.ended > fault.ended:
         return NO  # acknowledged after recovery
+    if acknowledged and attempt.sent > fault.injected + known.history.clock_epsilon and not fault.leaves_old:
+        return NO  # sent when the server was down, so the one that came back acknowledged it
     shown_after = [v for v in known.shown.get(attempt.id, ()) if v.invoked >= fault.ended]
     if any(v.source is Source.PRIMARY for v in shown_after):
         return perhaps("during-fault") if view.invoked < fault.ended else NO
@@ -399,11 +401,22 @@ def by_trimming(  # noqa: C901, PLR0911  one ruling a line
     older = [other for other in view.ids if is_older(known, other, attempt)]
     if not older:
         return YES
+    if _was_shown_in_front(known, attempt, older):
+        return perhaps("order-not-promised")  # of an order that is wrong which are the last?
     if any((known.attempts[other].delivered_at or NEVER) > view.returned for other in older):
         return perhaps("may-be-in-flight")
     if any(is_promised(known, other.writer, attempt.id.writer) for other in older):
         return NO if attempt.delivered_at is not None and not known.contract.at_least_once else perhaps()
     return perhaps("order-not-promised")
+
+
+def _was_shown_in_front(known: Knowledge, attempt: Attempt, older: list[MessageId]) -> bool:
+    """Whether a full read had shown a message in front of all that is older than it."""
+    return any(
+        attempt.id in full.ids and not any(one in full.order[: full.order.index(attempt.id)] for one in older)
+        for full in known.full[attempt.id.session]
+        if any(one in full.ids for one in older)
+    )
 
 
 def _shown_unknown(known: Knowledge, attempt: Attempt) -> list[Attempt]:
@@ -456,7 +469,14 @@ def by_expiry(  # noqa: PLR0911  one ruling a line
         if known.contract.expiry is Expiry.ABSOLUTE and is_something_untold(known, attempt, view):
             return perhaps("begun-untold")
         return NO if attempt.delivered_at is not None else perhaps()
+    if view.returned < attempt.sent + known.contract.ttl and _is_shown_behind_a_forget(known, attempt):
+        return perhaps()  # then its life has begun behind that, too
     return perhaps("late-life") if view.returned < if_unknown_writes_are_late else YES
+
+
+def _is_shown_behind_a_forget(known: Knowledge, attempt: Attempt) -> bool:
+    done = [one for one in known.forgets[attempt.id.session] if known.outcome(one) is Outcome.OK]
+    return any(view.invoked > (one.ended or NEVER) for one in done for view in known.shown.get(attempt.id, ()))
 
 
 def _begun_as_told(known: Knowledge, attempt: Attempt) -> int:

@@ -41,8 +41,8 @@ from tests.reference.history import Attempt, Expiry, Forget, History, MessageId,
 from tests.reference.knowledge import NEVER, Knowledge, View
 
 DECISIONS = {
-    "acknowledged-during-fault": "A loss of what was acknowledged between `injected` and `ended` of a fault whose loss"
-    " is limited: the page excuses a tail before the fault and nothing after recovery, and leaves out what is between.",
+    "acknowledged-during-fault": "A loss of what was sent before `injected` and acknowledged before `ended` of a fault"
+    " whose loss is limited: the page excuses a tail before the fault, and leaves out what was on its way.",
     "during-fault": "A primary that hides a message of the excusable tail during the fault and shows it later.",
     "during-open-forget": "The absence of a message from a read that was made before the outcome of a forget had"
     " reached the verifier.",
@@ -65,7 +65,7 @@ DECISIONS = {
     " between whom the contract promises no order.",
     "order-over-forget": "Two reads that order a pair differently which a forget has removed: one of them is behind,"
     " and shows the session as it was.",
-    "other-reader": "Monotonic reads under a staleness bound between two readers of one source.",
+    "other-reader": "What only a participant's read has shown, where the next full read may rightly lack it.",
     "pair-of-two-writers": "Two reads that order messages of two writers differently under per_writer order.",
     "new-primary": "A message that a fault may have taken, and that some read had shown together with one that was sent"
     " after its acknowledgement and survived, if the last full read before it was missed does not say so.",
@@ -182,18 +182,24 @@ def _why_forgiven(known: Knowledge, attempt: Attempt, view: View, *, back_surely
         ),
         "told-after-shadow": back_surely and _is_told_after_shadow(known, attempt, view),
         "swept-first": back_surely and _is_asked_around_fault(known, view),
-        "other-reader": _may_be_unseen(known, attempt) and _only_participants_saw(known, attempt),
+        "other-reader": _only_participants_saw(known, attempt)
+        and (_may_be_unseen(known, attempt) or _only_late_reads_saw(known, attempt)),
         "begun-untold": _is_life_untold(known, attempt, view),
         "told-after-life": _is_told_after_life(known, attempt, view),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def _only_late_reads_saw(known: Knowledge, attempt: Attempt) -> bool:
+    """Whether every read that showed it was made in the shadow of a fault."""
+    return all(known.is_tolerated(view) for view in known.shown.get(attempt.id, ()))
+
+
 def _may_be_unseen(known: Knowledge, attempt: Attempt) -> bool:
     """Whether what only a participant saw is not suspected: the verifier's next full read may rightly lack it."""
     contract = known.contract
     drops = contract.retained is not None or contract.eviction
-    return contract.staleness is None or drops or bool(known.forgets[attempt.id.session])
+    return drops or bool(known.forgets[attempt.id.session])
 
 
 def _only_participants_saw(known: Knowledge, attempt: Attempt) -> bool:
@@ -513,7 +519,11 @@ def _report_flips(report: _Report, known: Knowledge, one: View, other: View) -> 
         attempts = [known.attempts.get(message) for message in (front, behind)]
         if any(attempt is None or known.is_refused(attempt) for attempt in attempts):
             report.may("refused-anyway", *pair)
-        elif _may_be_forgotten(known, front, one, other) or _was_excused_between(known, front, behind, one, other):
+        elif (
+            _may_be_forgotten(known, front, one, other)
+            or _was_excused_between(known, front, behind, one, other)
+            or _is_order_untold(known, one, other)
+        ):
             report.may("order-over-forget", *pair)
         elif not is_promised(known, front.writer, behind.writer):
             report.may("pair-of-two-writers", *pair)
@@ -535,6 +545,23 @@ def _may_be_forgotten(known: Knowledge, front: MessageId, one: View, other: View
         known.outcome(forget) is Outcome.OK and attempt.sent <= (forget.ended or 0) and forget.sent <= judged
         for forget in known.forgets[one.session]
     )
+
+
+def _is_order_untold(known: Knowledge, one: View, other: View) -> bool:
+    """Whether a read in the shadow of a fault showed, behind a forget, what had no outcome yet: that is not kept."""
+    first, last = sorted((one.invoked, other.invoked))
+    return any(
+        known.is_tolerated(view)
+        and any(forget.sent <= view.returned for forget in known.forgets[view.session])
+        and not _are_told(known, view)
+        for view in known.full[one.session]
+        if first <= view.invoked <= last
+    )
+
+
+def _are_told(known: Knowledge, view: View) -> bool:
+    told = [known.attempts[message].delivered_at for message in view.order if message in known.attempts]
+    return all(at is not None and at <= view.invoked for at in told)
 
 
 def _was_excused_between(known: Knowledge, front: MessageId, behind: MessageId, one: View, other: View) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from tests.reference.findings import Ruling
@@ -142,7 +142,3 @@ class Knowledge:
 
     def fault_between(self, start: Micros, end: Micros) -> bool:
         return any(fault.started <= end and start <= fault.ended for fault in self.history.faults)
-
-
-def primary_only(views: Iterable[View]) -> list[View]:
-    return [view for view in views if view.source is Source.PRIMARY]

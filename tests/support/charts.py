@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -14,14 +13,14 @@ from typing import Any
 
 import jsonschema
 import kubernetes_validate
-import pytest
 import yaml
 
+from tests.support.needs import missing
 from tests.support.paths import ROOT
 
 CHART = ROOT / "deploy" / "helm" / "soak"
 VALUE_SETS = tuple(sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml")))
-VERSIONS = ("1.27", "1.37")
+VERSIONS = ("1.28", "1.37")
 """The oldest Kubernetes that the chart names, and the newest whose schema there is."""
 OPERATOR = json.loads((Path(__file__).parent / "prometheus_operator.schema.json").read_text())
 PODS = {"StatefulSet", "Deployment", "Job", "CronJob"}
@@ -35,10 +34,7 @@ def tool(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.exists() else shutil.which(name)
     if found is None:
-        reason = f"{name} is not installed; 'make kubernetes-tools' installs it into .venv"
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(f"{name} is not installed; 'make kubernetes-tools' installs it into .venv")
     return found
 
 

@@ -14,12 +14,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
 from soak.errors import ExitCode
-from tests.support.paths import ROOT
+from tests.support.command import plain_environment
 
 SECONDS_MAX = 60.0
 BUSY = (
@@ -37,11 +37,10 @@ class RunningCheck:
         self.data_dir.mkdir(exist_ok=True)
         self._output = (folder / f"output-{time.monotonic_ns()}.txt").open("w+b")
         self._told = (folder / f"told-{time.monotonic_ns()}.json").open("w+b")
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
         command = [*through, sys.executable, "-m", "soak", "check", "--data-dir", str(self.data_dir), "--json", *words]
         self.process = subprocess.Popen(
             command,
-            env={**plain, "PYTHONPATH": str(ROOT), **environment},
+            env=plain_environment(**environment),
             cwd=folder,
             stdout=self._told,
             stderr=self._output,
@@ -93,6 +92,12 @@ class RunningCheck:
     def evidence(self) -> list[dict[str, Any]]:
         return [json.loads(path.read_bytes()) for path in (self.data_dir / "verifier" / "evidence").glob("*.json")]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -115,24 +120,17 @@ def new_folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def checking(*words: str, through: Sequence[str] = (), **environment: str) -> Iterator[RunningCheck]:
-    with new_folder() as folder:
-        check = RunningCheck(folder, *words, through=through, **environment)
-        try:
-            yield check
-        finally:
-            check.close()
+    with new_folder() as folder, RunningCheck(folder, *words, through=through, **environment) as check:
+        yield check
 
 
 def resume(folder: Path, before: dict[str, Any], *words: str) -> tuple[RunningCheck, dict[str, Any]]:
     """Resume a check that was killed; return it, ended with a pass, and its result."""
-    check = RunningCheck(folder, *words)
-    try:
+    with RunningCheck(folder, *words) as check:
         after = check.until_verified(total(before, "verified") + 100)
         assert after["run"] == before["run"]
         told = check.end()
-    finally:
-        check.close()
-    assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), check.output
+    assert (check.process.returncode, told["verdict"]) == (ExitCode.PASS, "pass"), (told["reasons"], check.output)
     return check, told
 
 

@@ -15,7 +15,6 @@ from tests.support.paths import ROOT
 FOLDER = ROOT / "grafana" / "dashboards"
 SCRAPE_SECONDS = 15
 INTERVAL_SECONDS = 15
-EVERYTHING = "$__all"
 _LABEL_VALUES = re.compile(r"^label_values\((?P<selector>.+), (?P<label>\w+)\)$")
 _VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 

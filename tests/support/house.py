@@ -18,6 +18,7 @@ the median over all settings, and settings whose names mean nothing else.
 from __future__ import annotations
 
 import ast
+import re
 import statistics
 import sys
 from collections import Counter
@@ -83,13 +84,10 @@ class Module(NamedTuple):
         return found
 
 
-def modules(folder: str) -> list[Module]:
-    return [_read(path) for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
-def _read(path: Path) -> Module:
-    text = path.read_text()
-    return Module(path, text.count("\n"), ast.parse(text))
+def modules(folder: str, naming: str = "") -> list[Module]:
+    """Return the modules of a folder, or only those in which something matches a regular expression."""
+    found = ((path, path.read_text()) for path in sorted((ROOT / folder).rglob("*.py")))
+    return [Module(path, text.count("\n"), ast.parse(text)) for path, text in found if re.search(naming, text)]
 
 
 def carrying(code: Iterable[Module], classes: Iterable[str]) -> set[str]:

@@ -17,9 +17,10 @@ import redis
 from soak import join
 from soak.checker.contract import Contract
 from soak.ledger.connection import keys_of
-from soak.ledger.records import FORMAT_VERSION, Batch, RunHeader, decode_batch
+from soak.ledger.records import Batch, decode_batch
 from soak.ledger.run import create_run
 from tests.support.paths import ROOT
+from tests.support.run_headers import header_of
 
 LOCUSTFILE = ROOT / "locustfiles" / "sessions.py"
 WAIT_SECONDS_MAX = 60.0
@@ -34,15 +35,7 @@ class Run:
         self._ledger_url = ledger_url
         self.farewells = 0
         self._started: list[subprocess.Popen[str]] = []
-        header = RunHeader(
-            version=FORMAT_VERSION,
-            run=self.name,
-            seed=3,
-            namespace=f"t_{self.name}",
-            stores=[store],
-            contracts={store: Contract()},
-            started_wall_seconds=time.time(),
-        )
+        header = header_of({store: Contract()}, self.name, seed=3, started_wall_seconds=time.time())
         asyncio.run(create_run(ledger_url, header))
         info = join.JoinInfo(
             header=header,

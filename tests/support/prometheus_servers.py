@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -24,12 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from soak.proc.spawn import STDOUT, start
 from soak.proc.tree import last_words
 from soak.servers.ports import HOST, free_port
+from tests.support.needs import installed
 
 READY_SECONDS_MAX = 60.0
 ANSWER_SECONDS_MAX = 60.0
@@ -121,12 +120,7 @@ class Alertmanager:
 
 def program(name: str) -> str:
     """Return the path of a program; a test that needs it is skipped without, or fails where nothing may be missing."""
-    if path := shutil.which(name):
-        return path
-    reason = f"{name} is not installed (Debian: apt install prometheus prometheus-alertmanager)"
-    if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-        raise AssertionError(reason)
-    pytest.skip(reason)
+    return installed(name, " (Debian: apt install prometheus prometheus-alertmanager)")
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import os
 import sys
 import time
 import uuid
@@ -21,7 +20,7 @@ from redis.asyncio import Redis
 
 from soak.checker import case
 from soak.checker.contract import Contract, Order
-from soak.checker.faults import Excuse
+from soak.checker.faults import Excuse, Promotion
 from soak.checker.message import Garbled, Message, Stored
 from soak.checker.outcome import Outcome
 from soak.checker.text import MessageGenerator
@@ -30,15 +29,17 @@ from soak.errors import ExitCode
 from soak.faults.catalogue import ALL as FAULTS
 from soak.join import JoinInfo
 from soak.ledger.connection import keys_of
-from soak.ledger.records import FORMAT_VERSION, EndOfLoad, FaultPhase, Observation, RunHeader, SeenItem
+from soak.ledger.records import EndOfLoad, FaultPhase, Observation, SeenItem
 from soak.ledger.run import RunJournal, create_run
+from soak.ledger.shards import WHOLE, Shard
 from soak.ledger.writer import LedgerWriter
 from soak.settings import LedgerSettings, SoakSettings, VerifierSettings
 from soak.stores import registry
 from soak.stores.protocol import MemoryStore, StoreContext
 from soak.stores.redis_stores import RedisListStore
-from soak.verifier import evidence_file, process, result
-from tests.support.paths import ROOT
+from soak.verifier import checkpoint, evidence_file, process, result
+from tests.support.command import plain_environment
+from tests.support.run_headers import header_of
 
 STORES = __name__
 """The module of the stores below: `f"{STORES}:Unordered"` names one."""
@@ -157,6 +158,17 @@ class RaisesForOne(RedisListStore):
         return await super().history(session, last)
 
 
+class SlowToRead(RedisListStore):
+    """A list of which each read takes a second."""
+
+    layout = "slow-to-read"
+    seconds = 1.0
+
+    async def history(self, session: str, last: int | None = None) -> Sequence[Stored]:
+        await asyncio.sleep(self.seconds)
+        return await super().history(session, last)
+
+
 class Unordered(RedisListStore):
     """A heap of messages: every read has another order, and the last so many are any so many."""
 
@@ -174,6 +186,9 @@ class Unordered(RedisListStore):
 
 class Script:
     """A run that a test tells step by step: what was sent, what was answered, what is really there."""
+
+    data_dir: Path | None = None
+    """Where its verifiers write, unless a test names another folder."""
 
     def __init__(
         self, info: JoinInfo, writer: LedgerWriter, journal: RunJournal, memory: MemoryStore, redis: Redis
@@ -202,7 +217,12 @@ class Script:
         outcome: Outcome | None = Outcome.OK,
         stored: bool = True,
     ) -> list[Message]:
-        """Append messages and record the outcome, whatever really happened; None: the outcome never arrives."""
+        """Append messages and record the outcome, whatever really happened; None: the outcome never arrives.
+
+        A session that is not open yet is opened for one writer.
+        """
+        if session not in self.numbers:
+            await self.open(session)
         said = []
         for _ in range(count):
             seq = self._sent[session, writer] = self._sent.get((session, writer), 0) + 1
@@ -240,6 +260,7 @@ class Script:
             phase=phase,
             at=now_us(),
             excuses=FAULTS[kind].excuses if planned else Excuse.CRASH,
+            promotes=FAULTS[kind].promotes if planned else Promotion.NONE,
             serves=FAULTS[kind].serves,
             planned=planned,
         )
@@ -298,6 +319,7 @@ async def scripting(
     contract: Contract | None = None,
     ttl_seconds: float | None = None,
     servers: dict[str, str] | None = None,
+    data_dir: Path | None = None,
 ) -> AsyncIterator[Script]:
     """Begin a run of its own; everything it wrote is removed afterwards."""
     run = "r" + uuid.uuid4().hex[:8]
@@ -305,15 +327,7 @@ async def scripting(
         servers=servers or {"redis": redis_url}, namespace=f"t_{run}", timeout_seconds=2.0, ttl_seconds=ttl_seconds
     )
     promised = contract or registry.find(store).contract_for(context)
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run=run,
-        seed=5,
-        namespace=context.namespace,
-        stores=[store],
-        contracts={store: promised},
-        started_wall_seconds=time.time(),
-    )
+    header = header_of({store: promised}, run, seed=5, namespace=context.namespace, started_wall_seconds=time.time())
     info = JoinInfo(
         header=header,
         ledger_url=ledger_url,
@@ -329,8 +343,10 @@ async def scripting(
     journal = await RunJournal.connect(ledger_url, run)
     memory = await registry.open_store(store, context)
     redis = Redis.from_url(redis_url)
+    script = Script(info, writer, journal, memory, redis)
+    script.data_dir = data_dir
     try:
-        yield Script(info, writer, journal, memory, redis)
+        yield script
     finally:
         await writer.close()
         await journal.close()
@@ -339,7 +355,11 @@ async def scripting(
         await memory.close()
         await redis.aclose()
         async with contextlib.aclosing(Redis.from_url(ledger_url)) as ledger:
-            await ledger.delete(*keys_of(run))
+            await ledger.delete(*keys_of(run), *keys_of(run, 2), *keys_of(run, 3))
+
+
+Soaking = Callable[..., contextlib.AbstractAsyncContextManager[Script]]
+"""`scripting` on the servers and in the folder of one test."""
 
 
 # -- the verifier --
@@ -348,16 +368,19 @@ async def scripting(
 class Verifying:
     """A verifier that runs as a task, and what it says."""
 
-    def __init__(self, script: Script, data_dir: Path, *, thresholds: Any = None, **settings: Any) -> None:
+    def __init__(
+        self, script: Script, data_dir: Path, *, thresholds: Any = None, shard: Shard = WHOLE, **settings: Any
+    ) -> None:
         self._script = script
-        self.folder = data_dir / "verifier"
+        self._shard = shard
+        self.folder = data_dir / shard.folder
         self._data_dir = data_dir
         self._settings = SoakSettings(verifier=VerifierSettings(**(QUICK | settings)), thresholds=thresholds or {})
         self._task: asyncio.Task[ExitCode] | None = None
 
     def start(self) -> None:
         (self.folder / "endpoint.json").unlink(missing_ok=True)
-        run = process.run(self._script.info, self._settings, self._data_dir, "127.0.0.1", 0)
+        run = process.run(self._script.info, self._settings, self._data_dir, "127.0.0.1", 0, self._shard)
         self._task = asyncio.create_task(run)
 
     async def kill(self) -> None:
@@ -373,6 +396,10 @@ class Verifying:
     async def finish(self) -> result.Result:
         """End the load and wait for the verdict."""
         await self._script.end()
+        return await self.verdict()
+
+    async def verdict(self) -> result.Result:
+        """Wait for the verdict of a run whose load has ended."""
         assert self._task is not None
         code = await asyncio.wait_for(self._task, SECONDS_MAX * 2)
         self._task = None
@@ -431,6 +458,20 @@ class Verifying:
     async def until_verified(self, count: int) -> dict[str, Any]:
         return await self.until(lambda status: status["totals"]["verified"] >= count)
 
+    async def until_saved(self) -> None:
+        """Wait for a checkpoint of what is known by now: not the next one, which may have begun before."""
+        path = self.folder / checkpoint.FILE_NAME
+
+        def saved_at() -> int:
+            return path.stat().st_mtime_ns if path.exists() else 0
+
+        for _ in range(2):
+            before = saved_at()
+            deadline = time.monotonic() + SECONDS_MAX
+            while saved_at() == before:
+                assert time.monotonic() < deadline, "nothing was saved"
+                await asyncio.sleep(0.02)
+
     async def until_found(self, count: int = 1) -> dict[str, Any]:
         return await self.until(lambda status: status["totals"]["violations"] >= count)
 
@@ -455,8 +496,10 @@ class Verifying:
 
 
 @contextlib.asynccontextmanager
-async def verifying(script: Script, data_dir: Path, **settings: Any) -> AsyncIterator[Verifying]:
+async def verifying(script: Script, data_dir: Path | None = None, /, **settings: Any) -> AsyncIterator[Verifying]:
     """Run a verifier beside the script."""
+    data_dir = data_dir or script.data_dir
+    assert data_dir is not None
     verifier = Verifying(script, data_dir, **settings)
     verifier.start()
     try:
@@ -483,7 +526,6 @@ def sidecar_command(data_dir: Path, run: str) -> list[str]:
 
 
 def sidecar_environment(script: Script, **settings: Any) -> dict[str, str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     told = {f"SOAK_VERIFIER__{name.upper()}": str(value) for name, value in (QUICK | settings).items()}
     servers = {
         "SOAK_LEDGER__URL": script.info.ledger_url,
@@ -491,4 +533,4 @@ def sidecar_environment(script: Script, **settings: Any) -> dict[str, str]:
         "SOAK_LOG__LEVEL": "warning",
         "SOAK_CONTRACT_MISMATCH": "allow",  # what the test's server promises is not what these tests are about
     }
-    return {**plain, **told, **servers, "PYTHONPATH": str(ROOT)}
+    return plain_environment(**told, **servers)

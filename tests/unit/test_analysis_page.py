@@ -32,6 +32,13 @@ def test_every_subject_has_a_row() -> None:
     assert {subject.name for subject in catalogue.find([])} <= measured
 
 
+def test_the_rows_with_a_finding_are_as_many_as_the_page_says() -> None:
+    heat_map, _ = PAGE.split("## Heat map")[1].split("✓ nothing found")
+    rows = [line for line in heat_map.splitlines() if re.match(r"\| `[^`]+` \| \d", line)]
+    found = [row for row in rows if "✗" in row]
+    assert f"\n{len(found)} of the {len(rows)} rows of the map below have a finding" in PAGE
+
+
 def test_every_finding_has_its_command() -> None:
     head = next(line for line in PAGE.splitlines() if line.startswith("| library | version |"))
     trials = [cell.strip() for cell in head.strip("|").split("|")][2:]

@@ -12,7 +12,7 @@ from soak.checker.causes import Cause, Clues, Explanation, candidates, explain
 from soak.checker.clues import when_seen
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Attempt
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 
@@ -31,9 +31,12 @@ def window(kind: str, started: float, ended: float | None = None, *, survivor: f
         fault="f",
         kind=kind,
         excuses=FAULTS[kind].excuses,
+        promotes=FAULTS[kind].promotes,
         serves=FAULTS[kind].serves,
+        down=FAULTS[kind].down,
         target="redis",
         started=int(started * SECOND),
+        injected=int(started * SECOND),
         ended=int((started + 0.3 if ended is None else ended) * SECOND),
         survivor_sent=int(survivor * SECOND),
     )
@@ -92,6 +95,17 @@ def test_a_server_that_comes_back_with_another_folder_and_nothing_in_it_was_wipe
     assert lost(faults=[without_missed]).cause is Cause.RESTART_WITHOUT_PERSISTENCE
     kept = msgspec.structs.replace(gone, survivor_sent=9 * SECOND)
     assert lost(faults=[kept]).cause is Cause.UNSYNCED_TAIL
+
+
+def test_what_the_restarted_server_acknowledged_did_not_die_with_the_one_before() -> None:
+    dead = msgspec.structs.replace(
+        window("crash", 8.0, 10.005, survivor=7.0), down=True, injected=int(8.2 * SECOND), serves=False
+    )
+    assert lost(faults=[dead], others=[RIVAL]).cause is Cause.CONCURRENT_OVERWRITE
+    earlier = msgspec.structs.replace(dead, injected=int(10.002 * SECOND))
+    assert lost(faults=[earlier]).cause is Cause.UNSYNCED_TAIL, "it was sent before the server was dead"
+    up = msgspec.structs.replace(dead, down=False)
+    assert lost(faults=[up]).cause is Cause.UNSYNCED_TAIL, "the server answered meanwhile"
 
 
 @pytest.mark.parametrize("kind", LOSSES)
@@ -203,7 +217,36 @@ def test_of_two_crashes_the_one_whose_tail_it_was_is_blamed() -> None:
 def test_only_what_stands_and_was_sent_and_acknowledged_in_between_makes_a_hole(other: Attempt) -> None:
     """A survivor in another session makes none: a service may buffer each session by itself."""
     crash = window("crash", 10.5, survivor=10.4)
-    assert lost(faults=[crash], samples=restarting(AOF), others=[RIVAL, other]).cause is Cause.UNSYNCED_TAIL
+    found = lost(faults=[crash], samples=restarting(AOF), others=[other])
+    assert found.cause is Cause.UNSYNCED_TAIL
+    assert [type(fact) for fact in found.against] == [f.HoleInTail]
+
+
+def test_another_writer_of_the_session_outranks_a_crash_that_something_later_outlived_elsewhere() -> None:
+    """Unless the store loses what lonely writers say as well."""
+    crash = window("crash", 10.5, survivor=10.4)
+    found = lost(faults=[crash], samples=restarting(AOF), others=[RIVAL])
+    assert found.cause is Cause.CONCURRENT_OVERWRITE
+    assert "sent at 10.4, after this one was acknowledged at 10.0, outlived the fault: it is a hole" in said(found)
+    buffered = lost(faults=[crash], samples=restarting(AOF), others=[RIVAL], losses=4, losses_alone=2)
+    assert buffered.cause is Cause.UNSYNCED_TAIL
+    tail = lost(faults=[window("crash", 10.5, survivor=9.9)], samples=restarting(AOF), others=[RIVAL])
+    assert tail.cause is Cause.UNSYNCED_TAIL
+    assert "a hole" not in said(tail)
+
+
+def test_what_was_shown_together_with_a_survivor_is_called_a_hole() -> None:
+    failover = window("sentinel_failover", 11.0)
+    shown = {"was_seen": True, "survivor": (0, 6), "others": [attempt(0, 6, 11.5)]}
+    assert "shown it together with 0/6" in said(lost(Kind.ROLLED_BACK, faults=[failover], **shown))
+
+
+def test_nothing_is_called_acknowledged_that_was_not() -> None:
+    unknown = msgspec.structs.replace(MINE, outcome=Outcome.UNKNOWN)
+    failover = window("sentinel_failover", 9.5, 12.0)
+    words = said(lost(Kind.ROLLED_BACK, faults=[failover], attempt=unknown, was_seen=True))
+    assert "was never acknowledged, but a read showed it" in words
+    assert "the acknowledgement came" not in words
 
 
 def test_a_restart_that_was_over_before_the_message_was_sent_is_not_blamed() -> None:
@@ -539,6 +582,10 @@ def test_a_duplicate_is_a_retry_only_if_something_went_wrong_while_it_was_append
     retried = lost(Kind.DUPLICATED, others=[during], faults=[window("dropped_reply", 9.9)], **there)
     assert retried.cause is Cause.RETRY
     assert "the load called append for it once" in said(retried)
+    # A search that answers twice says nothing of the append: an index may have been written by two processes.
+    searched = lost(Kind.DUPLICATED, faults=[window("dropped_reply", 9.9)], is_search=True, **there)
+    assert searched.cause is Cause.UNKNOWN
+    assert "the answer to one search holds it 2 times" in said(searched)
 
 
 THERE: dict[str, Any] = {"first_missed": 0, "present": [(0, 1, 8)]}

@@ -11,7 +11,7 @@ import pytest
 
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, ForgetBegun, ForgetEnded, Outcome
 from soak.checker.read import Rules
@@ -52,6 +52,7 @@ class Hosts:
             kind="crash",
             target="redis",
             excuses=Excuse.CRASH,
+            promotes=Promotion.NONE,
             started=int(started * SECOND),
             ended=int(ended * SECOND),
         )

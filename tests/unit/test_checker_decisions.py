@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from soak.checker.contract import Contract, Duplicates, Order
 from soak.checker.events import Confirmed, Event
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.outcome import ForgetBegun, ForgetEnded, Outcome
@@ -39,12 +40,42 @@ def checker_after_a_crash(talk: Talk, started: float, ended: float) -> SessionCh
         kind="crash",
         target="redis",
         excuses=Excuse.CRASH,
+        promotes=Promotion.NONE,
         started=int(started * SECOND),
         ended=int(ended * SECOND),
     )
     checker.store.faults.begin(window)
     checker.doubt(window)
     return checker
+
+
+@pytest.mark.parametrize(
+    ("sent", "deaths", "is_loss"), [(2.1, [], False), (2.25, [], True), (2.25, [(2.4, 2.5)], False)]
+)
+def test_what_was_sent_to_a_dead_server_was_acknowledged_by_the_one_that_came_back(
+    sent: float, deaths: list[tuple[float, float]], is_loss: bool
+) -> None:
+    talk = Talk(TAIL)
+    talk.ack(1, 1.0)
+    talk.ack(2, 2.6, sent=sent)
+    checker = checker_of(talk)
+    window = FaultWindow(
+        fault="f1",
+        kind="crash",
+        target="redis",
+        excuses=Excuse.CRASH,
+        promotes=Promotion.NONE,
+        down=True,
+        started=2 * SECOND,
+        injected=int(2.2 * SECOND),
+        ended=int(2.7 * SECOND),
+        deaths=[(int(died * SECOND), int(back * SECOND)) for died, back in deaths],
+    )
+    checker.store.faults.begin(window)
+    checker.doubt(window)
+    checker.observe(talk.read(4.0, 1))
+    checker.store.faults.mark_swept("redis-list")
+    assert bool(reported(checker.observe(talk.read(6.0, 1)).events)) is is_loss
 
 
 def test_a_session_past_its_time_that_stands_again_after_a_crash_is_resurrected() -> None:
@@ -126,6 +157,22 @@ def test_a_forget_of_unknown_outcome_excuses_absence_for_good() -> None:
     talk.forget(Outcome.UNKNOWN, 2.0, 2.1)
     talk.ack(2, 3.0)
     assert absent(talk.judge(9_000.0)) == {}
+
+
+def test_a_read_of_the_end_reaches_back_to_what_is_verified_past_what_is_not_yet_heard_of() -> None:
+    talk = told(*range(1, 11))
+    talk.book.lease(1, 1_000)
+    talk.book.lease(0, 1_000)
+    checker = checker_of(talk)
+    checker.observe(talk.read(11.0, *range(1, 11)))
+    for seq in range(11, 19):
+        talk.ack(seq, float(seq))
+    wanted = checker.wants(20_000_000)
+    assert wanted is not None
+    assert wanted.last is not None
+    # The next four are stored already; the ledger has still to tell of them.
+    stored = list(range(1, 23))
+    assert checker.observe_tail(talk.read(20.0, *stored[-wanted.last :]), wanted.last) is not None
 
 
 def test_what_stands_in_front_of_a_read_of_the_end_was_not_late_but_is_out_of_order() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from soak.checker.contract import Contract, Duplicates, Reads, ReplicaReads
 from soak.checker.events import Confirmed
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion
 from soak.checker.kinds import Kind
 from soak.checker.read import Rules
 from soak.checker.session import SessionChecker, StoreJudging
@@ -34,6 +34,7 @@ class Group:
             kind="partial_partition",
             target="redis",
             excuses=Excuse.FAILOVER,
+            promotes=Promotion.BESIDE_THE_OLD,
             started=int(STARTED * SECOND),
         )
         faults.begin(self.window)

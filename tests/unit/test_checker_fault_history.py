@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from soak.checker.contract import Contract, Reads, ReplicaReads
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Survivor, is_excused
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion, Survivor, is_excused
 from soak.checker.read import Rules
 from soak.checker.session import StoreJudging
 from tests.support.checker.correct_store import AUTHOR
@@ -20,6 +20,7 @@ CRASH = FaultWindow(
     kind="crash",
     target="redis",
     excuses=Excuse.CRASH,
+    promotes=Promotion.NONE,
     down=True,
     started=ANNOUNCED,
     injected=INJECTED,
@@ -135,18 +136,10 @@ def test_a_strict_contract_tolerates_no_replica_that_is_behind() -> None:
     assert judging.rules_at(ANNOUNCED, ANNOUNCED + 1).contract.staleness_us == 5 * SECOND
 
 
-@pytest.mark.parametrize(
-    ("kind", "planned", "is_behind"),
-    [
-        ("sentinel_failover", True, True),
-        ("primary_partition", True, True),
-        ("failover", False, True),
-        ("failover", True, False),  # the new primary has the address of the old one, which is down
-        ("crash", True, False),
-    ],
-)
-def test_a_primary_that_is_being_replaced_may_be_behind(kind: str, planned: bool, is_behind: bool) -> None:
-    fault = msgspec.structs.replace(CRASH, kind=kind, excuses=Excuse.FAILOVER, planned=planned, ended=None)
+@pytest.mark.parametrize("promotes", list(Promotion))
+def test_a_primary_that_is_being_replaced_may_be_behind(promotes: Promotion) -> None:
+    is_behind = promotes is Promotion.BESIDE_THE_OLD  # otherwise nobody can reach it any more
+    fault = msgspec.structs.replace(CRASH, promotes=promotes, excuses=Excuse.FAILOVER, ended=None)
     judging = StoreJudging(
         rules=Rules(contract=Contract()),
         author=AUTHOR,
@@ -159,3 +152,15 @@ def test_a_primary_that_is_being_replaced_may_be_behind(kind: str, planned: bool
     assert judging.is_shadowed(ANNOUNCED + 1, ANNOUNCED + 2) is is_behind
     assert not judging.is_shadowed(ENDED + 1, ENDED + SECOND), "not when it is over"
     assert not judging.is_shadowed(ANNOUNCED - 2, ANNOUNCED - 1), "not before"
+
+
+@pytest.mark.parametrize(("kind", "goes_on"), [("crash", True), ("failover", True), ("restart", False)])
+def test_a_server_that_died_or_was_replaced_by_itself_is_back_in_the_fault_that_is_under_way(
+    kind: str, goes_on: bool
+) -> None:
+    history = history_of(msgspec.structs.replace(CRASH, kind="disk_full", serves=True, ended=None, deaths=[]))
+    by_itself = msgspec.structs.replace(CRASH, fault="f2", kind=kind, planned=False, started=INJECTED, ended=None)
+    history.begin(by_itself)
+    history.end("f2", ENDED, {}, {})
+    assert history.windows["f1"].is_active is goes_on
+    assert history.windows["f1"].deaths == [(INJECTED, ENDED)]

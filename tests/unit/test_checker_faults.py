@@ -6,12 +6,20 @@ import msgspec
 import pytest
 
 from soak.checker.contract import Contract
-from soak.checker.faults import DEATHS_MAX, Excuse, FaultWindow, allowed_loss_seconds, is_excused
+from soak.checker.faults import DEATHS_MAX, Excuse, FaultWindow, Promotion, allowed_loss_seconds, is_excused
 from soak.faults.catalogue import ALL as FAULTS
 
 SECOND = 1_000_000
 STARTED, ENDED = 100 * SECOND, 103 * SECOND
-CRASH = FaultWindow(fault="f1", kind="crash", target="redis", excuses=Excuse.CRASH, started=STARTED, ended=ENDED)
+CRASH = FaultWindow(
+    fault="f1",
+    kind="crash",
+    target="redis",
+    excuses=Excuse.CRASH,
+    promotes=Promotion.NONE,
+    started=STARTED,
+    ended=ENDED,
+)
 TWO_SECONDS = Contract(crash_loss_seconds=2.0, power_loss_seconds=5.0, failover_loss_seconds=3.0)
 
 

@@ -9,10 +9,11 @@ from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
 from soak.ledger.reader import WorkerBatch
-from soak.ledger.records import Batch, ForgetIntent, ForgetOutcome, Lease, Open, RunHeader
+from soak.ledger.records import Batch, ForgetIntent, ForgetOutcome, Lease, Open
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
 from tests.support.checker.checked_session import SECOND, CheckedSession
+from tests.support.run_headers import header_of
 
 TWO_SECONDS_AT_MOST = Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE)
 TAIL = Contract(crash_loss_seconds=1.0)
@@ -56,6 +57,18 @@ def test_what_a_read_showed_behind_a_forget_is_expected_also_if_the_outcome_came
     session.forgot(1.0, 1.1)
     assert session.shows(3.0) == set()
     assert session.shows(4.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_was_said_behind_a_forget_is_expected_however_late_its_outcome_comes() -> None:
+    session = CheckedSession()
+    session.told(1, 1.0, 1.1)
+    session.intends_forget(2.0)
+    session.told(2, 3.0, 3.1)
+    assert session.shows(4.0, 2) == session.shows(60.0, 2) == session.shows(120.0, 2) == set()
+    session.forgot(2.0, 2.1)
+    assert session.shows(121.0, 2) == set()
+    assert session.shows(122.0) == set()
+    assert session.shows(124.0) == {(Kind.ROLLED_BACK, 2)}
 
 
 def test_what_raced_with_a_forget_and_is_shown_behind_something_in_flight_is_expected() -> None:
@@ -340,15 +353,7 @@ def test_a_forget_under_way_does_not_excuse_what_was_seen_behind_another_one() -
 def test_outcomes_of_one_batch_are_taken_in_the_order_in_which_they_ended() -> None:
     """An append behind a forget begins a new life. Taken before it, it would be one of a life that may be over."""
     contract, store = TWO_SECONDS_AT_MOST, "redis-list"
-    header = RunHeader(
-        version=1,
-        run="r1",
-        seed=1,
-        namespace="n",
-        stores=[store],
-        contracts={store: contract},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({store: contract})
     state = State(header, {store: ("redis",)}, 60 * SECOND)
     intake = Intake(state, {store: Rules(contract=contract, ttl_epsilon_us=0)}, "host")
     at = [int(seconds * SECOND) for seconds in (0.0, 0.1, 1.5, 1.6, 1.7, 2.5, 2.6, 2.7)]

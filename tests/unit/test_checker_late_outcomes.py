@@ -436,3 +436,73 @@ def test_what_a_replica_showed_and_hides_while_the_primary_has_it_is_non_monoton
     assert session.shows(0.8) == set()
     observed = session.checker.observe(session.read(2.0), session.read(2.05, 1))
     assert session.reported(observed) == {(Kind.NON_MONOTONIC, 1)}
+
+
+@pytest.mark.parametrize("contract", [BEHIND, Contract(reads=Reads.EVENTUAL)], ids=["bounded", "eventual"])
+def test_what_a_participant_saw_in_flight_is_rolled_back_if_the_primary_lacks_it(contract: Contract) -> None:
+    session = CheckedSession(contract, asks_primary=True, reads_replica=True)
+    session.told(1, 0.1, 0.2)
+    assert session.shows(1.5, 1) == set()
+    session.checker.observe_participant(session.read(1.2, 1, 2), 3, [])
+    later, primary = session.read(3.0, 1), session.read(3.1, 1)
+    assert session.checker.needs_primary(later)
+    assert session.reported(session.checker.observe(later, primary)) == {(Kind.ROLLED_BACK, 2)}
+
+
+@pytest.mark.parametrize("contract", [BEHIND, Contract(reads=Reads.EVENTUAL, crash_loss_seconds=1.0)])
+def test_what_only_the_primary_showed_in_flight_is_rolled_back_if_it_lacks_it_later(contract: Contract) -> None:
+    session = CheckedSession(contract, asks_primary=True, reads_replica=True)
+    session.crash(0.1, 0.2, caught_up=0.3)
+    session.told(1, 0.5, 0.6)
+    assert session.shows(2.0) == set()
+    session.sweep()
+    late, primary = session.read(4.0), session.read(4.1, 1, 2)
+    assert session.checker.needs_primary(late)
+    session.checker.observe(late, primary)
+    later, primary = session.read(6.0, 1), session.read(6.1, 1)
+    assert session.checker.needs_primary(later)
+    assert session.reported(session.checker.observe(later, primary)) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_an_unknown_write_that_was_shown_is_rolled_back_if_the_next_read_was_under_way_when_that_was_judged() -> None:
+    session = CheckedSession()
+    session.told(1, 0.1, 0.2, Outcome.UNKNOWN)
+    shows, lacks = session.read(1.0, 1), session.read(2.0)
+    session.checker.observe(shows)
+    assert session.reported(session.checker.observe(lacks)) == set()
+    assert session.shows(3.0) == {(Kind.ROLLED_BACK, 1)}
+
+
+def test_what_the_primary_shows_when_it_is_asked_proves_a_hole_also_under_eventual() -> None:
+    session = CheckedSession(msgspec.structs.replace(TAIL, reads=Reads.EVENTUAL), asks_primary=True)
+    session.told(1, 1.4, 1.5)
+    session.told(2, 1.6, 1.7)
+    assert session.shows(1.9, 1) == set()
+    session.crash(2.0, 2.1)
+    late, primary = session.read(2.5), session.read(2.6, 2)
+    session.checker.observe(late, primary)
+    session.sweep()
+    assert session.reported(session.checker.observe(session.read(3.5), session.read(3.6, 2))) >= {(Kind.ROLLED_BACK, 1)}
+
+
+@pytest.mark.parametrize("appears_at", [3.0, 300.0])
+def test_an_unknown_write_may_never_stand_in_front_of_what_was_acknowledged_before_it_was_sent(
+    appears_at: float,
+) -> None:
+    session = CheckedSession()
+    session.told(1, 1.0, 1.1)
+    session.told(2, 1.2, 1.3)
+    session.told((1, 1), 1.4, 1.5, Outcome.UNKNOWN)
+    for at in range(2, int(appears_at), 20):
+        assert session.shows(at, 1, 2) == set()
+    assert session.shows(appears_at, 1, (1, 1), 2) == {(Kind.REORDERED, 2)}
+
+
+def test_an_unknown_write_may_appear_late_in_front_of_what_was_sent_after_it() -> None:
+    session = CheckedSession()
+    session.told(1, 1.0, 1.1)
+    session.told((1, 1), 1.4, 1.5, Outcome.UNKNOWN)
+    session.told(2, 1.6, 1.7)
+    assert session.shows(2.0, 1, 2) == session.shows(30.0, 1, 2) == set()
+    assert session.shows(60.0, 1, (1, 1), 2) == session.shows(61.0, 1, (1, 1), 2) == set()
+    assert session.book.fronts is None

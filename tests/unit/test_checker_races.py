@@ -6,7 +6,7 @@ import pytest
 
 from soak.checker.absorb import absorb
 from soak.checker.contract import Contract, Duplicates, Expiry, Reads
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled
@@ -14,6 +14,7 @@ from soak.checker.outcome import Attempt, Outcome
 from soak.checker.read import Rules
 from soak.checker.retention import begin_no_later, end_forget, extend, may_have_expired
 from soak.checker.second_look import Look, Lost, look_again, suspect
+from tests.support.checker.checked_session import CheckedSession
 from tests.support.checker.correct_store import AUTHOR
 from tests.support.checker.talk import SECOND, Talk, absent, kinds
 
@@ -119,6 +120,7 @@ def crash(at: float) -> FaultWindow:
         kind="crash",
         target="redis",
         excuses=Excuse.CRASH,
+        promotes=Promotion.NONE,
         started=int(at * SECOND),
         ended=int((at + 0.5) * SECOND),
     )
@@ -181,3 +183,17 @@ def test_an_unreadable_row_where_a_late_unknown_write_stood_is_one_wrong_and_not
     assert talk.judge(3.0, 2, 1).is_clean
     judgement = talk.judge(4.0, 2, Garbled(b"\xff", "bad"))
     assert (kinds(judgement), absent(judgement)) == ({Kind.UNDECODABLE}, {})
+
+
+def test_a_fault_between_two_reads_that_raise_starts_their_count_again() -> None:
+    session = CheckedSession()
+
+    def raises(at: float) -> set[tuple[Kind, int]]:
+        times = int(at * SECOND), int((at + 0.01) * SECOND)
+        return session.reported(session.checker.observe_failure(*times, "raised", others_answered=times[0]))
+
+    assert raises(1.0) == raises(1.5) == set()
+    session.crash(1.6, 1.8)
+    session.sweep()
+    assert raises(2.5) == raises(3.0) == set()
+    assert raises(3.5) == {(Kind.UNDECODABLE, 0)}

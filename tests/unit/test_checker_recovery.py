@@ -10,6 +10,7 @@ from soak.checker.contract import Contract
 from soak.checker.faults import (
     Excuse,
     FaultWindow,
+    Promotion,
     age_at,
     allowed_loss_seconds,
     begin_recovery,
@@ -17,10 +18,14 @@ from soak.checker.faults import (
     is_excused,
 )
 from soak.checker.outcome import Attempt, Outcome
+from soak.clock import now_us
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import RunHeader
+from soak.verifier.drift import note_end
+from soak.verifier.merging import merged_recovery, merged_tally
 from soak.verifier.state import State
 from soak.verifier.status import recoveries_of
+from tests.support.run_headers import header_of
 
 SECOND = 1_000_000
 START, END = 100 * SECOND, 101 * SECOND
@@ -33,6 +38,7 @@ def window(kind: str = "crash", started: int = START, ended: int | None = END, *
         kind=kind,
         target="redis",
         excuses=FAULTS[kind].excuses if planned else Excuse.CRASH,
+        promotes=FAULTS[kind].promotes if planned else Promotion.NONE,
         started=started,
         ended=ended,
         planned=planned,
@@ -50,6 +56,17 @@ def test_the_recovery_point_is_the_age_of_the_oldest_loss() -> None:
         age = age_at(window(), acknowledged(ended))
         recovery.note(age, is_exact=True, is_tolerated=True)
     assert (recovery.point_seconds, recovery.tolerated, recovery.is_kept) == (1.0, 3, True)
+
+
+def test_what_was_lost_is_told_by_who_had_acknowledged_it_and_when() -> None:
+    recovery = begin_recovery(window(), "redis-list", LENIENT, 0.0)
+    for ended in (START - SECOND, START + SECOND // 2):
+        recovery.note(age_at(window(), acknowledged(ended)), is_exact=True, is_tolerated=True)
+    unknown = acknowledged(START, Outcome.UNKNOWN)
+    recovery.note(age_at(window(), unknown), is_exact=True, is_tolerated=False, is_acknowledged=False)
+    assert (recovery.span_seconds, recovery.lost_during, recovery.unacknowledged) == (1.5, 1, 1)
+    both = merged_recovery(recovery, begin_recovery(window(), "redis-list", LENIENT, 0.0))
+    assert (both.span_seconds, both.lost_during, both.unacknowledged) == (1.5, 1, 1)
 
 
 def test_more_than_is_promised_is_shown_as_such() -> None:
@@ -143,15 +160,75 @@ def test_the_account_adds_up_and_is_kept_only_inside_the_promise(losses: list[tu
 def test_a_run_that_could_not_read_what_it_lost_does_not_say_that_it_lost_nothing(
     swept: list[str], shown: tuple[str, str]
 ) -> None:
+    header = header_of({"redis-list": LENIENT}, "r")
+    state = State(header, {"redis-list": ("redis",)}, SECOND)
+    ended = window()
+    ended.swept = swept
+    state.faults.begin(ended)
+    state.recovery_times.began(ended)
+    state.recoveries.settle(END + SECOND, is_final=True)
+    (measured,) = recoveries_of(state)
+    assert (measured.shown_point, measured.shown_lost) == shown
+    assert bool(state.tally.recovery_points) == bool(swept)
+
+
+def test_after_more_faults_than_are_kept_none_is_said_to_await_an_answer_that_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("soak.verifier.recovery.RECOVERIES_KEPT", 2)
+    header = header_of({"redis-list": LENIENT}, "r")
+    state, now = State(header, {"redis-list": ("redis",)}, SECOND), now_us()
+    for number in range(4):
+        over = window(started=now - SECOND - number, ended=now)
+        over.swept = ["redis-list"]
+        state.faults.begin(over)
+        state.recovery_times.began(over)
+        state.recovery_times.ended(over)
+        recovery = state.recoveries.of(over, "redis-list")
+        recovery.read_seconds = recovery.write_seconds = 1.0
+    state.recoveries.settle(now + SECOND, is_final=True)
+    assert len(recoveries_of(state)) == 2
+    assert state.recovery_times.unfinished(now + SECOND) == []
+    # A loss that is found late opens the account of the first anew, and asks for nothing.
+    state.recoveries.of(state.faults.values()[0], "redis-list")
+    state.recovery_times._followed = None  # as with the next fault
+    assert state.recovery_times.unfinished(now + SECOND) == []
+
+
+def test_a_replaced_primary_is_counted_once_however_many_verifiers_are_told() -> None:
+    header = header_of({"redis-list": LENIENT}, "r")
+    states = [State(header, {"redis-list": ("redis",)}, SECOND) for _ in range(2)]
+    after = {
+        "replaced": "redis-1, redis-2",
+        "replaced_after_seconds": "1.1",
+        "stayed_clients": "3",
+        "stayed_seconds": "9.6",
+    }
+    for state in states:
+        replaced = window("sentinel_failover")
+        replaced.telemetry_after = after
+        state.faults.begin(replaced)
+        state.recovery_times.ended(replaced)
+    whole = merged_tally(states[0].tally, [states[1].tally], states[0].faults)
+    assert whole.replacements == {"redis": {"sentinel_failover": 2}}
+    assert whole.stayed_clients == {"redis": {"sentinel_failover": 3}}
+    assert (whole.replacement_seconds_max, whole.stayed_seconds_max) == ({"redis": 1.1}, {"redis": 9.6})
+
+
+def test_a_failover_by_itself_that_daemon_and_verifier_both_notice_is_told_once() -> None:
     header = RunHeader(
         version=1, run="r", seed=1, namespace="n", stores=["redis-list"], contracts={"redis-list": LENIENT},
         started_wall_seconds=0.0,
     )  # fmt: skip
     state = State(header, {"redis-list": ("redis",)}, SECOND)
-    ended = window()
-    ended.swept = swept
-    state.faults.begin(ended)
-    state.recoveries.settle(END + SECOND, is_final=True)
-    (measured,) = recoveries_of(state)
-    assert (measured.shown_point, measured.shown_lost) == shown
-    assert bool(state.tally.recovery_points) == bool(swept)
+    long_after = window("failover", END + SECOND, END + 2 * SECOND, planned=False)
+    for noticed in (
+        window("failover", START, END, planned=False),
+        window("failover", START + 1, END - 1, planned=False),
+        window("crash", START, END, planned=False),
+        long_after,
+    ):
+        state.faults.begin(noticed)
+        note_end(state, noticed)
+    assert state.tally.recoveries_tried == {"failover": 2, "crash": 1}
+    assert state.tally.unexpected_restarts == {"redis": 3}

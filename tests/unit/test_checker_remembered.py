@@ -5,8 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from soak.checker.absorb import SLOT_US, next_known, thinned, thinned_out
+from soak.checker.absorb import RECENT_MAX, SLOT_US, next_known, thinned, thinned_out
+from soak.checker.contract import Contract
+from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
+from tests.support.checker.checked_session import CheckedSession
 
 HOUR_US = 3_600_000_000
 EXACT_SINCE = HOUR_US - 120_000_000
@@ -67,3 +70,23 @@ def test_after_the_last_nothing_is_known() -> None:
     said = attempts_of([(0, 5), (1, 5)])
     assert next_known(said, (0, 1)) is None
     assert next_known(said, (1, 0)) == said[1]
+
+
+def test_of_a_session_with_more_messages_than_are_remembered_a_crash_may_still_take_the_tail() -> None:
+    """9,000 messages within 90 s, of which 120 s may be lost: no excuse ends where exact times end."""
+    session, said = CheckedSession(Contract(crash_loss_seconds=120.0)), 9_000
+    session.book.lease(0, said)
+    for seq in range(1, said + 1):
+        session.told(seq, seq / 100, seq / 100 + 0.005)
+        if seq % 3_000 == 0:
+            assert session.shows(seq / 100 + 0.007, *range(1, seq + 1)) == set()
+    assert len(session.book.recent) < RECENT_MAX, "not all of them are remembered"
+    session.crash(91.0, 92.0)
+    kept = range(1, 4_001)
+    assert session.shows(93.0, *kept) == set()
+    session.sweep()
+    assert session.shows(95.0, *kept) == set()
+    assert not session.book.suspicions, "it is decided"
+    session.told(said + 1, 96.0, 96.1)
+    assert session.shows(97.0, *kept) == set()
+    assert session.shows(99.0, *kept) == {(Kind.LOST, said + 1)}

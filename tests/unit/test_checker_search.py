@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from soak.checker.case import CannotDeriveError, Case, Derived, SearchRead, SecondSearch, derive, found_of, replay
 from soak.checker.contract import Contract, Reads
+from soak.checker.events import Want
 from soak.checker.incidents import Missed
 from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Message
@@ -21,6 +22,7 @@ from soak.checker.partial import (
     WIDE_ROOM,
     Again,
     SearchFate,
+    WideSearch,
     is_blind,
     is_due,
     is_missed,
@@ -158,6 +160,22 @@ def with_basis(settle_us: int = SETTLE_US, **fields: object) -> list[Kind]:
     case = msgspec.structs.replace(unfindable_case(), settle_us=settle_us)
     changed = msgspec.structs.replace(case, basis=msgspec.structs.replace(case.basis, **fields))
     return [one.kind for one in derive(kept(changed))]
+
+
+def test_what_a_wide_search_lacks_is_suspected_and_another_search_is_wanted() -> None:
+    store = grow([*TALKED, ("read", 0)], 1)
+    checker, limit = checker_of(store), wide_limit(3)
+    near, shown, lacks = store.read(not_indexed(store)), store.read(), store.read(not_indexed(store))
+    assert checker.observe_wide_search((0, 2), near, shown, limit) is WideSearch.FOUND
+    assert checker.wants(store.tick()) is None
+    assert checker.observe_wide_search((0, 2), near, lacks, limit) is WideSearch.SUSPECTED
+    wanted = checker.wants(store.tick())
+    assert wanted is not None
+    assert wanted.want is Want.SEARCH
+    assert store.book.missed is not None
+    assert [(one.place, one.invoked) for one in store.book.missed] == [((0, 2), lacks.invoked)]
+    store.book.intend_forget(store.tick())
+    assert checker.observe_wide_search((0, 3), near, lacks, limit) is WideSearch.NOT_EXPECTED
 
 
 def test_it_takes_time_calm_and_a_read_that_shows_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.telemetry import Identity, ServerRestart, ServerSample, identity_of, restart_between, unexplained
 
 SECOND = 1_000_000
@@ -14,9 +14,9 @@ GONE = 100 * SECOND
 POSTGRES = {"postmaster_started": "1.5", "checkpointer_started": "1.6", "uptime_seconds": "50.0"}
 
 
-def redis(run_id: str, at: float, uptime: int) -> ServerSample:
+def redis(run_id: str, at: float, uptime: int, **configuration: str) -> ServerSample:
     telemetry = {"run_id": run_id, "uptime_in_seconds": str(uptime)}
-    return ServerSample(server="redis", at=int(at * SECOND), telemetry=telemetry)
+    return ServerSample(server="redis", at=int(at * SECOND), configuration=configuration, telemetry=telemetry)
 
 
 def window(kind: str, started: float, ended: float | None, excuses: Excuse = Excuse.CRASH, **other: str) -> FaultWindow:
@@ -25,6 +25,7 @@ def window(kind: str, started: float, ended: float | None, excuses: Excuse = Exc
         kind=kind,
         target="redis",
         excuses=excuses,
+        promotes=Promotion.NONE,
         started=int(started * SECOND),
         ended=None if ended is None else int(ended * SECOND),
         telemetry_after=other,
@@ -126,3 +127,24 @@ def test_what_restarts_again_after_a_fault_has_ended_was_gone_since_then() -> No
     left = unexplained(restarted(), [window("crash", 99.0, 101.0, run_id="between")])
     assert left is not None
     assert (left.gone, left.back) == (101 * SECOND, 102 * SECOND)
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_fault_that_promotes_nobody_does_not_explain_that_another_node_of_a_group_answers(planned: bool) -> None:
+    replaced = restart_between(BEFORE, GONE, redis("b", 103.0, 900, topology="sentinel"))
+    assert replaced is not None
+    died = msgspec.structs.replace(window("crash", 99.0, None), planned=planned)
+    assert unexplained(replaced, [died]) == replaced
+    failover = window("failover", 99.0, None, Excuse.FAILOVER)
+    failover.promotes = Promotion.BESIDE_THE_OLD
+    assert unexplained(replaced, [died, failover]) is None
+    # One that is no group, and says it is older than it can be, goes by a clock that was set.
+    alone = restart_between(BEFORE, GONE, redis("b", 103.0, 900))
+    assert alone is not None
+    assert unexplained(alone, [died]) is None
+
+
+def test_a_crash_explains_that_a_node_of_a_group_restarted() -> None:
+    restart = restart_between(BEFORE, GONE, redis("b", 103.0, 2, topology="cluster"))
+    assert restart is not None
+    assert unexplained(restart, [window("crash", 99.0, None)]) is None

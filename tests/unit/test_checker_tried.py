@@ -34,3 +34,4 @@ def test_it_is_said_in_one_line(recoveries: dict[str, int], others: dict[str, in
 
 def test_nothing_is_called_survived_where_something_was_found() -> None:
     assert what_was_tried({"power_cut": 2}, {}, 0, violations=1).text == "2 power cuts were tried"
+    assert what_was_tried({"crash": 1}, {}, 0, violations=1).text == "1 crash was tried"

@@ -57,6 +57,8 @@ def test_what_is_no_window_is_told_by_its_kind(last: int | None, seen: list[Mess
 def test_each_missing_message_is_named() -> None:
     findings = judge_window(5, WHOLE[-7:-2], ALL, WHOLE, set())
     assert [finding.place for finding in findings] == WHOLE[-2:]
+    findings = judge_window(5, WHOLE[-2:], ALL, WHOLE, set())
+    assert [finding.place for finding in findings] == WHOLE[-5:-2], "of the older ones those that had room"
 
 
 def test_what_may_stand_anywhere_is_left_out_on_both_sides() -> None:

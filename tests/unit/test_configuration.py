@@ -108,6 +108,10 @@ def test_every_wrong_key_and_value_is_told_at_once_each_with_its_place(empty_fol
         ("load.usres=5", "load.usres is not a setting; did you mean load.users?"),
         ("load=5", "load is a section; name a setting in it, such as load.users"),
         ("servers.redis=localhost", "servers.redis = ***: is not an address of this kind"),
+        (
+            "ledger.url=redis+cluster://h:1/3",
+            "ledger.url = redis+cluster://h:1/3: names a database, and a cluster has none",
+        ),
         ("servers.redis=redis://h:notaport", "servers.redis = redis://h:notaport: is not an address"),
         ("servers.postgres=redis://:secret@h:1", "servers.postgres = redis://:***@h:1: is not an address of this kind"),
         ("stores.namespace=Ugly-One", "stores.namespace = Ugly-One: string should match pattern"),
@@ -183,6 +187,11 @@ def test_the_canary_is_switched_off_by_none_or_nought() -> None:
         assert read(environ={"SOAK_VERIFIER__CANARY": text}).settings.verifier.canary == 0
     assert read(environ={"SOAK_VERIFIER__CANARY": "5m"}).settings.verifier.canary == 300
     assert read(environ={}).settings.verifier.canary == 60
+
+
+def test_every_time_is_shown_as_it_is_written() -> None:
+    shown = {leaf.key: leaf.text for leaf in read(environ={}).leaves()}
+    assert (shown["verifier.canary"], shown["verifier.coverage"]) == ("1m", "1m")
 
 
 # Faults ----------------------------------------------------------------------------------------------------

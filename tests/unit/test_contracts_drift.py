@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.contract import Contract
 from soak.checker.telemetry import ServerSample
+from soak.clock import now_us
 from soak.contracts.drift import ServerRecord, differences, take_in, unsupported
-from soak.contracts.guarantees import WATCHED_SETTINGS
+from soak.contracts.guarantees import WATCHED_SETTINGS, guarantees_of, redis_guarantees
+from soak.ledger.records import FORMAT_VERSION, RunHeader
+from soak.verifier.drift import DriftWatch, configurations_now, drift_now, drift_warnings, unmet_promises
+from soak.verifier.state import State
 
 BASE = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory": "0", "role": "primary"}
 
@@ -104,9 +111,106 @@ def test_what_is_drifted_is_always_what_two_samples_in_a_row_have_shown(lines: l
 def test_a_promise_that_the_server_cannot_keep_any_more_is_named_with_its_store() -> None:
     contracts = {"redis-list": Contract(crash_loss_seconds=2, power_loss_seconds=2), "postgres": Contract()}
     needs = {"redis-list": ("redis",), "postgres": ("postgres",)}
-    assert unsupported(contracts, needs, {"redis": sample()}) == []
-    found = unsupported(contracts, needs, {"redis": sample(appendonly="no")})
+    assert unsupported(contracts, needs, {"redis": redis_guarantees(BASE)}) == []
+    weaker = {"redis": redis_guarantees({**BASE, "appendonly": "no"})}
+    found = unsupported(contracts, needs, weaker)
     assert [(one.store, one.clause) for one in found] == [("redis-list", "crash"), ("redis-list", "power_cut")]
-    assert (
-        unsupported(contracts, {**needs, "redis-list": ("redis", "postgres")}, {"redis": sample(appendonly="no")}) == []
-    )
+    assert unsupported(contracts, {**needs, "redis-list": ("redis", "postgres")}, weaker) == []
+
+
+@given(st.sampled_from(["pg-1", "ANY 1 (pg-1, pg-2)", "*"]), st.sampled_from(["pg-2", "FIRST 1 (pg-3)", "*"]))
+def test_commits_that_wait_for_another_standby_are_no_drift_and_commits_that_wait_for_none_are(
+    before: str, after: str
+) -> None:
+    on = {"topology": "several hosts", "synchronous_commit": "on", "fsync": "on"}
+
+    def told(names: str) -> ServerSample:
+        return ServerSample(server="postgres", at=0, configuration={**on, "synchronous_standby_names": names})
+
+    kept = ServerRecord(baseline=told(before).configuration)
+    assert feed(kept, told(after), told(after)) == []
+    gone = told("")
+    assert feed(kept, gone, gone) == [("synchronous_standby_names", before, "", False)]
+    promised = {"postgres": Contract(failover_loss_seconds=0.0)}
+    given_then = {"postgres": guarantees_of(gone)}
+    assert [one.clause for one in unsupported(promised, {"postgres": ("postgres",)}, given_then)] == ["failover"]
+    assert feed(kept, told(after)) == [("synchronous_standby_names", "", after, True)]
+
+
+# Several nodes that act as one server -----------------------------------------------------------------------
+
+NODE = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "maxmemory": "0"}
+OTHER = {**NODE, "save": "900 1", "appendfsync": "always"}
+SENTINEL = {"topology": "sentinel", "replicas": "1"}
+NODES = {"a:6379": {**NODE, "role": "primary"}, "b:6379": {**OTHER, "role": "replica"}}
+HEADER = RunHeader(
+    version=FORMAT_VERSION,
+    run="r1",
+    seed=1,
+    namespace="t",
+    stores=["redis-list"],
+    contracts={"redis-list": Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0, failover_loss_seconds=2.0)},
+    started_wall_seconds=0.0,
+    configurations={"redis": {**NODE, **SENTINEL, "role": "primary"}},
+    nodes={"redis": NODES},
+)
+
+
+class Group:
+    """What the verifier notices of a group whose nodes say this."""
+
+    def __init__(self, header: RunHeader = HEADER) -> None:
+        self.state = State(header, {"redis-list": ("redis",)}, 1_000_000)
+        self.watch = DriftWatch(self.state, {"redis": "redis+sentinel://a:26379/mymaster"})
+
+    def look(self, nodes: Mapping[str, Mapping[str, str] | None], primary: str = "a:6379") -> list[str]:
+        """Sample it twice, and return what is new."""
+        before = len(self.state.tally.events)
+        for _ in range(2):
+            asked = now_us()
+            of_all = {**(nodes[primary] or {}), **SENTINEL}
+            self.watch.take(ServerSample(server="redis", at=now_us(), configuration=of_all), asked)
+            self.watch.take_nodes("redis", nodes, asked)
+        return [event.text for event in self.state.tally.events[before:]]
+
+
+def failed_over(nodes: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    swapped = {"primary": "replica", "replica": "primary"}
+    return {place: {**told, "role": swapped[told["role"]]} for place, told in nodes.items()}
+
+
+def test_nodes_that_differ_and_change_their_roles_do_not_drift() -> None:
+    group = Group()
+    assert group.look(NODES) == []
+    assert group.look(failed_over(NODES), "b:6379") == []
+    assert group.look({**NODES, "b:6379": None}) == [], "one that is silent is not judged"
+    assert drift_now(group.state)["redis"] == dict.fromkeys(WATCHED_SETTINGS["redis"], 0)
+    assert drift_warnings(group.state) == []
+
+
+def test_a_change_at_any_node_is_drift_that_names_it_and_may_break_a_promise() -> None:
+    group = Group()
+    changed = {**NODES, "b:6379": {**NODES["b:6379"], "appendonly": "no"}}
+    (told,) = group.look(changed)
+    assert told.startswith("redis at b:6379: appendonly was changed to no while the soak runs, it was yes; redis-list ")
+    assert group.look(failed_over(changed), "b:6379") == []
+    assert drift_now(group.state)["redis"]["appendonly"] == 1
+    assert drift_warnings(group.state)[0] == "redis at b:6379: appendonly is no, it was yes when the run began"
+    assert [one.clause for one in unmet_promises(group.state)] == ["crash", "power_cut"]
+    status = configurations_now(group.state)["redis"]
+    assert (status.drifted, status.drifts) == ({"appendonly of b:6379": "no"}, 1)
+    assert group.look(NODES) == ["redis at b:6379: appendonly is back at yes"]
+    assert unmet_promises(group.state) == []
+
+
+def test_a_node_that_was_silent_at_the_beginning_is_as_it_is_first_heard_and_so_is_one_that_comes_later() -> None:
+    for known in ({"a:6379": NODES["a:6379"], "b:6379": {}}, {"a:6379": NODES["a:6379"]}, {}):
+        group = Group(msgspec.structs.replace(HEADER, nodes={"redis": known}))
+        assert group.look(NODES) == []
+        assert group.look({**NODES, "b:6379": {**OTHER, "save": "5 1"}}) != []
+
+
+def test_a_run_whose_header_knows_no_nodes_drifts_by_none_of_them() -> None:
+    old = msgspec.structs.replace(HEADER, configurations={"redis": {**OTHER, **SENTINEL}}, nodes={})
+    assert msgspec.json.decode(msgspec.json.encode(old), type=RunHeader) == old
+    assert Group(old).look(NODES) == []

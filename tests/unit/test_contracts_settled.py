@@ -245,6 +245,40 @@ def test_so_does_one_for_postgres(preset: str, configuration: dict[str, str], br
     assert [one.clause for one in mismatches([settled], {"postgres": given})] == broken
 
 
+GROUP = {**EVERYSEC, "topology": "sentinel"}
+STANDBYS = {"synchronous_commit": "on", "fsync": "on", "topology": "several hosts", "synchronous_standby_names": ""}
+WAITING = {**STANDBYS, "synchronous_standby_names": "pg-2"}
+
+
+@pytest.mark.parametrize(
+    ("store", "preset", "configuration", "broken"),
+    [
+        ("postgres", "patroni-sync", STANDBYS, ["failover"]),
+        ("postgres", "patroni-sync", {**WAITING, "synchronous_commit": "local"}, ["failover"]),
+        ("postgres", "patroni-sync", WAITING, []),
+        ("postgres", "patroni-async", STANDBYS, []),
+        ("postgres", "sync-standby", STANDBYS, ["failover"]),
+        ("redis-list", "sentinel-async", GROUP, []),
+        ("redis-list", "sentinel-min-replicas", GROUP, []),
+        ("redis-list", "memorydb", {**GROUP, "appendfsync": "always"}, ["failover"]),
+    ],
+)
+def test_a_preset_that_promises_more_in_a_failover_than_the_group_gives_does_not_fit(
+    store: str, preset: str, configuration: dict[str, str], broken: list[str]
+) -> None:
+    given = (postgres_guarantees if store == "postgres" else redis_guarantees)(configuration)
+    settled = settle(registry.find(store), {"preset": preset}, given)
+    found = mismatches([settled], {given.server: given})
+    assert [one.clause for one in found] == broken
+    assert all("in a failover" in one.line and "declare contract." in one.line for one in found)
+    assert mismatches([settled], {given.server: given}, waits=True) == (found if store == "postgres" else [])
+
+
+def test_a_class_that_names_a_crash_and_no_failover_is_held_to_what_its_group_gives_in_one() -> None:
+    settled = settle(spec_of(Declared), {}, redis_guarantees({**GROUP, "appendfsync": "always"}))
+    assert (losses(settled), settled.contract.failover_loss_seconds) == ((0.0, 0.0), 2.0)
+
+
 def test_what_is_derived_always_fits_except_eviction_which_nobody_asked_for() -> None:
     for configuration in (EVERYSEC, ALWAYS):
         given = redis_guarantees(configuration)

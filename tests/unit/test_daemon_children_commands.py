@@ -10,11 +10,11 @@ from soak.configuration import read
 from soak.daemon.children import child_environment, load_command
 from soak.duration import parse_seconds
 from soak.join import JoinInfo
-from soak.ledger.records import RunHeader
 from soak.load.options import add_options
 from soak.settings import SoakSettings
 from soak.verifier.process import Verifier
 from soak.verifier.status import settings_seconds
+from tests.support.run_headers import header_of
 
 SETTINGS = SoakSettings.model_validate(
     {
@@ -57,7 +57,7 @@ def test_locust_which_takes_whole_seconds_only_is_told_no_less_than_the_drain(
 
 
 def test_the_verifier_gives_a_replica_the_time_to_catch_up_that_was_set(tmp_path: Path) -> None:
-    header = RunHeader(version=1, run="r1", seed=7, namespace="n", stores=[], contracts={}, started_wall_seconds=0.0)
+    header = header_of({}, seed=7)
     info = JoinInfo(header=header, ledger_url="", servers={}, timeout_seconds=1.0, connections_max=1, ttl_seconds=None)
     told = read(environ=child_environment(SETTINGS, tmp_path)).settings
     assert Verifier(info, told, tmp_path).state.faults.catch_up_us == 7_000_000

@@ -8,10 +8,17 @@ import msgspec
 import pytest
 
 from soak.api.status import SoakStatus
-from soak.daemon.fault_controller import check_named, needs_power_cuts, needs_proxies, plan_faults
+from soak.daemon.fault_controller import (
+    check_named,
+    ends_before_its_faults,
+    needs_power_cuts,
+    needs_proxies,
+    plan_faults,
+)
 from soak.daemon.plan import RunPlan
 from soak.daemon.stop import reason_to_abort
 from soak.errors import UsageError
+from soak.faults.schedule import Limits, Schedule
 from soak.settings import FaultRule, FaultSettings
 from tests.support.statuses import soak_status
 
@@ -155,3 +162,18 @@ def test_a_schedule_that_cannot_be_kept_is_said_before_the_run() -> None:
     assert "the schedule cannot be kept" in line
     assert "about 50% will be skipped" in line
     assert plan_faults(FaultSettings(preset="recovery", every=15.0), POSSIBLE).lines == ()
+
+
+def test_a_run_that_ends_before_its_first_fault_is_said_before_the_run() -> None:
+    plan = plan_faults(rules("crash"), POSSIBLE)
+
+    def lines(until: float) -> list[str]:
+        def schedule(until_seconds: float) -> Schedule:
+            return Schedule(plan.rules, Limits(), seed=1, began_wall_seconds=0.0, until_seconds=until_seconds)
+
+        return ends_before_its_faults(schedule, until)
+
+    expected = "no fault of the schedule is due before the end of the run (duration 10s): the first is due after 60s"
+    assert lines(10.0) == [expected]
+    assert lines(60.0)
+    assert lines(61.0) == []

@@ -10,6 +10,7 @@ from soak.api.status import VerifierStatus
 from soak.daemon.recorder import SeriesRecorder
 from soak.ledger.records import LATENCY_BUCKETS_SECONDS
 from soak.report.series import read_series
+from soak.verifier.result import StoreResult
 from tests.support.statuses import verifier_status
 
 if TYPE_CHECKING:
@@ -55,6 +56,20 @@ async def test_rates_and_latencies_are_those_of_the_time_between_two_looks(tmp_p
     assert point.append_p99_seconds == pytest.approx(0.99)
     assert point.read_p99_seconds is None
     assert list(recorder.recent["a"]) == [point]
+
+
+async def test_the_charts_end_with_the_numbers_of_the_verdict(tmp_path: Path) -> None:
+    recorder = await recorded(tmp_path, status(1, 100), status(2, 200, verified=50, violations=307))
+    row = StoreResult(store="a", acknowledged=200, verified=165, released=0, violations=335, tolerated=0)
+    await recorder.end([row], 1003.0)
+    assert read_series(tmp_path / "series.jsonl", "r1")["a"].points[-1].violations == 335
+    assert recorder.recent["a"][-1].verified_rate == 115.0
+
+
+async def test_a_run_without_an_answer_of_its_verifier_has_no_charts_to_end(tmp_path: Path) -> None:
+    recorder = await recorded(tmp_path)
+    await recorder.end([], 1003.0)
+    assert len(recorder.whole["a"]) == 0
 
 
 async def test_the_same_answer_twice_is_one_look(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import islice
 from pathlib import Path
@@ -9,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from soak import cli
-from soak.commands import check
 from soak.commands.flags import read_configuration
-from soak.configuration import Configuration
+from soak.configuration import Configuration, as_saved, saved
 from soak.daemon.fault_controller import plan_faults
-from soak.daemon.reproduce import RUN_DEFAULTS, reproduce
+from soak.daemon.reproduce import COMMAND_DEFAULTS, reproduce
 from soak.faults.schedule import Planned, Schedule
 
 SEED = 2**63 - 25
@@ -39,7 +39,9 @@ COMMANDS = [
     "run --faults chaos --fault-every 90.5s --redis 7.0 --store redis-stream --timeout 3s --mix hard",
     "run --fault crash:redis:every=12s,hold=2s --fault 'pause:postgres:cron=*/5 * * * *' --threshold append_p99=50ms",
     "run --redis redis://u@staging:6379/3 --allow-weaker-server --set testbed.proxied=true --ttl 1h30m",
-    "check --store redis-list --duration 20s",
+    "run --fault latency:redis:every=20s,delay=500ms,jitter=20ms --set servers.redis_version=7.0 --redis sentinel",
+    "check --store redis-list --duration 20s --postgres 16 --set servers.postgres_topology=patroni",
+    "check --store redis-list --faults recovery",
     "check --config soak.toml --store examples.my_memory:MyMemory --threshold redis-list.read_max=1m",
 ]
 
@@ -47,8 +49,8 @@ COMMANDS = [
 def configuration_of(command: str, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Configuration:
     monkeypatch.chdir(folder)
     name, *words = shlex.split(command)
-    defaults = check.DEFAULTS if name == "check" else RUN_DEFAULTS
-    return read_configuration(cli.parser_of(name).parse_args(words), command_defaults=defaults)
+    arguments = cli.parser_of(name).parse_args(words)
+    return read_configuration(arguments, command=name, command_defaults=COMMAND_DEFAULTS[name])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -59,6 +61,7 @@ def test_the_command_gives_the_same_settings(command: str, monkeypatch: pytest.M
     text = reproduce(first, SEED, first.settings.stores.names)
     again = configuration_of(text.removeprefix("soak "), monkeypatch, tmp_path / "there")
     changes = {"seed": SEED, "http": again.settings.http}
+    assert text.split()[1] == command.split(maxsplit=1)[0]
     assert again.settings == first.settings.model_copy(update=changes)
     assert reproduce(again, SEED, again.settings.stores.names) == text
 
@@ -69,8 +72,8 @@ def test_the_command_has_flags_where_there_are_flags_and_nothing_that_is_default
     command = "check --users 5 --think 10ms --threshold errors=1% --set load.mix=chat --set load.forget_share=0"
     text = reproduce(configuration_of(command, monkeypatch, tmp_path), 7, ["redis-list"])
     assert text == (
-        "soak run --seed 7 --store redis-list --duration 1m --users 5 --think 10ms --set load.forget_share=0.0 "
-        "--faults none --threshold errors=1%"
+        "soak check --seed 7 --store redis-list --users 5 --think 10ms --set load.forget_share=0.0 "
+        "--threshold errors=1%"
     )
 
 
@@ -83,9 +86,21 @@ def test_a_password_is_not_in_the_command(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_the_same_seed_and_rules_make_the_same_schedule(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     first = configuration_of("check --faults recovery --fault pause:redis:every=7s,jitter=5s", monkeypatch, tmp_path)
-    again = configuration_of(reproduce(first, SEED, ["redis-list"])[5:], monkeypatch, tmp_path)
+    again = configuration_of(reproduce(first, SEED, ["redis-list"]).removeprefix("soak "), monkeypatch, tmp_path)
     assert planned(first, SEED) == planned(again, again.settings.seed or 0)
     assert planned(first, SEED) != planned(again, 1)
+
+
+def test_a_run_that_is_resumed_by_another_command_keeps_its_faults_and_is_named_by_what_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun = configuration_of("check --users 3", monkeypatch, tmp_path)
+    resumed, changed = as_saved(configuration_of("run", monkeypatch, tmp_path), saved(begun.settings))
+    assert not changed
+    assert resumed.settings.faults.preset == "none"
+    text = reproduce(resumed, SEED, ["redis-list"])
+    assert text.startswith("soak run ")
+    assert {"--users 3", "--faults none", "--duration 1m"} <= set(re.findall(r"--\S+ \S+", text))
 
 
 def planned(configuration: Configuration, seed: int) -> list[Planned]:

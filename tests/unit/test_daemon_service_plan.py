@@ -8,11 +8,14 @@ import pytest
 
 from soak import configuration
 from soak.checker.contract import Order
+from soak.commands.flags import THRESHOLD
 from soak.daemon.bed import make_testbed
-from soak.daemon.plan import RunPlan, make_plan
+from soak.daemon.plan import RunPlan, make_plan, unused_servers, unused_thresholds
 from soak.errors import UsageError
 from soak.servers.docker.servers import DockerServers
+from soak.servers.kinds import REDIS
 from soak.servers.local import LocalServers
+from soak.servers.managed import ManagedServers
 from soak.servers.servers import CombinedServers
 from tests.support.paths import SUBJECTS
 
@@ -30,6 +33,40 @@ def test_a_service_brings_the_servers_it_rests_on_and_the_contract_it_declares()
     assert spec.declared is not None
     assert spec.declared.order is Order.NONE
     assert spec.declared_clauses == ("order",)
+
+
+def test_a_server_that_no_store_uses_is_a_warning_where_soak_toml_or_the_environment_give_it(tmp_path: Path) -> None:
+    (tmp_path / "soak.toml").write_text('[servers]\npostgres_topology = "patroni"\nredis_version = "7.0"\n')
+    environ = {"SOAK_SERVERS__CHROMA": "http://127.0.0.1:1"}
+    given = configuration.read({"stores.names": ["redis-list"]}, config=tmp_path / "soak.toml", environ=environ)
+    lines = unused_servers(given, make_plan(given.settings, ["redis-list"]))
+    assert len(lines) == 2
+    assert "soak.toml: no store of this run (redis-list) uses postgres, so servers.postgres_topology" in lines[0]
+    assert "SOAK_SERVERS__CHROMA: no store of this run (redis-list) uses chroma" in lines[1]
+    assert not unused_servers(given, make_plan(given.settings, ["redis-list", "postgres", "chroma"]))
+
+
+def test_a_threshold_for_a_store_that_is_not_in_the_run_is_refused_from_a_flag_and_a_warning_otherwise(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "soak.toml").write_text('[thresholds.postgres]\nappend_p99 = "50ms"\n')
+    environ = {"SOAK_THRESHOLDS__REDIS_STREAM__ERRORS": "1%"}
+
+    def unused(flag: str, *stores: str) -> list[str]:
+        assert THRESHOLD.convert is not None
+        flags = {"stores.names": list(stores), "thresholds": THRESHOLD.convert([flag])}
+        places = {"thresholds": "--threshold"}
+        given = configuration.read(flags, config=tmp_path / "soak.toml", environ=environ, places=places)
+        return unused_thresholds(given, make_plan(given.settings, list(stores)))
+
+    in_file, in_environment = unused("redis-list.append_p99=9ms", "redis-list")
+    assert "soak.toml: postgres.append_p99 is for a store that is not in this run, so it is not judged" in in_file
+    assert "SOAK_THRESHOLDS__REDIS_STREAM__ERRORS: redis-stream.errors is for a store" in in_environment
+    assert not unused("append_p99=9ms", "redis-list", "postgres", "redis-stream")
+    with pytest.raises(
+        UsageError, match=r"^--threshold: chroma.append_p99 is for .* \(redis-list\); add --store chroma"
+    ):
+        unused("chroma.append_p99=9ms", "redis-list")
 
 
 def test_a_given_server_stands_behind_a_service_that_is_started() -> None:
@@ -61,6 +98,22 @@ def test_with_docker_the_service_stays_a_process_and_comes_after_the_containers_
         "ledger": LocalServers,
         "http": LocalServers,
     }
+
+
+@pytest.mark.parametrize("kind", ["local", "docker"])
+def test_settings_of_a_redis_reach_a_process_and_a_container(kind: str, tmp_path: Path) -> None:
+    assignments = ("stores.names=redis-list", f"testbed.kind={kind}", "testbed.redis_options.appendonly=no")
+    settings = configuration.read(assignments=assignments, environ={}).settings
+    servers = make_testbed(
+        settings,
+        make_plan(settings, settings.stores.names),
+        tmp_path,
+        on_event=lambda _event: None,
+        say=lambda _text: None,
+    )
+    own = servers._parts["redis"] if isinstance(servers, CombinedServers) else servers
+    assert isinstance(own, ManagedServers)
+    assert own.options_of(REDIS) == {"appendonly": "no"}
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ import pytest
 
 from soak.checker import facts as f
 from soak.checker.clues import Clues
-from soak.checker.facts import AnyFact, Fact, FaultRef, ref_of
+from soak.checker.facts import AnyFact
+from soak.checker.facts.fact import Fact, FaultRef, ref_of
 from soak.checker.faults import FaultWindow
 from soak.checker.kinds import Kind
-from soak.checker.outcome import Attempt
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import FOLDER_MARK, ServerSample
 from soak.faults.catalogue import ALL as FAULTS
 
@@ -26,6 +27,8 @@ def attempt(writer: int, seq: int, sent: int, ended: int) -> Attempt:
 
 def window(kind: str, started: int = 20, ended: int | None = 30, **values: Any) -> FaultWindow:
     values.setdefault("excuses", FAULTS[kind].excuses)
+    values.setdefault("promotes", FAULTS[kind].promotes)
+    values.setdefault("down", FAULTS[kind].down)
     return FaultWindow(fault="f", kind=kind, target="redis", started=started, ended=ended, **values)
 
 
@@ -53,6 +56,7 @@ def evidence(**values: Any) -> Clues:
 
 CRASH = FaultRef("redis", "crash", 20)
 OTHER = attempt(1, 3, 11, 15)
+UNKNOWN = msgspec.structs.replace(attempt(0, 5, 10, 12), outcome=Outcome.UNKNOWN)
 RUNS = [sample(15, run_id="aaa"), sample(35, run_id="bbb")]
 TEXTS = {"kind": Kind.CORRUPTED, "expected_role": "user", "got_role": "user", "present": [(0, 1, 8)]}
 SILENT = [sample(0), sample(9 * SECOND)]
@@ -63,6 +67,11 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         f.FaultHappened(fault=CRASH, ended=30, acknowledged=12),
         evidence(faults=[window("crash")]),
         evidence(faults=[window("crash", ended=31)]),
+    ),
+    (
+        f.FaultHappened(fault=CRASH, ended=30, acknowledged=None),
+        evidence(faults=[window("crash")], attempt=UNKNOWN),
+        evidence(faults=[window("crash")]),
     ),
     (
         f.ServerRestarted(server="redis", mark="run_id", before="aaa", after="bbb", since=15, until=35),
@@ -91,8 +100,18 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
     ),
     (
         f.AcknowledgedWhileDown(fault=FaultRef("redis", "crash", 9), sent=10, acknowledged=12),
-        evidence(faults=[window("crash", 9)]),
+        evidence(faults=[window("crash", 9, injected=9)]),
         evidence(faults=[window("crash", 9, injected=11)]),
+    ),
+    (  # a restart of its own began at some time after the last sign of the process before
+        f.AcknowledgedWhileDown(fault=FaultRef("redis", "crash", 9), sent=10, acknowledged=12),
+        evidence(faults=[window("crash", 9, injected=9)]),
+        evidence(faults=[window("crash", 9, planned=False)]),
+    ),
+    (
+        f.AcknowledgedWhileDown(fault=FaultRef("redis", "crash", 9), sent=10, acknowledged=12),
+        evidence(faults=[window("crash", 9, injected=9)]),
+        evidence(faults=[window("crash", 9, injected=9)], attempt=UNKNOWN),
     ),
     (
         f.ReplicaPromoted(fault=FaultRef("redis", "failover", 20), lag_bytes="7"),
@@ -119,10 +138,25 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         evidence(faults=[window("crash")]),
         evidence(faults=[window("crash", survivor_sent=9)]),
     ),
+    (  # of this session, though other reads may be behind and prove nothing
+        f.NoSurvivorKnown(fault=CRASH),
+        evidence(faults=[window("crash")]),
+        evidence(faults=[window("crash")], others=[attempt(0, 4, 7, 8)]),
+    ),
     (
         f.EarlierSurvived(fault=CRASH, sent=9),
         evidence(faults=[window("crash", survivor_sent=9)]),
         evidence(faults=[window("crash")]),
+    ),
+    (
+        f.HoleInTail(fault=CRASH, acknowledged=12, sent=18),
+        evidence(faults=[window("crash", survivor_sent=18)]),
+        evidence(faults=[window("crash", survivor_sent=18)], attempt=UNKNOWN),
+    ),
+    (
+        f.HoleInTail(fault=CRASH, acknowledged=12, sent=14),
+        evidence(faults=[window("crash")], others=[attempt(0, 6, 14, 16)]),
+        evidence(faults=[window("crash")], others=[attempt(0, 6, 14, 21)]),
     ),
     (
         f.TimeToLiveChanged(server="redis", started=20),
@@ -170,6 +204,7 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
     (f.NoRival(), evidence(), evidence(others_cut=True)),
     (f.LossesAlone(alone=2, losses=3), evidence(losses=3, losses_alone=2), evidence(losses=3, losses_alone=1)),
     (f.SentOnce(sent=10, ended=12), evidence(), evidence(attempt=None)),
+    (f.NotAcknowledged(sent=10, ended=12), evidence(attempt=UNKNOWN), evidence()),
     (f.WriterSilent(silent_us=7), evidence(worker_silent_us=7), evidence()),
     (
         f.AppendsDuringRead(count=1),
@@ -204,6 +239,11 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         evidence(gone=[(0, 4), (0, 5), (0, 6)], present=[(0, 1, 3)]),
     ),
     (
+        f.HoleInLog(writer=0, seq=6),
+        evidence(was_seen=True, survivor=(0, 6), others=[attempt(0, 6, 14, 16)]),
+        evidence(was_seen=True, survivor=(0, 6), others=[attempt(0, 6, 11, 16)]),
+    ),
+    (
         f.GoneFromTheBeginning(count=2),
         evidence(gone=[(0, 4), (0, 5)], present=[(0, 6, 8)]),
         evidence(gone=[(0, 4), (0, 5)], present=[(0, 1, 3), (0, 6, 8)]),
@@ -218,6 +258,11 @@ CASES: list[tuple[Fact, Clues, Clues]] = [
         f.EveryLossRepeats(losses=3),
         evidence(losses=3, losses_repeating=3),
         evidence(losses=3, losses_repeating=2),
+    ),
+    (
+        f.RepeatedInSearch(count=2),
+        evidence(kind=Kind.DUPLICATED, is_search=True, present=[(0, 5, 5), (0, 5, 5)]),
+        evidence(kind=Kind.DUPLICATED, present=[(0, 5, 5), (0, 5, 5)]),
     ),
     (
         f.OutOfOrder(writer=1, seq=3, later_us=1),

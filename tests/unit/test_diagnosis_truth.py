@@ -13,13 +13,14 @@ import pytest
 from soak.checker import facts
 from soak.checker.causes import Diagnosis, candidates
 from soak.checker.clues import Clues
-from soak.checker.facts import Fact
+from soak.checker.facts.fact import Fact
 from soak.checker.kinds import Kind
 from soak.checker.message import Message
 from soak.verifier import reporter as reporter_module
 from soak.verifier.story import StoryFacts, story_of
 from tests.support.checker import simulated
 from tests.support.checker.every_flaw import FLAWS, Flaw
+from tests.support.checker.every_rule_flaw import RULES_BROKEN
 from tests.support.checker.every_search_flaw import SEARCHES
 from tests.support.checker.simulated import SESSION, Simulation
 
@@ -137,7 +138,7 @@ def altered(fact: Fact) -> Iterator[Fact]:
             yield msgspec.structs.replace(fact, **{name: value + "?"})
 
 
-@pytest.mark.parametrize("flaw", [*FLAWS, *SEARCHES], ids=lambda flaw: flaw.name)
+@pytest.mark.parametrize("flaw", [*FLAWS, *RULES_BROKEN, *SEARCHES], ids=lambda flaw: flaw.name)
 def test_every_sentence_about_a_planted_flaw_is_so(flaw: Flaw, witness: Witness) -> None:
     for seed in range(2):
         witness.reads.clear()

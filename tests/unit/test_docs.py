@@ -130,6 +130,21 @@ def test_the_alerts_shown_are_those_there_are() -> None:
     assert set(re.findall(r"^## (\w+)$", text_of("docs/runbook.md"), re.MULTILINE)) == rules
 
 
+def test_the_log_lines_that_the_runbook_looks_for_are_written() -> None:
+    sources = "".join(path.read_text() for path in sorted((ROOT / "soak").rglob("*.py")))
+    written = set(re.findall(r'_log\.\w+\(\s*f?"([^"]+)"', sources))
+    patterns = re.findall(r"^grep -i?E '([^']+)' \.soak/logs/", text_of("docs/runbook.md"), re.MULTILINE)
+    looked_for = {
+        before + one
+        for pattern in patterns
+        for before, group, plain in re.findall(r"(\w+_)\(([\w|]+)\)|([\w ]+)", pattern)
+        for one in (group or plain).split("|")
+        if before or " " in plain
+    }
+    assert len(looked_for) > 4
+    assert [one for one in looked_for if not any(one in event for event in written)] == []
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     assert re.search(rf"^## {re.escape(soak.__version__)}\b", text_of("CHANGELOG.md"), re.MULTILINE)
     assert f"ARG VERSION={soak.__version__}\n" in text_of("deploy/Dockerfile")

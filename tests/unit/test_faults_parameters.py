@@ -95,9 +95,16 @@ def test_every_parameter_is_a_flag_of_inject() -> None:
 
 
 @pytest.mark.parametrize("fault", ALL)
-def test_show_documents_a_fault(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_documents_a_fault_and_fits_a_terminal(
+    fault: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["faults", "show", fault]) == 0
+    narrow = capsys.readouterr().out
+    assert max(map(len, narrow.splitlines())) <= 80
+    assert main(["faults", "show", fault, "--wide"]) == 0
     told = capsys.readouterr().out
+    assert narrow.replace("\\", "").split() == told.split(), "only wrapped"
     assert ALL[fault].description in told
     assert ALL[fault].needs in told
     assert f"soak inject {fault} {ALL[fault].targets[0]}" in told

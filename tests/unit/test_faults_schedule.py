@@ -6,11 +6,13 @@ import datetime as dt
 import itertools
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from soak import cron, quiet_hours
+from soak.faults import schedule
 from soak.faults.presets import Preset, rules_of
 from soak.faults.schedule import Limits, Planned, Rule, Schedule
 from soak.servers.kinds import group_name
@@ -152,7 +154,35 @@ def test_in_turn_means_one_after_the_other() -> None:
     assert [action.fault for action in plan(rules, Limits())[:6]] == [*names, *names]
 
 
-def test_a_rule_that_is_only_ever_quiet_ends_the_plan_instead_of_searching_for_ever() -> None:
+@given(RULES, LIMITS, st.floats(0.0, 3000.0))
+@settings(deadline=None)
+def test_what_is_due_before_the_end_either_happens_or_is_counted(
+    rules: list[Rule], limits: Limits, until: float
+) -> None:
+    every = [rule.every_seconds or 60.0 for rule in rules]
+    rules = [
+        msgspec.structs.replace(rule, every_seconds=seconds, cron=None, jitter_seconds=0.0)
+        for rule, seconds in zip(rules, every, strict=True)
+    ]
+    limits = msgspec.structs.replace(limits, quiet_hours=())
+    schedule = Schedule(rules, limits, seed=1, began_wall_seconds=BEGAN, until_seconds=until, local=utc)
+    happened = list(schedule.actions())
+    assert all(action.offset_seconds < until for action in happened)
+    due = sum(number * seconds < until for seconds in every for number in range(1, 601))
+    assert len(happened) + schedule.passed_over + schedule.overdue(until) == due
+
+
+def test_a_schedule_too_dense_passes_over_what_does_not_fit() -> None:
+    rules = (Rule(faults=(("crash", 1.0),), target="redis", every_seconds=10, hold_seconds=15.0),)
+    schedule = Schedule(rules, Limits(healthy_min_seconds=5.0), seed=1, began_wall_seconds=BEGAN, until_seconds=101.0)
+    assert [action.offset_seconds for action in schedule.actions()] == [10, 30, 50, 70, 90]
+    assert (schedule.passed_over, schedule.overdue(101.0)) == (4, 1)
+
+
+def test_a_rule_that_is_only_ever_quiet_ends_the_plan_instead_of_searching_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(schedule, "PASSED_OVER_MAX", 1_000)
     rules = (Rule(faults=(("crash", 1.0),), target="redis", cron=cron.parse("0 23 * * *")),)
     assert plan(rules, Limits(quiet_hours=(quiet_hours.parse("22:00-06:00"),))) == []
 
@@ -186,7 +216,9 @@ def test_chaos_is_everything_that_is_possible_but_what_no_contract_excuses() -> 
         "postgres": ["restart", "crash", "pause"],
     }
     (line,) = rules_of(Preset.CHAOS, CAN).left_out
-    assert line == "the preset chaos leaves out wiped_volume: no contract excuses what it takes; a rule may name it"
+    assert line == (
+        "the preset chaos leaves out wiped_volume of redis: no contract excuses what it takes; a rule may name it"
+    )
 
 
 def test_a_preset_takes_what_is_possible_and_says_what_it_leaves_out() -> None:
@@ -201,6 +233,32 @@ def test_what_a_preset_leaves_out_for_one_reason_is_one_line() -> None:
     assert rules_of(Preset.FAILOVER, can).left_out == (
         "the preset failover leaves out primary_crash, sentinel_failover of redis: no group",
         "the preset failover leaves out primary_restart of redis: no time",
+    )
+
+
+def test_a_preset_of_everything_counts_what_it_leaves_out_where_naming_it_would_fill_the_screen() -> None:
+    can = {
+        "redis": {"crash": None, "wiped_volume": None, "ttl_change": None}
+        | {f"of_a_group_{number}": f"reason {number}" for number in range(4)},
+        "postgres": {"crash": None, "of_a_group_1": "reason 1"},
+    }
+    assert rules_of(Preset.CHAOS, can).left_out == (
+        "the preset chaos leaves out 4 faults that need other servers ('soak faults --try')",
+        "the preset chaos leaves out, unless a rule names it: wiped_volume of redis, ttl_change of redis",
+    )
+
+
+def test_a_preset_leaves_out_what_a_server_does_not_come_back_from() -> None:
+    made = rules_of(Preset.CHAOS, {"chroma": {"power_cut": None, "crash": None}, "redis": {"power_cut": None}})
+    assert {rule.target: [name for name, _ in rule.faults] for rule in made.rules} == {
+        "chroma": ["crash"],
+        "redis": ["power_cut"],
+    }
+    assert made.left_out == (
+        (
+            "the preset chaos leaves out power_cut of chroma: Chroma does not sync its index files and cannot read its"
+            " collections after it; a rule may name it"
+        ),
     )
 
 

@@ -19,7 +19,7 @@ FOLDER = Path(soak.flaws.__file__).parent
 INCIDENTS = [
     "whole_history_overwrite", "context_window_merge", "app_clock_order", "same_timestamp_ties", "replica_reads",
     "two_query_context", "serializer_v2", "rdb_only", "persistence_off", "empty_primary", "unconfirmed_failover",
-    "unsynced_tail", "swallowed_error",
+    "unsynced_tail", "everysec_as_always", "waitaof_everysec", "sqlite_normal", "swallowed_error",
     "pool_exhausted", "lru_eviction", "ttl_shortened", "ttl_not_refreshed", "shared_namespace", "key_case",
     "ack_before_flush",
     "wiped_volume", "client_retry", "content_dedup", "read_cap", "empty_on_error", "delete_then_late_write",
@@ -29,16 +29,20 @@ INCIDENTS = [
 ]  # fmt: skip
 LINES_MAX = 90
 MAY_IMPORT = (
+    "soak.hosts",
     "soak.suggestion",
     "soak.flaws",
     "soak.checker",
     "soak.stores",
+    "soak.redis_sentinel",
     "soak.servers.kinds",
     "soak.errors",
+    "soak.redis_sentinel",
     "soak.scenarios.scenario",
 )
 
-every_flaw = pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL.keys())
+EVERY = {**catalogue.ALL, **catalogue.TOPOLOGIES}
+every_flaw = pytest.mark.parametrize("flaw", EVERY.values(), ids=EVERY.keys())
 
 
 def test_every_incident_has_its_flaw() -> None:
@@ -79,7 +83,7 @@ def test_the_fault_that_a_flaw_needs_exists(flaw: Flaw) -> None:
 
 def _fault_exists(setup: FlawSetup) -> bool:
     fault = setup.fault
-    return fault is None or fault.target in faults.ALL[fault.fault].targets
+    return fault is None or fault.target in faults.fault_named(fault.fault, fault.parameters).targets
 
 
 def test_flaws_know_nothing_of_the_verifier() -> None:
@@ -100,7 +104,22 @@ def test_an_unknown_flaw_is_answered_with_the_nearest_one() -> None:
 def test_the_list_names_every_flaw(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["flaws"]) == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in INCIDENTS)
+    assert all(name in shown for name in EVERY)
+
+
+def test_flaws_of_groups_are_planted_only_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planted: list[list[str]] = []
+
+    def made(flaws: list[Flaw], *_: object) -> None:
+        planted.append([flaw.name for flaw in flaws])
+
+    monkeypatch.setattr("soak.commands.selftest.make_trials", made)
+    assert main(["selftest"]) == main(["selftest", "--topologies"]) == 4
+    assert planted == [list(catalogue.ALL), list(catalogue.TOPOLOGIES)]
+    assert main(["selftest", "--topologies", "wait_one"]) == 2
+    assert "give one of them" in capsys.readouterr().err
 
 
 @every_flaw

@@ -6,7 +6,7 @@ import pytest
 
 from soak.checker.causes import Cause, explain
 from soak.checker.clues import Clues
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
@@ -28,6 +28,7 @@ def test_a_power_cut_takes_everything_from_a_server_that_leaves_syncing_to_the_k
                 kind="power_cut",
                 target="redis",
                 excuses=Excuse.POWER,
+                promotes=Promotion.NONE,
                 started=20 * SECOND,
                 ended=21 * SECOND,
             )

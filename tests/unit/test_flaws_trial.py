@@ -163,6 +163,17 @@ def test_the_table_shows_what_failed_and_why() -> None:
     assert lines[-1].startswith("1 of 2 flaws found")
 
 
+def test_the_table_shows_the_expected_kind_that_was_found_most() -> None:
+    trial = FlawTrial(
+        flaw="empty_on_error",
+        expected_kinds=["lost", "rolled_back"],
+        expected_causes=["swallowed error"],
+        found_kinds={"stale": 103, "lost": 87, "rolled_back": 74},
+        affected=161,
+    )
+    assert report_lines([trial], 12.0)[1].split()[4] == "lost"
+
+
 @pytest.mark.parametrize("flaw", catalogue.ALL.values(), ids=catalogue.ALL)
 def test_a_flaw_and_its_twin_share_one_soak_unless_their_servers_differ(flaw: Flaw) -> None:
     scenarios = scenarios_of(flaw)

@@ -12,21 +12,13 @@ import pytest
 from soak import join
 from soak.checker.contract import Contract
 from soak.join import JoinInfo
-from soak.ledger.records import FORMAT_VERSION, RunHeader
 from soak.stores.protocol import StoreContext
+from tests.support.run_headers import header_of
 
 
 @pytest.fixture
 def info() -> JoinInfo:
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run="r1",
-        seed=1,
-        namespace="soak",
-        stores=["redis-list"],
-        contracts={"redis-list": Contract()},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({"redis-list": Contract()}, namespace="soak")
     return JoinInfo.of(header, "redis://localhost", StoreContext(servers={}, namespace="soak")).announced_by(
         os.getpid()
     )

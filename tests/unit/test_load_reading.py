@@ -214,14 +214,14 @@ def legal_reads(draw: st.DrawFn) -> tuple[Talk, ParticipantRead]:
     return talk, ParticipantRead(list(items if last is None else items[-last:]), last, invoked, talk.now, known)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(legal_reads())
 def test_no_legal_read_is_suspicious(case: tuple[Talk, ParticipantRead]) -> None:
     talk, read = case
     assert suspicion(talk.conversation, read, AUTHOR, STRICT) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 3), st.integers(2, 2 * WINDOW), st.data())
 def test_any_single_mutation_of_a_full_read_is_suspicious(writers: int, count: int, data: st.DataObject) -> None:
     talk = talk_of(count, writers)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from soak.checker.contract import Contract
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled
 from soak.checker.outcome import Attempt, Outcome
@@ -29,7 +29,13 @@ from soak.scenarios.scenario import ServerSetup
 SECOND = 1_000_000
 STARTED, DOWN = 100 * SECOND, int(100.2 * SECOND)
 POWER_CUT = FaultWindow(
-    fault="power_cut", kind="power_cut", target="redis", excuses=Excuse.POWER, started=STARTED, ended=DOWN
+    fault="power_cut",
+    kind="power_cut",
+    target="redis",
+    excuses=Excuse.POWER,
+    promotes=Promotion.NONE,
+    started=STARTED,
+    ended=DOWN,
 )
 NOTHING = Contract()
 TWO_SECONDS = Contract(crash_loss_seconds=2.0, power_loss_seconds=2.0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from soak.checker.kinds import Kind
-from soak.page.standing import CLEAN, INTERRUPTED, UNSAID, VIOLATION, Measure, Standing, assess, conclude
+from soak.page.standing import CLEAN, INTERRUPTED, THRESHOLD, UNSAID, VIOLATION, Measure, Standing, assess, conclude
 from soak.report.outcome import RunOutcome
 from tests.support.statuses import soak_status, verifier_status
 
@@ -90,8 +90,15 @@ LOST = {
     [
         ([LOST], "Memory forgets: 161 of 4,142 messages (3.9 %) lost on postgres, probably a concurrent overwrite"),
         (
-            [{**LOST, "store": "my.memory:Memory", "count": 1, "cause": "unknown", "open": 0, "healed": 1}, LOST],
-            "Memory forgets: 1 of 4,142 messages (0.024 %) lost on Memory, cause unknown (healed); 1 more finding",
+            [{**LOST, "store": "my.memory:Memory", "count": 1, "cause": "unknown", "open": 0, "healed": 1}],
+            "Memory forgets: 1 of 4,142 messages (0.024 %) lost on Memory, cause unknown (healed)",
+        ),
+        (
+            [{**LOST, "kind": "stale", "count": 5_000, "open": 0, "healed": 5_000}, LOST],
+            (
+                "Memory forgets: 161 of 4,142 messages (3.9 %) lost on postgres, probably a concurrent overwrite; "
+                "1 more finding"
+            ),
         ),
         (
             [{**LOST, "count": 1, "acknowledged": None, "cause": ""}, LOST, LOST],
@@ -142,6 +149,29 @@ def test_a_run_that_is_over_says_what_is_final_and_what_was_never_verified() -> 
     assert conclude(clean, outcome_of("undecided", finished=False)).word == INTERRUPTED
     unsaid = conclude(clean, outcome_of("inconclusive", "only 9 messages were verified"))
     assert (unsaid.word, unsaid.reasons) == (UNSAID, ["only 9 messages were verified"])
+
+
+def threshold(state: str, line: str) -> dict[str, Any]:
+    return {"name": line, "store": "redis-list", "limit": 0.05, "value": None, "state": state, "line": line}
+
+
+def test_a_missed_threshold_has_a_word_of_its_own_which_any_doubt_and_any_violation_outweigh() -> None:
+    missed, unmeasured = threshold("missed", "append_p99: 80ms"), threshold("no samples", "recovery_time: no samples")
+    line = "threshold missed: append_p99: 80ms"
+    assert standing_of(thresholds=[threshold("met", "append_p99: 8ms")]).word == CLEAN
+    live = standing_of(thresholds=[missed, unmeasured])
+    assert (live.word, live.headline) == (THRESHOLD, "Threshold missed so far, contract kept")
+    assert live.reasons[0] == line
+    doubtful = standing_of(thresholds=[missed], ledger_reachable=False)
+    assert doubtful.word == UNSAID
+    assert line in doubtful.reasons
+    unknown = standing_of(thresholds=[unmeasured])
+    assert (unknown.word, unknown.reasons) == (UNSAID, ["threshold not measured: recovery_time: no samples"])
+    found = standing_of(thresholds=[missed], totals={"violations": 161}, findings=[LOST])
+    assert (found.word, found.reasons) == (VIOLATION, [line])
+    final = conclude(soak_status({"thresholds": [missed]}), outcome_of("threshold", line))
+    assert (final.word, final.headline) == (THRESHOLD, "Threshold missed, contract kept")
+    assert final.reasons[0] == line
 
 
 def test_where_the_alarm_is_not_to_be_tested_its_silence_is_no_doubt() -> None:

@@ -32,6 +32,7 @@ def redis_versions(wanted: str = versions.ALL, mode: str = "embedded") -> list[s
         images={},
         redis_options={},
         postgres_options={},
+        topologies={},
     )
     return [version.name for (version,) in choice.versions_for(("redis",))]
 

@@ -12,31 +12,25 @@ from soak.checker.message import Garbled
 from soak.checker.read import Read
 from soak.checker.text import MessageGenerator
 from soak.ledger.reader import WorkerBatch
-from soak.ledger.records import FORMAT_VERSION, Batch, Open, RunHeader
+from soak.ledger.records import Batch, Open
 from soak.verifier import recording
 from soak.verifier.recording import Recorder, read_recording
 from soak.verifier.tracked_session import TrackedSession
+from tests.support.run_headers import header_of
 
 STORE, SESSION, WORKER = "redis-list", "s1-chat", "w1"
 READ_BYTES = 1_000
 
 
 def record(folder: Path, reads: range) -> Path:
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run="r1",
-        seed=1,
-        namespace="soak_r1",
-        stores=[STORE],
-        contracts={STORE: Contract()},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({STORE: Contract()}, namespace="soak_r1")
     recorder = Recorder(folder, header, MessageGenerator("r1", 1), 1)
     watched = TrackedSession(ExpectedSession(SESSION, STORE), WORKER, 1)
     batch = Batch(opens=[Open(1, SESSION, STORE)])
     recorder.take(WorkerBatch("0-1", WORKER, "host", 0, 1, batch), {1: watched})
     for at in reads:
-        recorder.note_read(watched, Read(invoked=at, returned=at, acked={}, items=[Garbled(b"x" * READ_BYTES, "no")]))
+        read = Read(invoked=at, returned=at, acked={}, items=[Garbled(b"x" * READ_BYTES, "no")])
+        recorder.note_read(watched, read, is_shadowed=False)
     recorder.flush()
     (path,) = (folder / "history").glob("*.jsonl")
     return path

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from rich.console import Console
 
 from soak.checker import facts
 from soak.checker.causes import Diagnosis
 from soak.checker.clues import Clues
 from soak.checker.kinds import Kind
+from soak.checker.outcome import Attempt, Outcome
 from soak.checker.patterns import Traits
 from soak.report.diagnosis import elsewhere, in_common, sentences_of
 from soak.report.story import as_dict, story_of
@@ -77,6 +79,51 @@ def test_a_fact_that_does_not_hold_by_its_own_evidence_is_not_shown() -> None:
         [],
         ["no read of its session by the verifier showed it"],
     )
+
+
+def lost(*others: Attempt, **changes: Any) -> dict[str, Any]:
+    """Return the story of 0/1, acknowledged at 2 s, with other appends of the session; 0/2 and 0/3 stand."""
+    mine = an_attempt(seq=1, sent=1_000_000, ended=2_000_000)
+    clues = msgspec.structs.replace(CLUES, attempt=mine, others=[*others], **changes)
+    diagnosis = msgspec.json.decode(msgspec.json.encode(Diagnosis(facts=[], against=[], observed=[], clues=clues)))
+    return {**told(), "diagnosis": diagnosis}
+
+
+def an_attempt(seq: int, sent: int, ended: int, outcome: Outcome = Outcome.OK) -> Attempt:
+    return Attempt(session=13, writer=0, seq=seq, outcome=outcome, sent=sent, ended=ended)
+
+
+def test_a_hole_is_called_one_where_something_stands_that_was_sent_after_the_acknowledgement() -> None:
+    after, late = an_attempt(2, 2_100_000, 2_200_000), an_attempt(3, 3_000_000, 3_100_000)
+    survivor = "0/2, which was sent after its acknowledgement"
+    assert sentences_of(lost(late, after)).known == [f"it is a hole: {survivor}, stands in the read that lacks it"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        lost(),
+        lost(an_attempt(2, 1_900_000, 2_100_000)),
+        lost(an_attempt(2, 2_100_000, 2_200_000, Outcome.UNKNOWN)),
+        lost(an_attempt(4, 2_100_000, 2_200_000)),
+        lost(an_attempt(2, 2_100_000, 2_200_000), kind=Kind.STALE),
+        lost(an_attempt(2, 2_100_000, 2_200_000), present=[(0, 1, 3)]),
+    ],
+    ids=["nothing is known", "at the same time", "perhaps not applied", "gone, too", "shown too late", "it stands"],
+)
+def test_what_may_be_a_tail_is_not_called_a_hole(story: dict[str, Any]) -> None:
+    assert sentences_of(story).known == []
+
+
+def test_a_hole_is_said_once() -> None:
+    attempts = (an_attempt(2, 2_100_000, 2_200_000),)
+    clues = msgspec.structs.replace(
+        CLUES, attempt=an_attempt(1, 1_000_000, 2_000_000), others=[*attempts], was_seen=True, survivor=(0, 2)
+    )
+    known: list[Any] = [facts.HoleInLog(writer=0, seq=2)]
+    diagnosis = msgspec.json.encode(Diagnosis(facts=[], against=[], observed=known, clues=clues))
+    story = {**told(), "diagnosis": msgspec.json.decode(diagnosis)}
+    assert len([line for line in sentences_of(story).known if "hole" in line]) == 1
 
 
 def test_a_story_without_typed_facts_shows_its_texts() -> None:

@@ -16,11 +16,13 @@ import pytest
 from rich.console import Console
 
 from soak import cli
+from soak.checker.faults import Replaced
 from soak.checker.kinds import Kind
 from soak.errors import ExitCode
 from soak.report import markdown, outcome, run_report, schema
 from soak.report.chart import Band, ChartLine, Frame, Mark, draw, nice_step
 from soak.report.formats import FORMATS
+from soak.report.headline import headline_of
 from soak.report.outcome import RunOutcome, RunSetup, Setting
 from soak.report.run_report import FindingStory, Report, gather
 from soak.report.series import Point, series_of
@@ -43,6 +45,7 @@ from soak.verifier.result import (
     ThresholdState,
     Totals,
 )
+from soak.verifier.status import stayed_clients
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -388,6 +391,38 @@ def test_all_formats_tell_the_same_numbers() -> None:
         assert "violation" in text
 
 
+def test_every_format_says_what_the_page_says_first() -> None:
+    bug = story(*(violation(seq, cause="concurrent overwrite") for seq in range(161)), acknowledged=4142)
+    made = report(result(violations=161, findings=[bug.finding]), findings=[bug])
+    headline = "Memory forgets: 161 of 4,142 messages (3.9 %) lost on redis-list, probably a concurrent overwrite"
+    printed = io.StringIO()
+    print_summary(made.outcome, Console(file=printed, width=120))
+    told = {
+        "page": headline_of(made.outcome.result.findings, 161) if made.outcome.result else "",
+        "text": printed.getvalue(),
+        "html": page(FORMATS["html"](made)).text,
+        "markdown": FORMATS["markdown"](made).replace("&#58;", ":"),
+        "junit": FORMATS["junit"](made),
+    }
+    for name, text in told.items():
+        assert text.count(headline) == 1, name
+        assert "161 violations of the contract" not in text, name
+
+
+@pytest.mark.parametrize(
+    ("verdict", "headline"),
+    [
+        ("pass", "Pass: no violation found"),
+        ("threshold", "Threshold missed, contract kept"),
+        ("inconclusive", "Inconclusive: too little was shown for a pass"),
+    ],
+)
+def test_a_run_without_violations_has_a_headline_of_its_own(verdict: str, headline: str) -> None:
+    made = report(result(verdict=verdict))
+    assert made.headline == headline
+    assert headline in page(FORMATS["html"](made)).text
+
+
 @pytest.mark.parametrize("name", list(FORMATS))
 def test_a_run_of_which_nothing_is_known_can_be_reported(name: str) -> None:
     text = FORMATS[name](report(None))
@@ -483,6 +518,17 @@ def test_many_losses_of_one_bug_are_told_once_in_every_format() -> None:
     assert len(FORMATS["markdown"](made).encode()) < 12_000
 
 
+@pytest.mark.parametrize("found", [None, result()])
+def test_faults_of_the_schedule_that_did_not_fit_are_in_every_format(found: Result | None) -> None:
+    made = report(found, faults_scheduled=20, faults_skipped=12)
+    printed = io.StringIO()
+    print_summary(made.outcome, Console(file=printed, width=120))
+    forms = ("html", "markdown", "junit") if found is not None else ("html", "junit")
+    for text in (printed.getvalue() if found is not None else "12 of 20", *(FORMATS[name](made) for name in forms)):
+        assert "12 of 20" in text
+    assert "scheduled faults" not in FORMATS["markdown"](report(found, faults_scheduled=20))
+
+
 def test_latencies_are_in_every_format_and_fit_a_terminal() -> None:
     store = "my_company.assistants.memory:ConversationMemoryWithAnUnusuallyLongName"
     made = report(result(store=store, latencies=latencies(store)))
@@ -497,6 +543,58 @@ def test_latencies_are_in_every_format_and_fit_a_terminal() -> None:
     assert f"| append, in fault | {' | '.join(numbers)} |" in FORMATS["markdown"](made)
     cells = "".join(f'<td class="n">{number}</td>' for number in numbers)
     assert f"<td>append, in fault</td>{cells}" in FORMATS["html"](made)
+
+
+def test_what_faults_took_is_named_in_full_on_80_columns() -> None:
+    (crash,) = result().recoveries
+    rows = [
+        msgspec.structs.replace(crash, kind=kind, store=store, fault=f"{kind}-{store}")
+        for kind in ("crash", "restart_from_aof")
+        for store in ("redis-list", "my_company.memory:ConversationMemory")
+    ]
+    page = io.StringIO()
+    print_summary(report(result(recoveries=rows)).outcome, Console(file=page, width=80))
+    lines = page.getvalue().splitlines()
+    assert max(len(line) for line in lines if "of redis" in line or "recovery of" in line) <= 80
+    for title in ("recovery of redis-list", "recovery of my_company.memory:ConversationMemory"):
+        own = [line.strip() for line in lines[[line.strip() for line in lines].index(title) + 4 :]]
+        assert own[0].startswith("crash of redis ")
+        assert own[1].startswith("restart_from_aof of ")
+    assert "…" not in page.getvalue()
+
+
+def own_store(store: str, *, acknowledged: int, verified: int, lost: int) -> Result:
+    row = StoreResult(
+        store=store, acknowledged=acknowledged, verified=verified, released=0, violations=lost, tolerated=0
+    )
+    return result(
+        violations=lost, store=store, by_store=[row], violations_by=[KindCount(store=store, kind="lost", count=lost)]
+    )
+
+
+def test_a_memory_that_only_its_own_process_sees_is_named_as_the_likely_reason() -> None:
+    made = report(own_store("mine:InMemory", acknowledged=642, verified=0, lost=642))
+    printed = io.StringIO()
+    print_summary(made.outcome, Console(file=printed, width=120))
+    told = "a Python dict is not a memory that both can see"
+    for text in (printed.getvalue(), FORMATS["html"](made), FORMATS["markdown"](made), FORMATS["junit"](made)):
+        assert text.count(told) >= 1
+
+
+@pytest.mark.parametrize(
+    ("store", "numbers"),
+    [
+        ("mine:InMemory", {"acknowledged": 642, "verified": 1, "lost": 641}),
+        ("mine:InMemory", {"acknowledged": 642, "verified": 0, "lost": 600}),
+        ("mine:InMemory", {"acknowledged": 0, "verified": 0, "lost": 0}),
+        ("redis-list", {"acknowledged": 642, "verified": 0, "lost": 642}),
+    ],
+    ids=["one was seen", "some may be unread", "nothing was acknowledged", "it has a server"],
+)
+def test_no_such_reason_is_given_where_it_cannot_be_it(store: str, numbers: dict[str, int]) -> None:
+    printed = io.StringIO()
+    print_summary(report(own_store(store, **numbers)).outcome, Console(file=printed, width=120))
+    assert "Python dict" not in printed.getvalue()
 
 
 def test_each_threshold_is_a_case_of_junit_and_a_line_elsewhere() -> None:
@@ -526,6 +624,32 @@ def test_an_exception_of_a_store_is_in_every_format() -> None:
         assert "away" not in text, f"{name}: a server that was away is no news in a run that passed"
     doubtful = report(result(verdict="inconclusive", store_errors=[told, away]))
     assert "mine: append raised OSError: away" in html.unescape(FORMATS["markdown"](doubtful))
+
+
+def test_clients_that_stayed_with_a_replaced_primary_are_in_every_format_and_are_no_violation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (recovery,) = result().recoveries
+    replaced = Replaced(
+        before="redis-1", after="redis-2", seconds=1.1, stayed=3, stayed_seconds=9.6, clients=["127.0.0.1:4711 9.6s"]
+    )
+    failover = msgspec.structs.replace(recovery, kind="sentinel_failover", replaced=replaced)
+    other_store = msgspec.structs.replace(failover, store="redis-stream", tolerated=5, unacknowledged=2)
+    nobody = msgspec.structs.replace(failover, fault="f2", replaced=msgspec.structs.replace(replaced, stayed=0))
+    alone = msgspec.structs.replace(recovery, fault="f3")
+    stayed = stayed_clients([failover, other_store, alone, nobody])
+    (found,) = stayed
+    assert (found.connections, found.seconds_max, found.gone, found.primary) == (3, 9.6, 10, "redis-1")
+    made = report(result(recoveries=[failover, other_store], stayed_clients=stayed))
+    for name in ("junit", "markdown"):
+        assert "3 client connections stayed with the old one for up to 9.6 s" in FORMATS[name](made), name
+    shown = FORMATS["html"](made)
+    assert "Clients that stayed with a replaced primary" in shown
+    assert "127.0.0.1:4711 9.6s" in shown
+    print_summary(made.outcome, Console(width=200))
+    assert "sentinel_failover of redis: 3 client connections stayed" in capsys.readouterr().out
+    check_junit(FORMATS["junit"](made))
+    assert made.outcome.verdict == "pass"
 
 
 # -- charts --

@@ -11,23 +11,35 @@ from hypothesis import strategies as st
 
 from soak.checker.absorb import absorb
 from soak.checker.case import Basis, Case, FullRead, SearchRead, SecondSearch, TailRead, found_of
-from soak.checker.contract import Contract, Duplicates, Order, Reads
+from soak.checker.contract import Contract, Duplicates, Order, Reads, ReplicaReads
 from soak.checker.expected_session import ExpectedSession
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.incidents import Missed, Suspicion
 from soak.checker.judge import judge
 from soak.checker.kinds import Kind
 from soak.checker.outcome import Attempt, Outcome
-from soak.checker.read import SavedItem, SavedRead, save
+from soak.checker.read import Read, SavedItem, SavedRead, save
 from soak.checker.text import MessageGenerator
 from soak.commands.export import ChosenHistories, choose_histories
+from soak.ledger.reader import WorkerBatch
+from soak.ledger.records import Batch, Open
 from soak.report.edn import jepsen_lines, quoted
-from soak.report.history import NotExpressibleError, SessionHistory, check_expressible, of_cases, of_recording
+from soak.report.history import (
+    BEGINNING,
+    NotExpressibleError,
+    SessionHistory,
+    check_expressible,
+    of_cases,
+    of_recording,
+)
 from soak.report.timeline import timeline
 from soak.verifier import evidence_file
 from soak.verifier.evidence import FILES_NAME
-from soak.verifier.recording import FOLDER_NAME, Recording
+from soak.verifier.recording import FOLDER_NAME, Recorder, Recording, read_recording
+from soak.verifier.tracked_session import TrackedSession
 from tests.support.checker.correct_store import AUTHOR, PLANS, RULES, SESSION, CorrectStore, step
 from tests.support.list_append import anomalies, operations, read_edn
+from tests.support.run_headers import header_of
 
 Plan = list[tuple[str, int]]
 
@@ -188,6 +200,62 @@ def test_a_read_that_may_be_behind_begins_earlier_by_the_bound() -> None:
     case = case_of(CorrectStore(1).book, FullRead(read=late))
     weaker = msgspec.structs.replace(case, rules=msgspec.structs.replace(RULES, contract=behind(70e-6)))
     assert [read.invoked for read in of_cases(SESSION, [weaker]).reads] == [30]
+
+
+FAILOVER = FaultWindow(
+    fault="f1",
+    kind="failover",
+    target="redis",
+    excuses=Excuse.FAILOVER,
+    promotes=Promotion.BESIDE_THE_OLD,
+    planned=False,
+    started=90,
+    ended=110,
+)
+
+
+def test_a_read_in_the_shadow_of_a_fault_may_be_of_any_time_before(tmp_path: Path) -> None:
+    """R12: a primary that is being replaced may be behind, and it may become known only later that it was."""
+    late = Read(invoked=100, returned=105, acked={}, items=[AUTHOR.write(SESSION, 0, 1)])
+    missing, attempts = three(reads={100: save(late, SESSION, AUTHOR)}), three().attempts.values()
+    assert checked(of_recording(missing)) == {"missing"}
+    for number, (is_shadowed, replica_reads, expected) in enumerate(
+        [
+            (True, ReplicaReads.TOLERANT, set()),
+            (False, ReplicaReads.TOLERANT, set()),  # the fault was noticed after it
+            (False, ReplicaReads.STRICT, {"missing"}),
+        ]
+    ):
+        contract = Contract(replica_reads=replica_reads)
+        header = header_of({"redis-list": contract}, seed=7, namespace="soak_r1")
+        recorder = Recorder(tmp_path / str(number), header, AUTHOR, 1)
+        watched = TrackedSession(ExpectedSession(SESSION, "redis-list"), "w1", 1)
+        batch = Batch(opens=[Open(1, SESSION, "redis-list")], attempts=list(attempts))
+        recorder.take(WorkerBatch("0-1", "w1", "host", 0, 1, batch), {1: watched})
+        recorder.note_read(watched, late, is_shadowed=is_shadowed)
+        if not is_shadowed:
+            recorder.note_fault(FAILOVER, {"another"})
+            recorder.flush()
+            assert checked(of_recording(recorded_in(tmp_path / str(number)))) == {"missing"}
+            recorder.note_fault(FAILOVER, {"redis-list"})
+        later = Read(invoked=200, returned=205, acked={}, items=[AUTHOR.write(SESSION, 0, seq) for seq in (1, 2, 3)])
+        recorder.note_read(watched, later, is_shadowed=False)
+        recorder.flush()
+        history = of_recording(recorded_in(tmp_path / str(number)))
+        assert checked(history) == expected
+        assert [read.invoked for read in history.reads] == [100 if expected else BEGINNING, 200]
+
+        case = case_of(CorrectStore(1).book, FullRead(read=save(late, SESSION, AUTHOR)))
+        rules = msgspec.structs.replace(RULES, contract=contract)
+        case = msgspec.structs.replace(case, rules=rules, faults=[FAILOVER], targets={"redis-list": ["redis"]})
+        assert [read.invoked for read in of_cases(SESSION, [case]).reads] == [100 if expected else BEGINNING]
+
+
+def recorded_in(folder: Path) -> Recording:
+    (path,) = (folder / FOLDER_NAME).glob("*.jsonl")
+    recording = read_recording(path)
+    assert recording is not None
+    return recording
 
 
 def test_what_nobody_of_the_session_appended_is_a_dirty_read_to_another_checker() -> None:

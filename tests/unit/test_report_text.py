@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from soak.report.text import print_table, table_lines
+from soak.report.text import clock, clock_ms, print_table, table_lines
 
 HEADS = ("fault", "what happens")
 ROWS = [("connection_refused", "a sentence that goes on " * 8), ("crash", "short")]
@@ -45,3 +45,10 @@ def test_a_terminal_gets_what_fits_unless_it_asks_for_all(flags: tuple[str, ...]
     os.close(ours)
     assert done.returncode == 0
     assert ("…" in shown) is is_cut
+
+
+@pytest.mark.parametrize("moment", [1e300, -1e300, float("inf"), float("nan")])
+def test_a_moment_that_no_calendar_has_is_written_as_one_of_1970(moment: float) -> None:
+    """A damaged file may name any."""
+    assert clock(moment).startswith(("1970-01-01", "1969-12-31"))
+    assert clock_ms(moment).count(":") == 2

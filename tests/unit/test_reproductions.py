@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,12 +12,25 @@ import pytest
 from soak.cli import parse
 from soak.commands.reproduce import as_json, exit_code, markdown, report_lines
 from soak.errors import ExitCode
-from soak.scenarios.reproductions import ALL, Reproduced
+from soak.scenarios.reproductions.catalogue import ALL
+from soak.scenarios.reproductions.library import LibraryReproduction
+from soak.scenarios.reproductions.scenario import LOAD, UNDER_WAY_SECONDS, UNDER_WAY_SHARE_MAX, Reproduced
 from soak.verifier.result import RecoveryResult, Result, StoreResult
+from tests.support.paths import ROOT
 
 
-def answer(*, lost: int, verdict: str = "violation") -> dict[str, Any]:
-    recovery = {"store": "redis-list", "lost": lost, "tolerated": 0, "point_seconds": 0.5, "after_seconds": 9.0}
+def answer(*, lost: int, verdict: str = "violation", span: float = 8.0, unacknowledged: int = 0) -> dict[str, Any]:
+    recovery = {
+        "store": "redis-list",
+        "lost": lost,
+        "tolerated": 0,
+        "unacknowledged": unacknowledged,
+        "acknowledged_during": 90,
+        "lost_during": lost - 6,
+        "point_seconds": 0.5,
+        "after_seconds": 9.0,
+        "span_seconds": span,
+    }
     return {
         "exit_code": ExitCode.VIOLATION if lost else ExitCode.PASS,
         "verdict": verdict,
@@ -56,10 +71,36 @@ def test_what_is_counted_may_be_another_kind_of_violation() -> None:
     assert found.agrees_with(scenario.expectation)
 
 
+@pytest.mark.parametrize(("lost", "span", "agrees", "words"), [
+    (2, 0.02, True, "2 of 200 lost (1%), acknowledged within 0.02 s"),
+    (2, 1.5, False, "2 of 200 lost (1%), up to 9.5 s"),
+    (12, 0.9, False, "12 of 200 lost (6%), acknowledged within 0.90 s"),
+])  # fmt: skip
+def test_a_few_that_were_under_way_together_are_no_loss_of_a_guard_however_late_the_promotion(
+    lost: int, span: float, agrees: bool, words: str
+) -> None:
+    scenario = ALL["sentinel-min-replicas-all"]
+    found = scenario._read(answer(lost=lost, span=span))
+    assert (found.agrees_with(scenario.expectation), found.measured) == (agrees, words)
+
+
+def test_what_was_read_and_never_acknowledged_is_told_apart() -> None:
+    scenario = ALL["sentinel-wait-all"]
+    found = scenario._read(answer(lost=5, unacknowledged=5))
+    assert found.measured == "0 of 200 lost in 1 fault; 5 were read, not acknowledged, and are gone"
+    assert found.agrees_with(scenario.expectation)
+    assert not scenario._read(answer(lost=6, unacknowledged=5)).agrees_with(scenario.expectation)
+
+
+def test_a_result_may_be_of_what_was_acknowledged_during_the_fault() -> None:
+    found = ALL["sentinel-minority-partition"]._read(answer(lost=96))
+    assert found.measured == "90 of the 90 acknowledged during the fault lost (100%), up to 9.5 s"
+
+
 def test_what_is_read_is_in_the_result_of_a_soak() -> None:
     assert {"by_store", "recoveries", "seed", "violations_by"} <= {*Result.__struct_fields__}
     assert {"store", "acknowledged"} <= {*StoreResult.__struct_fields__}
-    assert {"store", "lost", "tolerated", "point_seconds", "after_seconds"} <= {*RecoveryResult.__struct_fields__}
+    assert {*answer(lost=0)["result"]["recoveries"][0]} <= {*RecoveryResult.__struct_fields__}
 
 
 def test_what_could_not_be_shown_agrees_with_nothing() -> None:
@@ -82,15 +123,39 @@ def test_the_table_says_what_was_published_and_what_was_measured() -> None:
     scenario = ALL["sentinel-failover"]
     found = scenario._read(answer(lost=96))
     assert found.measured == "96 of 200 lost (48%), up to 9.5 s"
-    assert report_lines([scenario], [found], 61.0)[-1] == "1 of 1 as published; 61 s"
+    lines = report_lines([scenario], [found], 61.0)
+    assert lines[-1] == "1 of 1 as published; 61 s"
+    assert "the last 10 s" in lines[1]
+    assert f"  {scenario.command}" in lines
     (row,) = markdown([scenario], [found])[2:]
     assert "redis/redis#6062" in row
-    assert "`soak reproduce sentinel-failover`" in row
+    assert "| the last 10 s |" in row
+    assert "`soak reproduce sentinel-failover --seed 7`" in row
     told: Any = as_json([scenario], [found])
     assert (told["results"][0]["as_published"], told["results"][0]["lost"]) == (True, 96)
+
+
+def test_the_page_has_each_result_with_its_number() -> None:
+    page = (ROOT / "docs" / "published-results.md").read_text().splitlines()
+    for name, one in ALL.items():
+        published = one.expectation
+        (row,) = [line for line in page if re.search(rf"\| `soak reproduce {name}[ `]", line)]
+        assert row.startswith(f"| {published.claim} | {published.source} | {published.number} | ")
+    assert len([line for line in page if "| `soak reproduce" in line]) == len(ALL)
+
+
+def test_the_page_says_how_long_the_soaks_are_and_what_a_guard_may_lose() -> None:
+    page = " ".join((ROOT / "docs" / "published-results.md").read_text().split())
+    seconds = [one.soak_seconds for one in ALL.values() if not isinstance(one, LibraryReproduction)]
+    assert f"a soak of {min(seconds)} to {max(seconds)} seconds" in page
+    assert f"within {UNDER_WAY_SECONDS:.0f} s, and is at most {UNDER_WAY_SHARE_MAX:.0%} of" in page
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_command_of_each_is_one_that_soak_understands(name: str) -> None:
     words = shlex.split(ALL[name].command)[1:]
     assert parse(words).execute
+    assert ("--seed", "7") in pairwise(words)
+    if words[1] == "check":
+        assert {*LOAD} <= {*words}
+    assert parse(shlex.split(ALL[name].again)[1:]).execute

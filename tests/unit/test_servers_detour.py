@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from soak.errors import UsageError
 from soak.faults import ALL
 from soak.faults.fault import NetworkFault
-from soak.servers.detour import detour_to
+from soak.hosts import HostPort, parse_cluster, parse_sentinel
+from soak.servers.detour import detour_to, detour_to_group
 from soak.servers.external.backend import IN_THE_WAY, OVER_THE_WIRE
 from soak.servers.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from soak.hosts import ClusterAddress, SentinelAddress
 
 SECRET = "p%40ss:w0rd"  # noqa: S105  of nobody
 
@@ -38,8 +46,26 @@ SECRET = "p%40ss:w0rd"  # noqa: S105  of nobody
 )
 def test_an_address_keeps_all_but_its_place(kind: str, url: str, place: tuple[str, int], told: str) -> None:
     detour = detour_to(KINDS[kind], url)
-    assert (detour.host, detour.port) == place
-    assert detour.through("127.0.0.1", 7) == told
+    assert detour.places == (place,)
+    assert detour.through(HostPort("127.0.0.1", 7)) == told
+
+
+@pytest.mark.parametrize(
+    ("url", "places", "told"),
+    [
+        (
+            f"postgresql://u:{SECRET}@one,two:2/x?target_session_attrs=read-write",
+            [("one", 5432), ("two", 2)],
+            f"postgresql://u:{SECRET}@127.0.0.1:7,127.0.0.1:8/x?target_session_attrs=read-write",
+        ),
+        ("postgresql://one,two/x?port=6", [("one", 6), ("two", 6)], "postgresql://127.0.0.1:7,127.0.0.1:8/x?port=6"),
+        ("postgresql://a,[::1]/x?port=6,9", [("a", 6), ("::1", 9)], "postgresql://127.0.0.1:7,127.0.0.1:8/x?port=6,9"),
+    ],
+)
+def test_every_host_of_a_postgres_gets_a_proxy_of_its_own(url: str, places: list[tuple[str, int]], told: str) -> None:
+    detour = detour_to(KINDS["postgres"], url)
+    assert list(detour.places) == places
+    assert detour.through(HostPort("127.0.0.1", 7), HostPort("127.0.0.1", 8)) == told
 
 
 @pytest.mark.parametrize(
@@ -64,8 +90,8 @@ def test_what_may_be_encrypted_is_opaque(kind: str, url: str, is_opaque: bool, m
         ("redis", f"unix://:{SECRET}@/run/redis.sock", "a socket of this machine"),
         ("postgres", f"postgresql://u:{SECRET}@%2Frun%2Fpostgres/x", "a socket of this machine"),
         ("postgres", "postgresql:///x", "names no host"),
-        ("postgres", f"postgresql://u:{SECRET}@one,two/x", "several hosts .one,two."),
-        ("postgres", f"postgresql://u:{SECRET}@one:1,two:2/x", "several hosts .one:1,two:2."),
+        ("postgres", f"postgresql://u:{SECRET}@one,%2Frun%2Fpostgres/x", "a socket of this machine"),
+        ("redis", f"redis://u:{SECRET}@one,two/0", "several hosts"),
         ("redis", f"rediss://u:{SECRET}@cache", "ssl_check_hostname=false"),
         ("postgres", f"postgresql://u:{SECRET}@db/x?sslmode=verify-full", "sslmode=verify-ca"),
     ],
@@ -75,6 +101,30 @@ def test_where_there_is_no_way_the_reason_is_one_line_without_the_password(kind:
         detour_to(KINDS[kind], url)
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "parse", "is_opaque"),
+    [
+        ("redis+sentinel://u:p@s1:26379,s2/memory", parse_sentinel, False),
+        ("rediss+sentinel://s1/memory?ssl_check_hostname=false", parse_sentinel, True),
+        ("redis+cluster://a:7000,b:7000", parse_cluster, False),
+    ],
+)
+def test_the_address_of_a_group_says_which_proxy_leads_to_which_server(
+    url: str, parse: Callable[[str], SentinelAddress | ClusterAddress], is_opaque: bool
+) -> None:
+    servers = [HostPort("10.0.0.1", 6379), HostPort("fd00::2", 6379)]
+    proxies = [HostPort("127.0.0.1", 7), HostPort("127.0.0.1", 8)]
+    detour = detour_to_group(url, servers)
+    assert detour.is_opaque is is_opaque
+    before, after = parse(url), parse(detour.through(*proxies))
+    assert after == before._replace(via=dict(zip(servers, proxies, strict=True)))
+
+
+def test_a_group_whose_certificates_are_compared_with_names_has_no_detour() -> None:
+    with pytest.raises(UsageError, match="ssl_check_hostname=false"):
+        detour_to_group("rediss+cluster://a:7000", [HostPort("10.0.0.1", 6379)])
 
 
 def test_a_mode_from_the_environment_counts_as_one_in_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,10 +74,12 @@ def test_a_flag_that_is_neither_is_one_clear_line(words: tuple[str, str]) -> Non
 
 
 def test_a_version_that_cannot_be_had_says_what_to_do() -> None:
-    with pytest.raises(ServerUnreachableError, match=r"Redis 5\.0 cannot be had here.*testbed\.redis_binary") as caught:
+    with pytest.raises(
+        ServerUnreachableError, match=r"Redis 5\.0 is not available here.*testbed\.redis_binary"
+    ) as caught:
         binaries.redis_program(redis_version("5.0"))
     assert "\n" not in str(caught.value)
-    with pytest.raises(ServerUnreachableError, match="PostgreSQL 9 cannot be had here"):
+    with pytest.raises(ServerUnreachableError, match="PostgreSQL 9 is not available here"):
         binaries.postgres_folder(9)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -148,6 +149,25 @@ def test_an_id_in_front_of_the_content_comes_off_again_whatever_they_hold(conten
 def test_what_has_no_id_is_handed_on_as_it_came(text: object) -> None:
     subject = kit()
     assert subject.without_id(text) == subject.ChatTurn(None, None, text)
+
+
+@pytest.mark.parametrize("complaint", ["Index already exists", "unknown command"])
+def test_an_index_that_another_process_made_meanwhile_is_used(complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(KIT))
+    with_index = importlib.import_module("soak_redis").with_index
+    tries: list[str] = []
+
+    def make() -> str:
+        tries.append(complaint)
+        if len(tries) == 1:
+            raise RuntimeError(complaint)
+        return "made"
+
+    if complaint == "unknown command":
+        with pytest.raises(RuntimeError, match=complaint):
+            with_index(make)
+    else:
+        assert with_index(make) == "made"
 
 
 def test_the_kit_needs_nothing_but_the_standard_library() -> None:

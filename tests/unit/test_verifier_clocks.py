@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 
+from soak.checker.contract import Contract
+from soak.checker.faults import Excuse, Promotion
+from soak.checker.outcome import Attempt
+from soak.checker.read import Rules
 from soak.ledger.clock import Bracket, LedgerClock
+from soak.ledger.reader import RunRecord, WorkerBatch
+from soak.ledger.records import Batch, EndOfLoad, FaultPhase, Lease, Open, RunHeader
 from soak.verifier.clocks import Clocks, Placing, Stamp
+from soak.verifier.intake import Intake
+from soak.verifier.state import State
+from soak.verifier.tracked_session import Taint
 
+STORE = "redis-list"
 SECOND = 1_000_000
 LEDGER_EPOCH = 1_700_000_000 * SECOND
 HERE, THERE = "here", "there"
@@ -117,17 +128,10 @@ def test_when_the_ledgers_clock_is_set_nobody_jumps_whoever_notices_first(
     assert hosts.clocks.hosts["boot-there"].jumps == 0
 
 
-async def test_a_record_that_does_not_fit_makes_the_verifier_measure_its_own_clock(
-    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from soak.ledger.reader import WorkerBatch  # noqa: PLC0415
-    from soak.ledger.records import Batch  # noqa: PLC0415
-
+async def test_a_record_that_does_not_fit_makes_the_verifier_measure_its_own_clock(hosts: Hosts) -> None:
     run(hosts, 5)
     hosts.ledger_ahead_us += 7 * SECOND
-    stamp = hosts.stamp()
-    at = f"{stamp.ledger_us // 1000}-0"
-    await hosts.clocks.prepare([WorkerBatch(at, "w", stamp.boot, stamp.offset_us, 1, Batch(), THERE, 400)])
+    await hosts.clocks.prepare([None, hosts.stamp()])
     assert hosts.place() is Placing.CERTAIN
     assert len(hosts.own.brackets) == 2
 
@@ -140,6 +144,95 @@ def test_a_host_that_was_suspended_jumps_once_and_makes_the_run_inconclusive(hos
     assert hosts.clocks.doubts == [], "it had nothing under way"
     hosts.clocks.note_undecided("boot-there")
     assert hosts.clocks.doubts == ["the clock of there jumped: it was suspended, or moved"]
+
+
+class Written:
+    """What a worker there, whose host may be suspended, wrote to the ledger, and the daemon beside it."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        header = RunHeader(
+            version=1, run="r", seed=1, namespace="n", stores=[STORE], contracts={STORE: Contract()},
+            started_wall_seconds=0.0,
+        )  # fmt: skip
+        self.state = State(header, {STORE: ("redis",)}, SECOND)
+        self.state.clocks = hosts.clocks
+        self.intake = Intake(self.state, {STORE: Rules(contract=Contract(), ttl_epsilon_us=0)}, HERE, hosts.clocks)
+        self.number = 0
+
+    def batch(self, batch: Batch) -> None:
+        self.number += 1
+        stamp = self.hosts.stamp()
+        entry = WorkerBatch("1-0", "w", stamp.boot, stamp.offset_us, self.number, batch, THERE, stamp.error_us)
+        self.intake.take(entry._replace(at=f"{stamp.ledger_us // 1000}-0"), self.hosts.true_us)
+
+    def record(self, record: FaultPhase | EndOfLoad) -> None:
+        stamp = self.hosts.stamp()
+        dated = msgspec.structs.replace(
+            record, host=THERE, boot=stamp.boot, clock_offset_us=stamp.offset_us, clock_error_us=stamp.error_us
+        )
+        self.intake.take(RunRecord(f"{stamp.ledger_us // 1000}-0", dated), self.hosts.true_us)
+
+    def fault(self, phase: str) -> None:
+        at = self.hosts.true_us + self.hosts.worker_ahead_us
+        record = FaultPhase(
+            fault="f", kind="crash", target="redis", phase=phase, at=at, excuses=Excuse.CRASH, promotes=Promotion.NONE
+        )
+        self.record(record)
+
+    def tainted(self) -> list[Taint]:
+        return [tracked.tainted for tracked in self.state.tracked()]
+
+
+@pytest.mark.parametrize("first", ["its own batch", "another verifier", "the end of the load", "a fault"])
+def test_what_was_open_on_a_host_that_was_suspended_is_undecided_whoever_notices_that_first(
+    hosts: Hosts, first: str
+) -> None:
+    written = Written(hosts)
+    written.batch(Batch(opens=[Open(1, "talk", STORE)], leases=[Lease(1, 0, 8)]))
+    hosts.worker_ahead_us -= 30 * SECOND
+    hosts.true_us += 30 * SECOND
+    hosts.measure()
+    if first == "another verifier":
+        hosts.clocks.place_word(hosts.stamp())
+    elif first == "the end of the load":
+        written.record(EndOfLoad(at=hosts.true_us + hosts.worker_ahead_us, reason=""))
+    elif first == "a fault":
+        written.fault("start")
+    sent = hosts.true_us + hosts.worker_ahead_us
+    written.batch(Batch(attempts=[Attempt(session=1, writer=0, seq=1, outcome=0, sent=sent, ended=sent + 1)]))
+    assert written.tainted() == [Taint.UNDECIDED]
+    assert hosts.clocks.doubts == ["the clock of there jumped: it was suspended, or moved"]
+    assert hosts.clocks.hosts["boot-there"].jumps == 1
+
+
+@pytest.mark.parametrize("noticed", ["by its own record", "by another verifier"])
+def test_a_fault_that_a_host_began_before_it_was_suspended_decides_nothing_for_anybody(
+    hosts: Hosts, noticed: str
+) -> None:
+    written = Written(hosts)
+    here = WorkerBatch("1-0", "here", HERE, 0, 1, Batch(opens=[Open(1, "talk", STORE)]), HERE, 0)
+    written.intake.take(here, hosts.true_us)
+    written.fault("start")
+    hosts.worker_ahead_us -= 30 * SECOND
+    if noticed == "by another verifier":
+        hosts.clocks.place_word(hosts.stamp())
+    written.fault("end")
+    assert written.tainted() == [Taint.UNDECIDED]
+
+
+def test_what_was_said_before_a_jump_and_is_heard_again_is_no_second_jump(hosts: Hosts) -> None:
+    run(hosts, 10)
+    said = hosts.stamp()
+    assert hosts.clocks.place_word(said)[1] is Placing.CERTAIN
+    hosts.true_us += 30 * SECOND
+    hosts.worker_ahead_us -= 30 * SECOND
+    hosts.measure()
+    assert hosts.place() is Placing.JUMPED
+    for _ in range(3):
+        assert hosts.clocks.place_word(said)[1] is Placing.UNCERTAIN
+        assert run(hosts, 1) == {Placing.CERTAIN}
+    assert hosts.clocks.hosts["boot-there"].jumps == 1
 
 
 def test_a_clock_that_is_known_too_badly_is_uncertain_until_it_is_known_better(hosts: Hosts) -> None:

@@ -13,18 +13,15 @@ from soak.checker.kinds import Kind
 from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Attempt
 from soak.checker.read import Read, Rules
-from soak.ledger.records import RunHeader
 from soak.verifier.clues import Detective
 from soak.verifier.journal import Violation
 from soak.verifier.state import State
 from soak.verifier.story import StoryFacts, shown_in, story_of
 from soak.verifier.tracked_session import TrackedSession
 from tests.support.checker.simulated import AUTHOR, HOST, SECOND, STORE
+from tests.support.run_headers import header_of
 
-HEADER = RunHeader(
-    version=1, run=AUTHOR.run, seed=7, namespace="n", stores=[STORE], contracts={STORE: Contract()},
-    started_wall_seconds=0.0,
-)  # fmt: skip
+HEADER = header_of({STORE: Contract()}, AUTHOR.run, seed=7)
 
 VIOLATION = Violation(
     id="a" * 12, kind="rolled_back", store=STORE, session="ann-chat", message="ann-chat/0/2", writer=0, seq=2,
@@ -145,3 +142,14 @@ def test_whatever_stands_in_a_message_can_be_written_down() -> None:
         found = explain(clues)
         assert found.facts == candidates(clues).facts
         assert len(msgspec.json.encode([clues, list(found.facts)])) < 200_000
+
+
+def test_what_one_read_had_shown_together_and_still_stands_is_known() -> None:
+    tracked = watched("ann-chat")
+    tracked.book.stand([(0, seq) for seq in (1, 2, 3)])
+    together = msgspec.structs.replace(missed(), seen={0: [2, 2]}, before=tracked.book.order, is_before_whole=True)
+    items: list[Stored] = [AUTHOR.write("ann-chat", 0, seq) for seq in (1, 3, 4)]
+    clues = detective().gather(tracked, Kind.ROLLED_BACK, [(0, 2)], read(items), together)
+    assert clues.survivor == (0, 3)
+    apart = msgspec.structs.replace(together, is_before_whole=False)
+    assert detective().gather(tracked, Kind.ROLLED_BACK, [(0, 2)], read(items), apart).survivor is None

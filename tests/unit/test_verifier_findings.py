@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from soak.checker.contract import Contract
 from soak.checker.kinds import Kind
-from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint, findings
 from soak.verifier.findings import (
     OTHER_CAUSES,
@@ -28,6 +27,7 @@ from soak.verifier.findings import (
 from soak.verifier.journal import Line, Violation
 from soak.verifier.resuming import recount
 from soak.verifier.state import State
+from tests.support.run_headers import header_of
 from tests.support.violations import a_change, a_violation
 
 STORES = ("postgres", "redis-list")
@@ -249,15 +249,7 @@ def test_the_same_bug_has_the_same_id_in_a_run_and_no_violation_has_it() -> None
 
 
 def new_state() -> State:
-    header = RunHeader(
-        version=1,
-        run="r1",
-        seed=1,
-        namespace="n",
-        stores=list(STORES),
-        contracts={store: Contract() for store in STORES},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({store: Contract() for store in STORES})
     return State(header, dict.fromkeys(STORES, ("redis",)), 1_000_000)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from soak.checker.contract import Contract
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.ledger.records import RunHeader
@@ -30,7 +31,8 @@ class Waiting:
     def __init__(self) -> None:
         self.state = new_state()
         self.reachable = True
-        self.ages = UnverifiedAge(self.state, lambda: self.reachable)
+        self.downtime_known = True
+        self.ages = UnverifiedAge(self.state, lambda: self.reachable, lambda: self.downtime_known)
         self.book = ExpectedSession("s", STORE)
         self.state.workers["w"] = Worker("host")
         self.state.workers["w"].sessions[1] = TrackedSession(self.book, "w", 1)
@@ -73,6 +75,7 @@ def fault(started: float, ended: float | None = None, *, target: str = "redis") 
         kind="crash",
         target=target,
         excuses=Excuse.CRASH,
+        promotes=Promotion.NONE,
         started=at(started),
         ended=None if ended is None else at(ended),
     )
@@ -179,3 +182,21 @@ def test_an_unreachable_ledger_and_a_run_that_is_down_as_a_whole_do_not_count() 
     waiting.now = 89.5
     waiting.until(95.0)
     assert waiting.longest == pytest.approx(95.0 - 48.0 - 30.0, abs=0.6)
+
+
+def test_what_waited_when_the_whole_run_was_killed_is_not_counted_before_the_ledger_has_told_of_that() -> None:
+    """A verifier that starts knows of the wait by its checkpoint, and of the downtime by the records that follow."""
+    waiting = Waiting()
+    waiting.until(1.0)
+    waiting.downtime_known = False
+    waiting.now = 61.0
+    waiting.until(63.0)
+    waiting.state.workers["w"].sessions[1].book.pending.clear()
+    later = attempt()
+    waiting.book.lease(0, 2)
+    waiting.book.acknowledge(msgspec.structs.replace(later, seq=2, ended=at(60.0)))
+    waiting.until(64.0)
+    note_downtime(waiting.state, at(1.0), at(60.0))
+    waiting.downtime_known = True
+    waiting.until(64.5)
+    assert waiting.longest == pytest.approx(4.5, abs=0.1)

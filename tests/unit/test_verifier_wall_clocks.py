@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from soak.checker.contract import Contract
+from soak.checker.outcome import Attempt
+from soak.checker.read import Rules
 from soak.checker.telemetry import ServerSample
-from soak.ledger.records import FORMAT_VERSION, RunHeader
+from soak.ledger.reader import WorkerBatch
+from soak.ledger.records import Batch, Lease, Open
+from soak.verifier.intake import Intake
 from soak.verifier.state import State
+from soak.verifier.status import clock_doubts
+from soak.verifier.tracked_session import Taint
 from soak.verifier.wall_clocks import WallClocks
+from tests.support.run_headers import header_of
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
@@ -16,15 +24,7 @@ EPOCH = 1_700_000_000 * SECOND
 
 def state_of(ttl_seconds: float | None) -> State:
     contract = Contract(ttl_seconds=ttl_seconds)
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run="r1",
-        seed=1,
-        namespace="n",
-        stores=["redis-hash"],
-        contracts={"redis-hash": contract},
-        started_wall_seconds=0.0,
-    )
+    header = header_of({"redis-hash": contract})
     return State(header, {"redis-hash": ("redis",)}, SECOND)
 
 
@@ -60,6 +60,48 @@ def test_a_servers_clock_that_was_set_is_noticed_and_what_expires_by_it_is_not_j
     assert watched.stepped == [frozenset({"redis"})], "once"
     assert watched.told == [f"the wall clock of redis was set by {step_us / SECOND:+.1f} s"]
     assert watched.state.tally.server_clock_steps == {"redis": 1}
+
+
+def test_open_sessions_that_expire_by_a_clock_that_was_set_are_undecided_and_no_others() -> None:
+    contracts = {
+        "redis-hash": Contract(ttl_seconds=60.0),
+        "redis-list": Contract(),
+        "postgres": Contract(ttl_seconds=60.0),
+    }
+    targets: dict[str, tuple[str, ...]] = {
+        "redis-hash": ("redis",),
+        "redis-list": ("redis",),
+        "postgres": ("postgres",),
+    }
+    watched = Watched()
+    header = msgspec.structs.replace(watched.state.header, stores=list(contracts), contracts=contracts)
+    watched.state = State(header, targets, SECOND)
+    rules = {store: Rules(contract=contract, ttl_epsilon_us=SECOND) for store, contract in contracts.items()}
+    intake = Intake(watched.state, rules, "here")
+    watched.walls = WallClocks(watched.state, SECOND, intake.doubt_expiring)
+
+    def tell(number: int, batch: Batch) -> None:
+        intake.take(WorkerBatch(f"{number}-0", "w", "here", 0, number, batch), watched.at)
+
+    def said(session: int, seq: int) -> Attempt:
+        return Attempt(session=session, writer=0, seq=seq, outcome=0, sent=watched.at, ended=watched.at + 1)
+
+    opens = [Open(number, f"s{number}", store) for number, store in enumerate(contracts, 1)]
+    leases = [Lease(number, 0, 8) for number in (1, 2, 3, 4)]
+    tell(1, Batch(opens=opens, leases=leases, attempts=[said(session, seq) for session in (1, 2, 3) for seq in (1, 2)]))
+    watched.ask()
+    watched.wall_us += 3_600 * SECOND
+    watched.ask()
+    tell(2, Batch(attempts=[said(session, 3) for session in (1, 2, 3)]))
+    assert [one.tainted for one in watched.state.tracked()] == [Taint.UNDECIDED, Taint.NONE, Taint.NONE]
+    assert {name: tally.undecided for name, tally in watched.state.tally.stores.items()} == {
+        "redis-hash": 3,
+        "redis-list": 0,
+        "postgres": 0,
+    }
+    assert clock_doubts(watched.state) == ["the wall clock of redis was set while sessions were to expire by it"]
+    tell(3, Batch(opens=[Open(4, "later", "redis-hash")], leases=leases, attempts=[said(4, 1)]))
+    assert watched.state.tracked()[-1].tainted is Taint.NONE, "it expires by the clock as it is now"
 
 
 def test_where_nothing_expires_it_is_only_reported() -> None:

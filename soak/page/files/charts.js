@@ -290,12 +290,13 @@ class Chart {
       const from = this.x(Math.max(this.since, fault.began));
       const name = spaced(fault.name);
       const length = name.length * LETTER_PIXELS;
-      const place = Math.min(from, this.width - length);
+      const isCut = from > this.width - length;
+      const place = isCut ? this.width - length : from;
       const hasRoom = place >= labelledUntil;
       if (hasRoom) labelledUntil = place + length + 8;
       return [
         h("rect", { class: "fault", x: from, y: MARGIN.top, width: Math.max(2, this.x(Math.min(this.until, end)) - from), height: HEIGHT - MARGIN.top - MARGIN.bottom }),
-        hasRoom ? h("text", { class: "fault", x: place, y: MARGIN.top - 7 }, name) : null,
+        hasRoom ? h("text", { class: "fault", x: isCut ? this.width - 1 : from, y: MARGIN.top - 7, "text-anchor": isCut && "end" }, name) : null,
       ].filter(Boolean);
     });
   }

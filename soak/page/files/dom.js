@@ -38,7 +38,11 @@ export function draw(container, data, build) {
 /** Draw it again the next time, whatever it shows. */
 export const forget = (container) => drawn.delete(container);
 
+/** A long name, such as a class with its module, may break after a dot, a colon or an underscore. */
+export const breakable = (text) => text.split(/(?<=[.:_])(?=\w)/).flatMap((part, index) => (index ? [h("wbr"), part] : [part]));
+
 function cell(tag, content, extra) {
+  if (typeof content === "string") return h(tag, extra, breakable(content));
   if (content === null || typeof content !== "object" || !("cell" in content)) return h(tag, extra, content);
   const { cell: inner, ...attributes } = content;
   return h(tag, { ...extra, ...attributes }, inner);

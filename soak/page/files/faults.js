@@ -1,7 +1,7 @@
 // Faults: under way, past and next, what each took, and whether that is inside what is promised.
 
 import { badge, byId, draw, h, table } from "/page/dom.js";
-import { clock, lasting, plural, spaced, ticking } from "/page/words.js";
+import { clock, count, lasting, plural, spaced, ticking } from "/page/words.js";
 
 const SHOWN_MAX = 30;
 
@@ -36,7 +36,8 @@ function stateOf(fault) {
 
 function point(one) {
   const least = one.is_at_least || one.is_unread ? "at least " : "";
-  const lost = one.point_seconds > 0 ? `${least}${lasting(one.point_seconds)}` : one.is_unread ? "not known" : "nothing";
+  const seconds = one.point_seconds + one.after_seconds; // as in the report: from the oldest that is gone to the newest
+  const lost = seconds > 0 ? `${least}${lasting(seconds)}` : one.is_unread ? "not known" : "nothing";
   const promised = one.promised_seconds === null ? "anything may be lost" : one.promised_seconds === 0 ? "nothing may be lost" : `${lasting(one.promised_seconds)} allowed`;
   return [h("strong", {}, lost), h("span", { class: "note" }, promised)];
 }
@@ -45,8 +46,8 @@ function rowsOf(fault, isOver) {
   const head = [h("strong", {}, spaced(fault.name)), " of ", fault.target, h("span", { class: "note" }, `${clock(fault.began)}, ${fault.by}`)];
   const replaced = fault.taken.find((one) => one.replaced)?.replaced;
   if (replaced) {
-    const stayed = replaced.stayed ? `${plural(replaced.stayed, "client connection")} stayed with the old one: ${replaced.clients.join(", ")}` : "no client stayed with the old one";
-    head.push(h("span", { class: "note" }, `primary ${replaced.before} before, ${replaced.after} after ${replaced.seconds.toFixed(1)} s; ${stayed}`));
+    head.push(h("span", { class: "note" }, `primary ${replaced.before} before, ${replaced.after} after ${replaced.seconds.toFixed(1)} s${replaced.stayed ? "" : "; no client stayed with the old one"}`));
+    if (replaced.stayed) head.push(badge("unsure", `${plural(replaced.stayed, "client connection")} stayed with the old primary for up to ${lasting(replaced.stayed_seconds)}`), h("span", { class: "note" }, replaced.clients.join(", ")));
   }
   if (fault.taken.length === 0) {
     const told = fault.state === "active" ? "under way" : fault.state === "failed" ? fault.reason : isOver ? "not measured" : "being measured";
@@ -82,10 +83,11 @@ export function showFaults(state, silentSince) {
   const faults = collectFaults(soak).slice(0, SHOWN_MAX);
   const next = soak.fault_next && { ...soak.fault_next, in_seconds: Math.floor(soak.fault_next.in_seconds) };
   const now = isOver ? null : nowOf(soak, next);
+  const spared = soak.faults_skipped ? `${count(soak.faults_skipped)} of ${count(soak.faults_scheduled)} scheduled faults did not fit` : "";
   // From the start as high as with many faults, where any are to come.
   byId("faults-list").classList.toggle("steady", !isOver && (faults.length > 0 || next !== null));
-  draw(byId("faults-list"), { faults, isOver, now: now?.at(1), badge: now?.[0].textContent }, () => [
-    now ? h("p", { class: "next" }, now) : null,
+  draw(byId("faults-list"), { faults, isOver, spared, now: now?.at(1), badge: now?.[0].textContent }, () => [
+    now ? h("p", { class: "next" }, now, spared ? ` (${spared})` : "") : spared ? h("p", { class: "quiet" }, `${spared}.`) : null,
     faults.length ? table("Faults and their effect", ["fault", "state", "store", "data lost (RPO)", "reads back (RTO)", "writes back", "unknown writes", "contract"], faults.flatMap((fault) => rowsOf(fault, isOver)), { stacks: true })
       : h("p", { class: "quiet" }, end ? "No faults." : "No faults so far."),
   ]);

@@ -7,6 +7,7 @@ import { showErrors } from "/page/errors.js";
 import { showFaults } from "/page/faults.js";
 import { showProcesses, showStores, showWatch } from "/page/rooms.js";
 import { startStories } from "/page/story.js";
+import { showThresholds } from "/page/thresholds.js";
 import { showNumbers, showPlace, showRun, showSilence, showStanding, showWarnings } from "/page/verdict.js";
 import { forgetViolations, showViolations, startViolations } from "/page/violations.js";
 
@@ -24,6 +25,7 @@ function show(state, silentSince = null) {
   showErrors(state);
   showFaults(state, silentSince);
   showStores(state, silentSince);
+  showThresholds(state);
   showWatch(state, silentSince);
   showProcesses(state, silentSince);
   showActions(state);

@@ -69,7 +69,8 @@ export function showWatch(state, silentSince) {
   ];
   const recalls = Object.entries(verifier.recalls ?? {});
   const ages = [...new Set(recalls.flatMap(([, times]) => Object.keys(times)))];
-  draw(byId("watch-list"), { facts, canaries: verifier.canaries, recalls, isOver, silent: state.verifier_silent }, () => [
+  const shards = verifier.shards ?? [];
+  draw(byId("watch-list"), { facts, shards, canaries: verifier.canaries, recalls, isOver, silent: state.verifier_silent }, () => [
     state.verifier_silent ? h("p", { class: "quiet" }, `The verifier does not answer now. This is what it said at ${clock(verifier.at_wall_seconds)}.`) : null,
     h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     h("h3", {}, "Self-check (canary)"),
@@ -78,6 +79,10 @@ export function showWatch(state, silentSince) {
       one.last_detected_wall_seconds ? clock(one.last_detected_wall_seconds) : isOver ? "never" : "not yet",
       { cell: one.missed + one.early ? badge("bad", "failed") : one.detected ? badge("good", "passed") : badge("unsure", isOver ? "not tested" : "not tested yet") },
     ]), { stacks: true }) : h("p", { class: "quiet" }, "It is off in this run."),
+    shards.length ? [h("h3", {}, "Verifiers"), table("The verifiers that share the run", ["verifier", "verified", "not read yet", "violations", "live sessions", "state"].map((head, at) => (at >= 1 && at <= 4 ? numeric(head, at) : head)), shards.map((one) => [
+      String(one.shard), ...[one.verified, one.unread, one.violations, one.sessions_live].map((value) => ({ cell: count(value), class: "number" })),
+      { cell: one.is_heard ? badge(one.load_held_back ? "busy" : "good", one.load_held_back ? "holds the load back" : spaced(one.state)) : badge("bad", "not heard of") },
+    ]), { stacks: true })] : null,
     ages.length ? [h("h3", {}, "Closed sessions read again"), table("Closed sessions read back, by their age", ["store", ...ages.map((age) => `after ${age}`)].map(numeric),
       recalls.map(([store, times]) => [store, ...ages.map((age) => ({ cell: count(times[age]), class: "number" }))]), { stacks: true })] : null,
   ]);

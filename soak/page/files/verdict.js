@@ -6,11 +6,12 @@ import { capital, clock, count, lasting, plural, rate, ticking } from "/page/wor
 const MARKS = {
   clean: "M5 13l4.500 4.500L19 7.500",
   violation: "M6.500 6.500l11 11m0-11l-11 11",
+  threshold: "M12 5v9M12 18.400v.1",
   unsaid: "M8.500 9a3.600 3.600 0 1 1 5 3.300c-1 .45-1.500 1.100-1.500 2.200M12 18.400v.1",
   waiting: "M6 12h.1M12 12h.1M18 12h.1",
   interrupted: "M9 7v10M15 7v10",
 };
-const TITLES = { clean: "✓ clean", violation: "✗ violation", unsaid: "? cannot say", waiting: "… not live", interrupted: "‖ interrupted" };
+const TITLES = { clean: "✓ clean", violation: "✗ violation", threshold: "! threshold missed", unsaid: "? cannot say", waiting: "… not live", interrupted: "‖ interrupted" };
 
 function say(word, headline, reasons) {
   const section = byId("verdict");
@@ -54,7 +55,7 @@ export function showRun(state, silentSince) {
     rows.push(["phase", "not live"], ["last heard", clock(silentSince)], ["age", ticking(soak.active_seconds)]);
   } else {
     rows.push(["phase", soak.phase], ["age", ticking(soak.active_seconds)]);
-    rows.push(["ends in", soak.remaining_seconds === null ? "when stopped" : ticking(soak.remaining_seconds)]);
+    rows.push(soak.remaining_seconds === null ? ["ends", "when stopped"] : ["ends in", ticking(soak.remaining_seconds)]);
   }
   draw(byId("run"), rows, (pairs) => pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

@@ -2,7 +2,7 @@
 // asked for only while they are shown.
 
 import { get } from "/page/asking.js";
-import { badge, byId, draw, h, table } from "/page/dom.js";
+import { badge, breakable, byId, draw, h, table } from "/page/dom.js";
 import { clock, count, percent, plural, spaced } from "/page/words.js";
 import { openStory, readStory, rememberRun, wordsOf } from "/page/story.js";
 
@@ -105,7 +105,7 @@ function head({ one, words }) {
     ["last", clock(one.last_wall_seconds)],
   ];
   return [
-    h("h3", {}, badge("bad", spaced(one.kind)), h("span", {}, one.headline)),
+    h("h3", {}, badge("bad", spaced(one.kind)), h("span", {}, breakable(one.headline))),
     h("dl", { class: "tally" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     words ? h("blockquote", {}, h("p", {}, words.text), h("p", { class: "who" }, `${words.label}: `, explain(one))) : h("p", {}, "Clearest example: ", explain(one)),
   ];

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from soak.checker.faults import Excuse, FaultWindow
+from soak.checker.faults import Excuse, FaultWindow, Promotion
 from soak.checker.outcome import Outcome
 from soak.clock import now_us
 from soak.contract_suite.conversation import STORE, CheckedConversation
@@ -201,7 +201,13 @@ async def _write_and_break(
         await _until_enough(conversations, writing)
         target = rig.subject.server or STORE
         window = FaultWindow(
-            fault=name, kind=KINDS[excuses], target=target, excuses=excuses, started=now_us(), down=True
+            fault=name,
+            kind=KINDS[excuses],
+            target=target,
+            excuses=excuses,
+            promotes=Promotion.NONE,
+            started=now_us(),
+            down=True,
         )
         rig.faults.begin(window)
         await break_it()

@@ -25,10 +25,10 @@ class Trial(NamedTuple):
     run: Callable[[LibraryRig], Awaitable[Held]]
     stage: Stage = Stage.PLAIN
     acknowledged_min: int = 10
-    """Of fewer messages nothing can be said."""
+    """Fewer messages prove nothing."""
     seconds_max: float = SECONDS_MAX
     unfit: Callable[[Subject], str | None] = lambda _subject: None
-    """Why it cannot be asked of this library; None: it can."""
+    """Why it cannot be asked of this library; None if it can."""
 
 
 def _without_server(subject: Subject) -> str | None:

@@ -253,6 +253,7 @@ async def _write_and_break(
         kind=fault.kind,
         target=target,
         excuses=fault.excuses,
+        promotes=fault.promotes,
         serves=fault.serves,
         down=fault.down,
         started=started,

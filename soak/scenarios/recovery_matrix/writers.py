@@ -17,11 +17,11 @@ from soak.tasks import end_tasks
 
 WRITERS = 4
 PIPELINE = 4
-"""Sessions that one writer leads at the same time, with one message of each in flight: so deep is its pipeline."""
+"""Sessions of one writer at the same time, each with one message in flight: the depth of its pipeline."""
 SESSIONS = WRITERS * PIPELINE
 SESSION_MESSAGES_MAX = 200_000
 LAST_REPLY_SECONDS_MAX = 5.0
-"""How long those whose server is gone may wait to hear of what they sent last."""
+"""How long a writer waits for its last reply once the server is gone."""
 PROBE_SESSION = "probe-short"
 TRIES_MAX = 10_000
 TRY_SECONDS_MAX = 2.0
@@ -29,7 +29,7 @@ PACE_SECONDS = 0.01
 
 
 class Writers:
-    """Writers under way. Nothing but what they saw themselves is in their record."""
+    """Writers at work. Their record holds only what they saw themselves."""
 
     def __init__(self, memory: MemoryStore, author: MessageGenerator) -> None:
         self.attempts: list[Attempt] = []

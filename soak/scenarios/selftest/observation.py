@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from soak.checker.causes import Diagnosis, candidates
-from soak.checker.patterns import Sign, patterns
 from soak.checker.verdict import Facts, Verdict, reach_verdict
 from soak.clock import now_us
 from soak.faults.window import Injected
 from soak.json_input import decode_json
+from soak.report.diagnosis import shared_by
 from soak.scenarios.selftest.load import AckTimes
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.journal import Violation
@@ -127,14 +127,11 @@ def _said(story: dict[str, Any]) -> list[str]:
 
 def _in_common(folder: Path, store: str) -> list[str]:
     """Group the journal into findings, and say what all violations of each have in common."""
-    findings: dict[tuple[str, str], list[Sign]] = {}
+    findings: dict[tuple[str, str], list[Violation]] = {}
     for line in EvidenceFolder(folder, files_max_per_kind=0).since(0):
         if isinstance(line, Violation) and line.store == store:
-            sign = Sign(
-                kind=line.kind, session=line.session, found_wall_seconds=line.at_wall_seconds, traits=line.traits
-            )
-            findings.setdefault((line.kind, line.cause), []).append(sign)
-    return [pattern.sentence() for signs in findings.values() for pattern in patterns(signs)]
+            findings.setdefault((line.kind, line.cause), []).append(line)
+    return [sentence for finding in findings.values() for sentence in shared_by(finding)]
 
 
 def _stories(folder: Path, store: str, acknowledged: AckTimes) -> list[EvidenceSummary]:

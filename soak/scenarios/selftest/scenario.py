@@ -209,9 +209,7 @@ class _Soak:
                 await load.leave()
 
     async def _inject(self, planned: ScenarioFault, journal: RunJournal) -> None:
-        fault = faults.ALL.get(planned.fault)
-        if fault is None:
-            raise SoakError(f"there is no fault {planned.fault}; the trial cannot be made")
+        fault = faults.fault_named(planned.fault, planned.parameters)
         await asyncio.sleep(planned.after_seconds)
         self._fault = await during(fault, self._servers.bed, planned.target, journal, planned.hold_seconds)
 

@@ -36,7 +36,7 @@ class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
     example: str = ""
     """The first message that was reported as an expected kind."""
     failures: list[str] = []
-    """Why the trial is lost; empty: the flaw was found and its twin was left alone."""
+    """Why the trial failed; empty if the flaw was found and nothing was reported of its twin."""
     seconds: float = 0.0
 
     @property
@@ -45,7 +45,7 @@ class FlawTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def not_made(flaw: Flaw, reason: str) -> FlawTrial:
-    """Return the result of a trial that could not be made: it proves nothing, so it fails."""
+    """Return the result of a trial that could not run: it proves nothing, so it fails."""
     return FlawTrial(
         flaw=flaw.name,
         expected_kinds=sorted(kind.value for kind in flaw.kinds),

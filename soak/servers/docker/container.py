@@ -25,7 +25,15 @@ from docker.types import Healthcheck, Mount
 from soak.errors import ServerUnreachableError, UsageError
 from soak.proc import tree
 from soak.servers.backend import PortTakenError
-from soak.servers.docker.engine import ASK_SECONDS, FAILURES, KILL_SECONDS_MAX, POLL_SECONDS, EngineBackend, one_line
+from soak.servers.docker.engine import (
+    ASK_SECONDS,
+    FAILURES,
+    KILL_SECONDS_MAX,
+    POLL_SECONDS,
+    EngineBackend,
+    missing_image,
+    one_line,
+)
 from soak.servers.docker.ownership import SERVER_LABEL
 from soak.servers.docker.recipes import Recipe
 from soak.servers.ports import HOST
@@ -111,10 +119,7 @@ class ContainerBackend(EngineBackend):
         try:
             await self._call(self._launch)
         except docker.errors.ImageNotFound as error:
-            raise ServerUnreachableError(
-                f"{self.title} cannot be started from image {self._recipe.image}, which is not here; "
-                f"get it with: docker pull {self._recipe.image}, or name another"
-            ) from error
+            raise ServerUnreachableError(missing_image(self.title, self._recipe.image)) from error
         except FAILURES as error:
             if any(words in str(error) for words in _PORT_TAKEN):
                 raise PortTakenError(self.title, self.pinned.port) from error

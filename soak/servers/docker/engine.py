@@ -70,16 +70,23 @@ def check_engine_listens() -> None:
         probe.connect(address.removeprefix("unix://"))
 
 
-def no_disks_in(client: Any) -> str | None:
-    """Return why this engine cannot mount disks of this machine; None if it can."""
+def missing_image(title: str, image: str) -> str:
+    return (
+        f"{title} cannot be started from image {image}, which is not here; "
+        f"get it with: docker pull {image}, or name another"
+    )
+
+
+def why_elsewhere(client: Any) -> str | None:
+    """Return why this engine does not see the disks and the network of this machine as we do; None if it does."""
     address = os.environ.get("DOCKER_HOST") or _SOCKET
     if not address.startswith("unix://"):
-        return f"no power cuts by file system: the Docker engine is at {address}, and its disks are not here"
+        return f"the Docker engine is at {address}, and its disks are not here"
     info = client.info()
     if info.get("Name") != os.uname().nodename:
-        return f"no power cuts by file system: the Docker engine is on {info.get('Name')}, and its disks are not here"
+        return f"the Docker engine is on {info.get('Name')}, and its disks are not here"
     if any("rootless" in str(option) for option in info.get("SecurityOptions") or ()):
-        return "no power cuts by file system: a rootless Docker engine may not mount one; take one that runs as root"
+        return "a rootless Docker engine has a network of its own and may not mount a disk; take one that runs as root"
     return None
 
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.docker import ownership
 from soak.servers.docker.container import ContainerBackend, DockerSite
-from soak.servers.docker.engine import FAILURES, connect, no_disks_in, one_line
+from soak.servers.docker.engine import FAILURES, connect, one_line, why_elsewhere
+from soak.servers.docker.node_containers import NodeContainers
 from soak.servers.docker.recipes import Recipe
-from soak.servers.kinds import BackendKind, ServerKind
-from soak.servers.managed import ManagedServers
-from soak.servers.power_cut import SIZE_DEFAULT, PowerCutWay, no_disks, release_abandoned
-from soak.servers.server import EventListener, Server
+from soak.servers.kinds import BackendKind, PostgresTopology, RedisTopology, Replication, ServerKind
+from soak.servers.managed import ManagedOptions, ManagedServers
+from soak.servers.power_cut import no_disks, release_abandoned
+from soak.servers.process_backend import ProcessSite
+from soak.servers.server import Server
 from soak.servers.servers import FOLDER_NAME
 from soak.servers.state import Pinned
 from soak.servers.versions import POSTGRES, VALKEY, ServerRelease, ServerVersion
@@ -38,44 +39,35 @@ class DockerServers(ManagedServers):
         data_dir: Path,
         *,
         redis_version: ServerVersion = VALKEY,
+        redis_topology: RedisTopology = RedisTopology.SINGLE,
         postgres_version: ServerVersion = POSTGRES,
+        postgres_topology: PostgresTopology = PostgresTopology.SINGLE,
+        postgres_replication: Replication = Replication.AUTO,
         redis_image: str | None = None,
         postgres_image: str | None = None,
         redis_upgrade: ServerVersion | None = None,
         redis_upgrade_image: str | None = None,
         memory: str = MEMORY_DEFAULT,
         cpus: float = CPUS_DEFAULT,
-        redis_options: Mapping[str, str] | None = None,
-        postgres_options: Mapping[str, str] | None = None,
-        proxied: bool = False,
-        power_cuts: bool = False,
-        power_cut_by: PowerCutWay = "auto",
-        disk_size: str = SIZE_DEFAULT,
-        on_event: EventListener | None = None,
+        **options: Unpack[ManagedOptions],
     ) -> None:
         """Choose the servers; an image of one's own takes the place of the official one of that version.
 
-        For power cuts each has a disk of its own here, which the engine mounts for it; where there can be none,
-        `no_power_cuts` says why. A Redis is upgraded to the given version or image, or else to the next one whose
-        official image is here.
+        For power cuts each has a disk of its own here, which the engine mounts for it. A Redis is upgraded to the
+        given version or image, or else to the next one whose official image is here.
         """
         self._data_dir = data_dir.resolve()
-        super().__init__(
-            self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER,
-            redis_options=redis_options,
-            postgres_options=postgres_options,
-            proxied=proxied,
-            power_cuts=power_cuts,
-            disk_size=disk_size,
-            on_event=on_event,
-        )
-        if power_cuts and power_cut_by == "shim":
+        super().__init__(self._data_dir / FOLDER_NAME / ownership.DOCKER_FOLDER, options)
+        if self._power_cuts and self._power_cut_by == "shim":
             self.no_power_cuts = (
                 "the shim is for servers from packages, not for what runs in a container; "
                 "set testbed.power_cut = filesystem, or testbed.kind = local"
             )
         self.redis_version = redis_version
+        self.redis_topology = redis_topology
         self.postgres_version = postgres_version
+        self.postgres_topology = postgres_topology
+        self.postgres_replication = postgres_replication
         self.redis_image = redis_image or redis_version.image
         self.postgres_image = postgres_image or postgres_version.image
         self._redis_upgrade: ServerRelease | None = None
@@ -107,7 +99,8 @@ class DockerServers(ManagedServers):
             ownership.remove_leftovers(client)
             release_abandoned()  # what no engine has mounted any more
             if self._power_cuts and self.no_power_cuts is None:
-                self.no_power_cuts = no_disks() or no_disks_in(client)
+                elsewhere = why_elsewhere(client)
+                self.no_power_cuts = no_disks() or (elsewhere and f"no power cuts by file system: {elsewhere}")
             site = DockerSite(
                 client=client,
                 prefix=f"soak-{identity}",
@@ -159,6 +152,14 @@ class DockerServers(ManagedServers):
             on_change=self._save,
         )
 
+    def site_of_nodes(self, kind: ServerKind, pinned: Pinned, image: str) -> ProcessSite:
+        """Return where the nodes of a group live: in folders here. Raises `UsageError` if the engine is elsewhere."""
+        if (elsewhere := why_elsewhere(self.site.client)) is not None:
+            raise UsageError(f"{kind.name} cannot be a group in containers: {elsewhere}")
+        return ProcessSite(
+            kind.name, self._folder / kind.name, pinned, self._save, starter=NodeContainers(self.site, image)
+        )
+
     @property
     def site(self) -> DockerSite:
         """Where the containers are."""
@@ -177,6 +178,9 @@ def _has_volume(site: DockerSite, name: str) -> bool:
 
 def _give_up(site: DockerSite) -> None:
     try:
+        own = ownership.of(site.labels[ownership.IDENTITY_LABEL])
+        for container in site.client.containers.list(all=True, filters=own, ignore_removed=True):
+            ownership.remove_container(container, politely=True)  # of a node that has ended
         for network in site.client.networks.list(names=[site.network]):
             ownership.remove(network)
     finally:

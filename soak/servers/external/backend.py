@@ -10,9 +10,8 @@ from pathlib import Path
 from soak.errors import ServerUnreachableError, UsageError
 from soak.proc.spawn import AsyncProcess, start_async
 from soak.proc.tree import kill_group, last_words
-from soak.servers.backend import ServerBackend
+from soak.servers.backend import HandsOffBackend
 from soak.servers.kinds import ServerKind
-from soak.servers.power_cut.source import CutPower
 from soak.servers.server import ServerState
 
 OTHERS = "its address was given, so others may be using it"
@@ -20,9 +19,18 @@ RESTART = "restart"
 CONNECTION_EXHAUSTION = "connection_exhaustion"
 CONFIGURING = frozenset({"eviction"})
 """Faults that change the settings of the server."""
-OVER_THE_WIRE = frozenset(
-    {CONNECTION_EXHAUSTION, "eviction", "replica_lag", "sqlite_lock", "ttl_change", "writer_crash"}
+PATRONI_CHANGES = frozenset({"patroni_switchover", "patroni_failover"})
+FAILOVERS = frozenset(
+    {
+        *("sentinel_failover", "coordinated_failover"),
+        *("cluster_failover", "cluster_failover_force", "cluster_takeover"),
+        *PATRONI_CHANGES,
+    }
 )
+"""Faults that ask a group to replace its primary."""
+OVER_THE_WIRE = FAILOVERS | {
+    *(CONNECTION_EXHAUSTION, "eviction", "replica_lag", "sqlite_lock", "ttl_change", "writer_crash")
+}
 """Faults that need nothing but a connection, or happen to processes of ours."""
 IN_THE_WAY = frozenset({"partition", "connection_refused", "connection_reset", "latency", "slow_link", "dropped_reply"})
 """Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
@@ -56,7 +64,7 @@ class Allowance:
         return None
 
 
-class ExternalBackend(ServerBackend):
+class ExternalBackend(HandsOffBackend):
     """What is the same wherever a given server lives: its data and its power are not ours."""
 
     is_ours = False
@@ -110,32 +118,6 @@ class OperatorBackend(ExternalBackend):
         del seconds
         if self.allowance.restart is not None:
             await self.allowance.restart.run(self._name, self.log_path)
-
-    async def launch(self) -> None:
-        """Do nothing: the restart command starts it, too."""
-
-    async def how_it_ended(self) -> str | None:
-        return None
-
-    async def kill(self) -> None:
-        self.check("killed")
-
-    async def freeze(self) -> None:
-        self.check("paused")
-
-    async def thaw(self) -> None:
-        self.check("resumed")
-
-    async def wipe(self) -> None:
-        self.check("wiped")
-
-    async def cut_power(self) -> CutPower | None:
-        self.check("cut off")
-        return None
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        del lines_max
-        return ""
 
 
 # -- a command of the operator, such as `kubectl rollout restart statefulset/{server}`: run without a shell --

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from soak.errors import UsageError
-from soak.hosts import hosts_of
+from soak.hosts import SENTINEL_PORT, hosts_of, is_sentinel
 from soak.servers import state
 from soak.servers.external.backend import (
     CONNECTION_EXHAUSTION,
     IN_THE_WAY,
     OTHERS,
+    PATRONI_CHANGES,
     Allowance,
     ExternalBackend,
     OperatorBackend,
     OperatorCommand,
 )
+from soak.servers.external.patroni import GivenPatroni
 from soak.servers.kinds import BackendKind, ServerKind, kind_of
 from soak.servers.ports import HOST
 from soak.servers.server import Server
@@ -41,12 +43,14 @@ class ExternalServers:
         containers: Mapping[str, str] | None = None,
         workloads: Mapping[str, str] | None = None,
         kubeconfig: Path | None = None,
+        patroni: Sequence[str] = (),
     ) -> None:
         """Take servers by kind; the command restarts the one that replaces `{server}` in it.
 
         Where a fault of the network is allowed, our clients come through a proxy that listens on the given address.
         Servers whose containers are named are broken through Docker instead of by the command, and those whose
-        workloads are named through the Kubernetes API, as the pod's service account or the kubeconfig's user.
+        workloads are named through the Kubernetes API, as the pod's service account or the kubeconfig's user. The
+        leader of a PostgreSQL is changed through the Patroni at these addresses.
         """
         if restart_command is not None and len(addresses) > 1 and not restart_command.names_the_server:
             raise UsageError(
@@ -59,6 +63,7 @@ class ExternalServers:
         self._containers = containers or {}
         self._workloads = workloads or {}
         self._kubeconfig = kubeconfig
+        self.patroni = patroni
         self._addresses = addresses
         self._proxy_host = proxy_host
         self._state = state.ServersState()
@@ -82,8 +87,7 @@ class ExternalServers:
 
     async def stop(self) -> None:
         for server in self._nodes.values():
-            if server.proxy is not None:
-                await server.proxy.close()
+            await server.close_proxies()
         self._nodes.clear()
         while self._open:
             await self._open.pop().close()
@@ -114,8 +118,9 @@ class ExternalServers:
         self._open.append(backend)
         hosts = hosts_of(url)
         port = hosts[0].port if hosts else None
-        pinned = Pinned(port or kind.port, urlsplit(url).password or "")
-        server = kind.support.external(kind, pinned, backend)
+        usual = SENTINEL_PORT if is_sentinel(url) else kind.port
+        pinned = Pinned(port or usual, urlsplit(url).password or "")
+        server = kind.support.external(self, kind, pinned, backend)
         server.state = await backend.open()
         server.no_proxy = "none of the faults that need a proxy is allowed"
         if is_named and server.is_running:
@@ -141,6 +146,8 @@ class ExternalServers:
             return
         if self._allowance.wants_proxies:
             await self._put_proxy_before(server)
+        if self._allowance.faults & PATRONI_CHANGES and isinstance(server, GivenPatroni):
+            await server.members()  # so that one that is not there is noticed before the run
         if CONNECTION_EXHAUSTION in self._allowance.faults:
             # How many connections it allows; one that does not say is asked in the storm itself.
             await server.learn_limits()
@@ -150,8 +157,9 @@ class ExternalServers:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._state = state.load(self._folder)
         known = self._state.servers.get(server.name)
-        server.pinned.proxy_port = known.proxy_port if known is not None else None
+        if known is not None:
+            server.pinned.proxy_port, server.pinned.nodes = known.proxy_port, {**known.nodes}
         await server.start_proxy(self._proxy_host)
         # Without the password: that one is known from elsewhere.
-        self._state.servers[server.name] = Pinned(server.port, "", server.pinned.proxy_port)
+        self._state.servers[server.name] = Pinned(server.port, "", server.pinned.proxy_port, nodes=server.pinned.nodes)
         state.save(self._folder, self._state)

@@ -18,7 +18,6 @@ from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.external.backend import IN_ITS_WORKLOAD, IN_THE_WAY, OTHERS, OVER_THE_WIRE, Allowance, ExternalBackend
 from soak.servers.external.kubernetes import KubernetesApi, KubernetesError, Object, until
 from soak.servers.kinds import ServerKind
-from soak.servers.power_cut.source import CutPower
 from soak.servers.server import ServerState
 
 GONE_SECONDS_MAX = 600.0
@@ -292,36 +291,6 @@ class NamedWorkload(ExternalBackend):
         if what == "configured":
             return super().refuses(what)
         return f"{OTHERS}, and its processes and its disk are not ours"
-
-    async def launch(self) -> None:
-        """Do nothing: its controller starts it."""
-
-    async def how_it_ended(self) -> str | None:
-        return None
-
-    async def end(self, seconds: float) -> None:
-        del seconds
-        self.check("stopped")
-
-    async def kill(self) -> None:
-        self.check("killed")
-
-    async def freeze(self) -> None:
-        self.check("paused")
-
-    async def thaw(self) -> None:
-        self.check("resumed")
-
-    async def wipe(self) -> None:
-        self.check("wiped")
-
-    async def cut_power(self) -> CutPower | None:
-        self.check("cut off")
-        return None
-
-    async def last_words(self, lines_max: int = 3) -> str:
-        del lines_max
-        return ""
 
 
 def _same(pod: Object) -> Object:

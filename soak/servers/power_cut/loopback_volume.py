@@ -197,7 +197,7 @@ class LoopbackVolume(PowerSource):
             self._unmount(at_any_price=False)
             loops.until_released(self.image)
             if complaint := loops.run("losetup", "--find", "--nooverlap", self.image):
-                raise ServerUnreachableError(f"no loop device can be had for {self.image} ({complaint})")
+                raise ServerUnreachableError(f"no loop device is available for {self.image} ({complaint})")
             return next(loop.device for loop in self._loops())
 
     def let_go(self) -> None:

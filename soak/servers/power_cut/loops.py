@@ -80,12 +80,12 @@ def mounts_of(number: str) -> list[Mounted]:
     return found[::-1]
 
 
-def until_released(image: Path, seconds: float = RELEASE_SECONDS_MAX) -> None:
+def until_released(image: Path) -> None:
     """Wait until no device has this image: mounted again before that, it would be the same file system as before.
 
     A container that is just being made holds a copy of every mount for a moment.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + RELEASE_SECONDS_MAX
     while any(loop.image == image for loop in loops()):
         if time.monotonic() >= deadline:
             raise ServerUnreachableError(

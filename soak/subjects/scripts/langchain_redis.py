@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_redis import RedisChatMessageHistory
-from soak_redis import redis_client
+from soak_redis import redis_client, with_index
 from soak_subject import ChatTurn, Surroundings, serve
 
 ROLES = {"human": "user", "ai": "assistant"}
@@ -36,7 +36,7 @@ class ChatHistories:
     def __init__(self, surroundings: Surroundings) -> None:
         self._redis = redis_client(surroundings.servers["redis"])
         self._ttl = surroundings.ttl_seconds
-        self._session("first")  # makes the index, as a deployment does before it serves
+        with_index(lambda: self._session("first"))  # makes the index, as a deployment does before it serves
 
     def _session(self, name: str) -> RedisChatMessageHistory:
         return RedisChatMessageHistory(session_id=name, redis_client=self._redis, ttl=self._ttl)

@@ -31,14 +31,14 @@ from __future__ import annotations
 
 from langgraph.checkpoint.redis import RedisSaver
 from soak_langgraph import Threads
-from soak_redis import redis_client
+from soak_redis import redis_client, with_index
 from soak_subject import Surroundings, serve
 
 
 def open_threads(surroundings: Surroundings) -> Threads:
     """Make the indices before it serves."""
     saver = RedisSaver(redis_client=redis_client(surroundings.servers["redis"]))
-    saver.setup()
+    with_index(saver.setup)
     return Threads(saver)
 
 

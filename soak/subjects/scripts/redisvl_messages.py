@@ -21,6 +21,7 @@ from typing import Any
 
 from redis import Redis
 from redisvl.extensions.message_history import MessageHistory
+from soak_redis import with_index
 from soak_subject import ChatTurn, Surroundings, serve
 
 INDEX = "conversations"
@@ -31,7 +32,7 @@ class Histories:
 
     def __init__(self, surroundings: Surroundings) -> None:
         self._redis: Any = Redis.from_url(surroundings.servers["redis"])
-        self._session("first")  # makes the index, as a deployment does before it serves
+        with_index(lambda: self._session("first"))  # makes the index, as a deployment does before it serves
 
     def _session(self, name: str) -> MessageHistory:
         return MessageHistory(name=INDEX, session_tag=name, redis_client=self._redis)

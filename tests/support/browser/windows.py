@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import socket
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
+from tests.support.needs import installed
 
 ARGUMENTS = (
     "--no-sandbox",
@@ -28,11 +26,7 @@ INTERRUPTED = "ERR_NETWORK_CHANGED"
 @contextlib.contextmanager
 def browsing() -> Iterator[Any]:
     """Start Chromium. For one module at a time: while it runs, no event loop of a test can."""
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-            pytest.fail("chromium is not installed, and SOAK_REQUIRE_ALL is set")
-        pytest.skip("chromium is not installed")
+    chromium = installed("chromium")
     from playwright.sync_api import sync_playwright  # noqa: PLC0415  most tests need no browser
 
     with sync_playwright() as playwright:

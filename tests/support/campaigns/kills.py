@@ -1,13 +1,14 @@
 """Kills of everything, in the start, in the run and in the drain; whatever was dropped must be reported by name.
 
     python -m tests.support.campaigns.kills --rounds 20 --seed 7
+    python -m tests.support.campaigns.kills --rounds 40 --verifiers 2
 
-A memory drops one message in so many and keeps an account of them. A follower of the ledger keeps another, of what was
-acknowledged. The daemon, the load, the verifier, the ledger and PostgreSQL are killed or stopped for a while; a daemon
-that was killed is started again. At the end every message that was dropped and acknowledged has to be in the journal
-of violations, and no other. What happens in a round follows from its seed. Most of its time is spent starting
-processes, so several rounds can share one run (`--together 3`): what they do in its start and its drain is mixed, in
-between one comes after the other.
+A memory drops one message in so many and keeps an account of them; in every second run it drops none. A follower of the
+ledger keeps another, of what was acknowledged. The daemon, the load or one of its workers, the verifier, the ledger and
+PostgreSQL are killed or stopped for a while; a daemon that was killed is started again. At the end every message that
+was dropped and acknowledged has to be in the journal of violations, and no other. What happens in a round follows from
+its seed. Most of its time is spent starting processes, so several rounds can share one run (`--together 3`): what they
+do in its start and its drain is mixed, in between one comes after the other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import itertools
 import random
 import shutil
 import signal
@@ -25,6 +27,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -35,7 +38,7 @@ from soak.join import JoinInfo
 from soak.ledger.reader import START, LedgerReader, WorkerBatch
 from soak.verifier.journal import Violation, decode_line
 from tests.support.checking import RunningCheck, new_folder, processes_of, wait_until
-from tests.support.stores.forgetful import ACCOUNT_VARIABLE
+from tests.support.stores.forgetful import ACCOUNT_VARIABLE, EVERY_VARIABLE
 
 STORE = "tests.support.stores.forgetful:ForgetfulPostgres"
 WORDS = (
@@ -53,6 +56,8 @@ WORDS = (
     ),
     *("--set", "load.forget_share=0", "--set", "load.drain=2s", "--set", "verifier.hot_interval=300ms"),
     *("--set", "verifier.settle=500ms", "--set", "verifier.checkpoint=1s", "--set", "verifier.canary=0s"),
+    # Starting everything again takes longer than that where several runs share two cores, and is no matter here.
+    *("--set", "verifier.unverified_age_max=10m"),
     *("--set", "supervision.backoff=200ms", "--set", "supervision.restarts_max=20"),
 )
 TARGETS = {
@@ -64,7 +69,11 @@ TARGETS = {
 }
 STOPPED_SECONDS_MAX = 4.0
 LEAST_DROPPED = 3
-UP_SECONDS_MAX = 60.0
+ACKNOWLEDGED_PER_DROPPED = 200
+"""Where nothing is dropped, so many acknowledged messages are waited for in place of a dropped one."""
+EVERY, EVERY_QUICK = 500, 60
+"""One message of so many is dropped."""
+UP_SECONDS_MAX = 180.0
 FOUND_SECONDS_MAX = 30.0
 END_SECONDS_MAX = 150.0
 
@@ -91,6 +100,8 @@ class Run:
 
     rounds: dict[int, list[Deed]]
     """By seed."""
+    every: int = EVERY_QUICK
+    """One message of so many is dropped; 0: none is."""
     idle: list[Deed] = field(default_factory=list)
     """What found nobody to be done to."""
     exit_code: int | None = None
@@ -118,6 +129,7 @@ class Run:
         seeds, verdict = ",".join(map(str, self.rounds)), "right" if self.is_right else "WRONG"
         return (
             f"seeds {seeds}: {verdict} exit {self.exit_code} in {self.seconds:.0f} s, "
+            f"acknowledged {len(self.acknowledged)}, one of {self.every} dropped: "
             f"dropped {len(self.dropped)}, of them acknowledged {len(self.dropped & self.acknowledged)}, "
             f"missed {len(self.missed)} {sorted(self.missed)}, false {len(self.false_alarms)} "
             f"{sorted(self.false_alarms)}; {deeds}"
@@ -140,10 +152,11 @@ def draw(seed: int) -> list[Deed]:
 
 
 class LedgerAccount(threading.Thread):
-    """Follows the ledger of a run beside its verifier, through all restarts, and notes what was acknowledged."""
+    """Follows one stream of a ledger beside its verifier, through all restarts, and notes what was acknowledged."""
 
-    def __init__(self, data_dir: Path, acknowledged: set[str]) -> None:
+    def __init__(self, data_dir: Path, acknowledged: set[str], shard: int = 1) -> None:
         super().__init__(daemon=True)
+        self._shard = shard
         self._data_dir = data_dir
         self._acknowledged = acknowledged
         self._sessions: dict[tuple[str, int], str] = {}
@@ -161,7 +174,7 @@ class LedgerAccount(threading.Thread):
         while not self._is_over.is_set():
             with contextlib.suppress(SoakError, OSError, ValueError):
                 info = msgspec.json.decode((self._data_dir / "run.json").read_bytes(), type=JoinInfo)
-                reader = await LedgerReader.connect(info.ledger_url, info.header.run)
+                reader = await LedgerReader.connect(info.ledger_url, info.header.run, shard=self._shard)
                 try:
                     await self._read(reader)
                 finally:
@@ -188,8 +201,9 @@ class LedgerAccount(threading.Thread):
 class Campaign:
     """Carries out some rounds in one run."""
 
-    def __init__(self, folder: Path, seeds: Sequence[int]) -> None:
-        self.run = Run({seed: draw(seed) for seed in seeds})
+    def __init__(self, folder: Path, seeds: Sequence[int], verifiers: int = 1, every: int = EVERY_QUICK) -> None:
+        self.run = Run({seed: draw(seed) for seed in seeds}, every)
+        self._verifiers = verifiers
         self._folder = folder
         self._account = folder / "account.txt"
         self._account.touch()
@@ -199,24 +213,30 @@ class Campaign:
         self._is_resumed = False
 
     def _start(self) -> RunningCheck:
-        return RunningCheck(self._folder, *WORDS, **{ACCOUNT_VARIABLE: str(self._account)})
+        several = ("--verifiers", str(self._verifiers), "--processes", str(self._verifiers))
+        words = (*WORDS, *several) if self._verifiers > 1 else WORDS
+        variables = {ACCOUNT_VARIABLE: str(self._account), EVERY_VARIABLE: str(self.run.every)}
+        return RunningCheck(self._folder, *words, **variables)
 
     def carry_out(self) -> Run:
         began = time.monotonic()
-        ledger = LedgerAccount(self._check.data_dir, self.run.acknowledged)
-        ledger.start()
+        shards = range(1, self._verifiers + 1)
+        ledgers = [LedgerAccount(self._check.data_dir, self.run.acknowledged, shard) for shard in shards]
+        for ledger in ledgers:
+            ledger.start()
         try:
             self._do(self._deeds("start"))
-            self._until_dropped(LEAST_DROPPED)
+            self._until_more(LEAST_DROPPED)
             for deeds in self.run.rounds.values():
                 self._do([deed for deed in deeds if deed.phase == "run"])
-                self._until_dropped(len(self._dropped()) + 1)
+                self._until_more(1)
             self._end()
         finally:
             for timer in self._stopped:
                 timer.join()
             self._let_go()
-            ledger.end()
+            for ledger in ledgers:
+                ledger.end()
         self.run.seconds = time.monotonic() - began
         self.run.exit_code = self._check.process.returncode
         self.run.dropped = self._dropped()
@@ -251,13 +271,23 @@ class Campaign:
         found = self._found(deed)
         if not found:
             self.run.idle.append(deed)
-        for process in found:
+        for process in self._meant(deed, found):
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGKILL if deed.stopped_seconds is None else signal.SIGSTOP)
                 if deed.stopped_seconds is not None:
                     timer = threading.Timer(deed.stopped_seconds, _go_on, [process])
                     timer.start()
                     self._stopped.append(timer)
+
+    def _meant(self, deed: Deed, found: list[psutil.Process]) -> list[psutil.Process]:
+        """Single out one of several verifiers, and every second time one of several workers."""
+        drawn = int(deed.after_seconds * 1000)
+        if deed.target == "load" and drawn % 2:
+            pids = {process.pid for process in found}
+            with contextlib.suppress(psutil.Error):
+                workers = [process for process in found if process.ppid() in pids]
+                return [workers[drawn // 2 % len(workers)]] if workers else found
+        return [found[drawn % len(found)]] if deed.target == "verifier" and found else found
 
     def _found(self, deed: Deed) -> list[psutil.Process]:
         """Return the processes that are meant; one that is still to be started is waited for, unless all ends."""
@@ -293,7 +323,9 @@ class Campaign:
             return
         for timer in self._stopped:
             timer.join()
-        wait_until(lambda: not processes_of(self._check.data_dir), UP_SECONDS_MAX)
+        # Workers that Locust has forked outlive a killed daemon; the next one ends them.
+        left = partial(processes_of, self._check.data_dir)
+        wait_until(lambda: not [one for one in left() if "locust" not in one], UP_SECONDS_MAX)
         self._outputs.append(self._check.output)
         self._check.close()
         self._check = self._start()
@@ -320,16 +352,24 @@ class Campaign:
     def _dropped(self) -> set[str]:
         return set(self._account.read_text().splitlines())
 
-    def _until_dropped(self, count: int) -> None:
+    def _until_more(self, count: int) -> None:
+        """Wait until so many more were dropped, or where none are, until as much has happened."""
+
+        def happened() -> int:
+            if self.run.every:
+                return len(self._dropped())
+            return len(self.run.acknowledged) // ACKNOWLEDGED_PER_DROPPED
+
+        before = happened()
         deadline = time.monotonic() + UP_SECONDS_MAX
-        while len(self._dropped()) < count:
+        while happened() < before + count:
             assert self._check.process.poll() is None, self._check.output
             assert time.monotonic() < deadline, self._check.output
             time.sleep(0.05)
 
     def _reported(self) -> set[str]:
-        journal = self._check.data_dir / "verifier" / "journal.jsonl"
-        lines = journal.read_bytes().splitlines() if journal.exists() else []
+        journals = (self._check.data_dir / "verifier").glob("**/journal.jsonl")
+        lines = [line for journal in journals for line in journal.read_bytes().splitlines()]
         return {line.message for text in lines if isinstance(line := decode_line(text), Violation)}
 
 
@@ -338,9 +378,9 @@ def _go_on(process: psutil.Process) -> None:
         process.send_signal(signal.SIGCONT)
 
 
-def one_run(seeds: Sequence[int], *, kept: bool = False) -> Run:
+def one_run(seeds: Sequence[int], every: int = EVERY_QUICK, *, kept: bool = False, verifiers: int = 1) -> Run:
     with new_folder() as folder:
-        campaign = Campaign(folder, seeds)
+        campaign = Campaign(folder, seeds, verifiers, every)
         try:
             done = campaign.carry_out()
         except BaseException:
@@ -352,12 +392,24 @@ def one_run(seeds: Sequence[int], *, kept: bool = False) -> Run:
         return done
 
 
-def run_rounds(seeds: Sequence[int], *, together: int = 1, at_once: int = 2, kept: bool = False) -> list[Run]:
-    """Carry out rounds, so many in one run and so many runs side by side, and tell how each went."""
+def run_rounds(
+    seeds: Sequence[int],
+    *,
+    together: int = 1,
+    at_once: int = 2,
+    kept: bool = False,
+    verifiers: int = 1,
+    rates: Sequence[int] = (EVERY_QUICK,),
+) -> list[Run]:
+    """Carry out rounds, so many in one run and so many runs side by side, and tell how each went.
+
+    The runs take turns in how many messages are dropped.
+    """
     groups = [seeds[first : first + together] for first in range(0, len(seeds), together)]
     with ThreadPoolExecutor(at_once) as pool:
         runs = []
-        for done in pool.map(lambda group: one_run(group, kept=kept), groups):
+        every = itertools.cycle(rates)
+        for done in pool.map(partial(one_run, kept=kept, verifiers=verifiers), groups, every):
             print(done.told(), flush=True)
             runs.append(done)
     return runs
@@ -369,10 +421,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
     parser.add_argument("--together", type=int, default=1, help="rounds that share one run")
     parser.add_argument("--at-once", type=int, default=2, help="runs side by side")
+    parser.add_argument("--verifiers", type=int, default=1, help="verifiers that share a run, one of them is killed")
+    parser.add_argument("--every", type=int, default=EVERY, help="drop one message of so many in every second run")
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that went wrong in /tmp")
     arguments = parser.parse_args()
     seeds = [arguments.seed + number for number in range(arguments.rounds)]
-    runs = run_rounds(seeds, together=arguments.together, at_once=arguments.at_once, kept=arguments.keep)
+    runs = run_rounds(
+        seeds,
+        together=arguments.together,
+        at_once=arguments.at_once,
+        kept=arguments.keep,
+        verifiers=arguments.verifiers,
+        rates=(arguments.every, 0),
+    )
     wrong = [one for one in runs if not one.is_right]
     print(f"{len(seeds)} rounds in {len(runs)} runs, {len(wrong)} of them wrong", flush=True)
     return 1 if wrong else 0

@@ -47,7 +47,7 @@ from soak.servers.local import LocalServers
 from soak.stores import registry
 from soak.stores.protocol import StoreContext
 from tests.support.campaigns import storm_load
-from tests.support.paths import ROOT
+from tests.support.command import plain_environment
 
 BUILT_IN = ("redis-list", "redis-stream", "redis-zset", "redis-hash", "postgres", "postgres-replica")
 LETTING_GO = ("tests.support.stores.storm:LastFew", "tests.support.stores.storm:ShortLived")
@@ -141,9 +141,8 @@ class Child:
 
 
 def environment() -> dict[str, str]:
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
     told = {f"SOAK_VERIFIER__{name}": value for name, value in VERIFIER_SETTINGS.items()}
-    return {**plain, **told, "SOAK_LOG__LEVEL": "info", "PYTHONPATH": str(ROOT)}
+    return plain_environment(**told, SOAK_LOG__LEVEL="info")
 
 
 async def blow(storm: Storm, folder: Path) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion
 from soak.checker.kinds import Kind
 from soak.checker.message import Stored
 from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded, LedgerEvent, Outcome
@@ -63,6 +63,7 @@ class CheckedSession:
             kind="crash",
             target="redis",
             excuses=Excuse.CRASH,
+            promotes=Promotion.NONE,
             down=True,
             started=int(started * SECOND),
             injected=int(started * SECOND),

@@ -117,10 +117,7 @@ async def lose_everything(simulation: Simulation) -> None:
 
 async def hide_unseen(simulation: Simulation) -> None:
     said = await talk(simulation)
-    simulation.hidden = {said[-1]}
-    await simulation.look(1)
-    simulation.hidden = set()
-    await simulation.look(2)
+    await hide_again(simulation, said[-1])
 
 
 async def hide_seen(simulation: Simulation) -> None:
@@ -129,20 +126,18 @@ async def hide_seen(simulation: Simulation) -> None:
     await hide_again(simulation, said[-1])
 
 
-async def hide_again(simulation: Simulation, place: tuple[int, int]) -> None:
-    simulation.hidden = {place}
-    await simulation.look(1)
+async def hide_again(simulation: Simulation, *places: tuple[int, int], looks: int = 1, later: int = 2) -> None:
+    """Hide messages for so many looks, and show them for so many."""
+    simulation.hidden = set(places)
+    await simulation.look(looks)
     simulation.hidden = set()
-    await simulation.look(2)
+    await simulation.look(later)
 
 
 async def hide_longer_than_promised(simulation: Simulation) -> None:
     said = await talk(simulation)
     simulation.now += 2 * SECOND
-    simulation.hidden = {said[-1]}
-    await simulation.look(1)
-    simulation.hidden = set()
-    await simulation.look(3)
+    await hide_again(simulation, said[-1], later=3)
 
 
 async def swap_of_one_writer(simulation: Simulation) -> None:
@@ -234,15 +229,19 @@ async def refused_and_there(simulation: Simulation) -> None:
     await simulation.look(2)
 
 
-async def forget_for_certain(simulation: Simulation) -> list[tuple[int, int]]:
-    said = await talk(simulation)
-    await simulation.look(1)
-    simulation.now += 5 * SECOND
+def erase_for_certain(simulation: Simulation) -> None:
     simulation.forget()
     assert simulation.forgetting is not None
     simulation.forgetting = (simulation.forgetting[0], True)
     simulation._erase()
     simulation._answer_forget(Outcome.OK)
+
+
+async def forget_for_certain(simulation: Simulation) -> list[tuple[int, int]]:
+    said = await talk(simulation)
+    await simulation.look(1)
+    simulation.now += 5 * SECOND
+    erase_for_certain(simulation)
     simulation.deliver()
     await simulation.look(1)
     return said
@@ -361,14 +360,20 @@ async def lose_the_newest_of_the_kept(simulation: Simulation) -> None:
     await simulation.look(3)
 
 
+def break_down_strictly(simulation: Simulation, kind: str, times: int = 1) -> None:
+    """Begin, or end, a fault in which nothing is lost by itself, whatever the contract allows."""
+    allowed, simulation.contract = simulation.contract, Contract()
+    for _ in range(times):
+        simulation.break_down(kind)
+    simulation.contract = allowed
+
+
 async def crash_and_lose(simulation: Simulation, *lost: int, before_us: int = 0, kind: str = "crash") -> None:
     said = await talk(simulation, 4)
     simulation.now += before_us
     simulation.fault = "given"
     simulation.fault = None
-    allowed, simulation.contract = simulation.contract, Contract()
-    simulation.break_down(kind)
-    simulation.contract = allowed
+    break_down_strictly(simulation, kind)
     drop(simulation, *(said[at] for at in lost))
     simulation.now += SECOND // 10
     simulation.break_down(kind)
@@ -400,10 +405,7 @@ async def lose_what_was_said_after_the_recovery(simulation: Simulation) -> None:
 
 async def lose_what_had_survived(simulation: Simulation) -> None:
     said = await talk(simulation, 4)
-    allowed, simulation.contract = simulation.contract, Contract()
-    simulation.break_down("crash")
-    simulation.break_down("crash")
-    simulation.contract = allowed
+    break_down_strictly(simulation, "crash", times=2)
     await simulation.look(2)
     drop(simulation, said[-1])
     await simulation.look(3)
@@ -413,10 +415,7 @@ async def lose_before_the_crash(simulation: Simulation) -> None:
     said = await talk(simulation, 4)
     drop(simulation, said[-1])
     await simulation.look(1)
-    allowed, simulation.contract = simulation.contract, Contract()
-    simulation.break_down("crash")
-    simulation.break_down("crash")
-    simulation.contract = allowed
+    break_down_strictly(simulation, "crash", times=2)
     await simulation.look(4)
 
 
@@ -504,10 +503,7 @@ async def hide_during_a_fault(simulation: Simulation) -> None:
 async def hide_from_the_replica_for_long(simulation: Simulation) -> None:
     said = await talk(simulation)
     simulation.now += 2 * SECOND
-    simulation.hidden = {said[-1]}
-    await simulation.look(3)
-    simulation.hidden = set()
-    await simulation.look(2)
+    await hide_again(simulation, said[-1], looks=3)
 
 
 async def let_an_unknown_one_appear_in_front(simulation: Simulation) -> None:
@@ -534,11 +530,7 @@ async def interleave_writers(simulation: Simulation) -> None:
 async def tell_a_forget_and_what_came_after_at_once(simulation: Simulation) -> None:
     await talk(simulation)
     await simulation.look(1)
-    simulation.forget()
-    assert simulation.forgetting is not None
-    simulation.forgetting = (simulation.forgetting[0], True)
-    simulation._erase()
-    simulation._answer_forget(Outcome.OK)
+    erase_for_certain(simulation)
     simulation.tick()
     simulation.say(0)
     simulation.now += int(1.85 * SECOND)  # it may have expired by now, and has not
@@ -550,11 +542,7 @@ async def tell_a_forget_and_what_came_after_at_once(simulation: Simulation) -> N
 async def expire_never_after_a_forget(simulation: Simulation) -> None:
     await talk(simulation)
     await simulation.look(1)
-    simulation.forget()
-    assert simulation.forgetting is not None
-    simulation.forgetting = (simulation.forgetting[0], True)
-    simulation._erase()
-    simulation._answer_forget(Outcome.OK)
+    erase_for_certain(simulation)
     simulation.tick()
     simulation.say(0)
     simulation.deliver()

@@ -36,9 +36,9 @@ from soak.ledger.records import (
     Lease,
     Observation,
     Open,
-    RunHeader,
     SeenItem,
 )
+from soak.stores.protocol import ReadsEnds
 from soak.verifier import examiner as examiner_module
 from soak.verifier.evidence import EvidenceFolder
 from soak.verifier.examiner import Examiner
@@ -46,6 +46,7 @@ from soak.verifier.intake import Intake
 from soak.verifier.reporter import Reporter
 from soak.verifier.state import State
 from soak.verifier.tracked_session import TrackedSession
+from tests.support.run_headers import header_of
 
 MessageId = tuple[int, int]
 
@@ -134,10 +135,7 @@ class Simulation:
     # -- the verifier --
 
     def _start_verifier(self) -> None:
-        header = RunHeader(
-            version=1, run=AUTHOR.run, seed=7, namespace="n", stores=[STORE], contracts={STORE: self.contract},
-            started_wall_seconds=0.0,
-        )  # fmt: skip
+        header = header_of({STORE: self.contract}, AUTHOR.run, seed=7)
         self.state = State(header, {STORE: ("redis",)}, SECOND)
         self._intake = Intake(self.state, {STORE: self.rules}, HOST)
         self._folder = tempfile.TemporaryDirectory(prefix="soak-simulated-")
@@ -174,7 +172,14 @@ class Simulation:
         return self.state.workers[WORKER].sessions[1]
 
     async def examine(self, *, whole: bool) -> None:
-        await self.examiner.examine(self.watched, whole=whole)
+        if not whole and self.now % 2:
+            examined = await self.examiner.examine_ends([self.watched])
+            for odd in examined.odd:
+                await self.examiner.explain_end(odd)
+            for other in examined.others:
+                await self.examiner.examine(other, whole=False)
+        else:
+            await self.examiner.examine(self.watched, whole=whole)
         staleness = self.contract.staleness_us or 0
         for window in self.state.faults.values():
             window.caught_up = window.ended  # its replica is never behind by more than it promises
@@ -353,6 +358,7 @@ class Simulation:
             phase=phase,
             at=self.tick(),
             excuses=FAULTS[kind].excuses,
+            promotes=FAULTS[kind].promotes,
             serves=FAULTS[kind].serves,
             down=FAULTS[kind].down,
         )
@@ -479,11 +485,12 @@ class Simulation:
         assert not watched.is_in_doubt, (watched.suspicions, watched.book.missed)
 
 
-class _Reader:
+class _Reader(ReadsEnds):
     """The store as the verifier sees it: while it reads, time passes and things happen."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
+        self.ends = self._read_ends
         if simulation.contract.staleness_us:
             self.primary_history = self._primary_history
         if simulation.is_searched:
@@ -499,6 +506,9 @@ class _Reader:
         simulation._act()
         simulation.tick()
         return items if last is None else items[-last:]
+
+    async def _read_ends(self, asked: Sequence[tuple[str, int]]) -> Sequence[Sequence[Stored] | BaseException]:
+        return [await self.history(session, last) for session, last in asked]
 
     async def _search(self, _session: str, text: str, limit: int) -> Sequence[Stored]:
         simulation = self._simulation

@@ -11,7 +11,7 @@ from soak.checker import contract as ours
 from soak.checker.contract import Contract
 from soak.checker.events import Confirmed, Observed
 from soak.checker.expected_session import ExpectedSession
-from soak.checker.faults import Excuse, FaultHistory, FaultWindow
+from soak.checker.faults import Excuse, FaultHistory, FaultWindow, Promotion
 from soak.checker.intervals import Intervals
 from soak.checker.message import Garbled, Stored
 from soak.checker.outcome import Attempt, Closed, ForgetBegun, ForgetEnded
@@ -171,6 +171,7 @@ class CheckerJudge:
                 kind="partial_partition" if fault.leaves_old else fault.excuse.value,
                 target=fault.target.value,
                 excuses=Excuse(fault.excuse.value),
+                promotes=Promotion.BESIDE_THE_OLD if fault.leaves_old else Promotion.NONE,
                 down=not fault.leaves_old,
                 keeps_data=fault.target is Source.PRIMARY,
                 started=fault.started,
@@ -240,7 +241,8 @@ class CheckerJudge:
                 if one.id.session == session
                 and one.outcome is Outcome.OK
                 and one.ended is not None
-                and one.ended + (0 if one.id.writer == seen.reader else epsilon) < seen.invoked
+                # Its own, too: what it had been told was placed by what was known of its clock then.
+                and one.ended + epsilon < seen.invoked
             ]
             self._take(session, checker.observe_participant(self._read(seen, {}), seen.last, acked))
         self._sweep()

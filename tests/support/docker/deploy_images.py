@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import docker
 import docker.errors
-import pytest
 
 from soak.servers import binaries, versions
 from tests.support.docker.server_images import Image, _readable
+from tests.support.needs import installed
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
@@ -102,21 +102,12 @@ def valkey() -> tuple[bytes, list[str]]:
 
 
 def prometheus() -> tuple[bytes, list[str]]:
-    return with_shell({name: installed(name) for name in ("prometheus", "promtool")}, "prometheus")
+    return with_shell({name: Path(installed(name)) for name in ("prometheus", "promtool")}, "prometheus")
 
 
 def alertmanager() -> tuple[bytes, list[str]]:
-    programs = {"alertmanager": installed("prometheus-alertmanager"), "amtool": installed("amtool")}
+    programs = {"alertmanager": Path(installed("prometheus-alertmanager")), "amtool": Path(installed("amtool"))}
     return with_shell(programs, "alertmanager", *Path("/usr/share/prometheus/alertmanager").glob("*.tmpl"))
-
-
-def installed(program: str) -> Path:
-    """Return where a program of this machine is; skips the test that needs it if it is not there."""
-    if (found := shutil.which(program)) is not None:
-        return Path(found)
-    if os.environ.get("SOAK_REQUIRE_ALL") == "1":
-        pytest.fail(f"{program} is not installed")
-    pytest.skip(f"{program} is not installed")
 
 
 @contextlib.contextmanager

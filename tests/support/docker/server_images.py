@@ -65,8 +65,10 @@ def _redis(program: Path) -> tuple[bytes, list[str]]:
     client = binaries.redis_server().with_name("redis-cli")
     image.add(client, f"usr/local/bin/{program.name.replace('-server', '-cli')}")
     image.add_libraries(client)
+    image.add(SHELL.resolve(), "bin/sh")
+    image.add_libraries(SHELL)
     image.folder("data")
-    return image.finished(), ["WORKDIR /data", "ENV PATH=/usr/local/bin", f'CMD ["{program.name}"]']
+    return image.finished(), ["WORKDIR /data", "ENV PATH=/usr/local/bin:/bin", f'CMD ["{program.name}"]']
 
 
 def _postgres(version: int) -> tuple[bytes, list[str]]:

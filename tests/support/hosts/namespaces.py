@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from tests.support.paths import ROOT
+from tests.support.command import plain_environment
 
 ENTER = Path(__file__).with_name("enter.py")
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 STOP_SECONDS = 30.0
 
 
-def missing() -> str | None:
+def no_namespaces() -> str | None:
     """Say why hosts cannot be made here; None: they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
@@ -48,11 +48,10 @@ class SeparateHost:
     def start(self, output: IO[bytes], cwd: Path, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         preload = {"LD_PRELOAD": str(FAKETIME), **self.wall} if self.wall else {}
         enter = [sys.executable, str(ENTER), self.name, str(self.monotonic_ns)]
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("SOAK_")}
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.namespace, *enter, json.dumps(preload), *command],
             cwd=cwd,
-            env={**plain, "PYTHONPATH": str(ROOT), **environment},
+            env=plain_environment(**environment),
             stdout=output,
             stderr=subprocess.STDOUT,
         )

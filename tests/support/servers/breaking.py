@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 import redis.asyncio
@@ -15,27 +15,35 @@ from redis.backoff import NoBackoff
 
 from soak.ledger.connection import keys_of
 from soak.ledger.reader import START, LedgerReader, RunRecord
-from soak.ledger.records import FORMAT_VERSION, FaultPhase, RunHeader
+from soak.ledger.records import FaultPhase
 from soak.ledger.run import RunJournal, create_run
 from soak.servers.local import LocalServers
 from soak.servers.server import Server
+from soak.servers.servers import Servers
+from tests.support.run_headers import header_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
 PATIENCE_SECONDS = 60.0
+AnyServers = TypeVar("AnyServers", bound=Servers)
 
 
 @contextlib.asynccontextmanager
-async def started(folder: Path, *kinds: str, **options: object) -> AsyncIterator[LocalServers]:
-    """Run servers for as long as the block lasts."""
-    testbed = LocalServers(folder, **options)  # type: ignore[arg-type]
-    await testbed.start(kinds)
+async def serving(servers: AnyServers, *kinds: str) -> AsyncIterator[AnyServers]:
+    """Run these servers for as long as the block lasts."""
     try:
-        yield testbed
+        await servers.start(kinds)
+        yield servers
     finally:
-        await testbed.stop()
+        await servers.stop()
+
+
+def started(folder: Path, *kinds: str, **options: object) -> AbstractAsyncContextManager[LocalServers]:
+    """Run local servers for as long as the block lasts."""
+    return serving(LocalServers(folder, **options), *kinds)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
@@ -71,15 +79,7 @@ class Journalled:
 async def journalled(ledger_url: str) -> AsyncIterator[Journalled]:
     """Begin a run in the ledger, and remove it afterwards."""
     run = uuid.uuid4().hex[:8]
-    header = RunHeader(
-        version=FORMAT_VERSION,
-        run=run,
-        seed=5,
-        namespace=f"t_{run}",
-        stores=[],
-        contracts={},
-        started_wall_seconds=time.time(),
-    )
+    header = header_of({}, run, seed=5, started_wall_seconds=time.time())
     await create_run(ledger_url, header)
     journal = await RunJournal.connect(ledger_url, run)
     try:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from soak.stores.protocol import MemoryStore
 
 PATIENCE_SECONDS = 60.0
+OLD = 50
+"""A write takes 5 ms or more."""
 
 
 class Talk:
@@ -47,6 +49,13 @@ class Talk:
         while len(self.acknowledged) < wanted and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         assert len(self.acknowledged) >= wanted
+
+    async def until_old(self) -> int:
+        """Return the last of what is acknowledged now, when as much again has followed: replicas have it long since."""
+        await self.until_acknowledged(OLD)
+        old = self.acknowledged[-1]
+        await self.until_acknowledged(OLD)
+        return old
 
     async def lost(self) -> list[int]:
         """Stop, and return what was acknowledged and is not there."""

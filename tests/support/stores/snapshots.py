@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import ClassVar
 
 from soak.checker.contract import Contract
 from soak.checker.message import Message
 from soak.stores.redis_stores import RedisListStore
-
-ACCOUNT_VARIABLE = "FORGETFUL_STORES_ACCOUNT"
-"""Names the file in which it admits what it has dropped."""
+from tests.support.stores.forgetful import drops
 
 
 class SnapshotList(RedisListStore):
@@ -29,11 +25,5 @@ class ForgetfulList(SnapshotList):
     appended: ClassVar[int] = 0
 
     async def append(self, session: str, message: Message) -> None:
-        is_canary = session.startswith("canary-")  # the verifier's own; nobody else's ledger has them
-        if not is_canary:
-            type(self).appended += 1
-            if self.appended % self.every == 0:
-                with Path(os.environ[ACCOUNT_VARIABLE]).open("a") as account:
-                    account.write(f"{message.name}\n")
-                return
-        await super().append(session, message)
+        if not drops(type(self), message):
+            await super().append(session, message)

@@ -102,3 +102,23 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
   configMap: {name: {{ include "soak.name" . }}}
 {{- end }}
 {{- end }}
+
+{{/* Who joins a run waits for one. */}}
+{{- define "soak.wait" -}}
+- name: wait-for-soak
+  {{- include "soak.image" . | nindent 2 }}
+  command:
+    - python
+    - -c
+    - |
+      import sys, time, urllib.request
+      while True:
+          try:
+              urllib.request.urlopen(sys.argv[1], timeout=15)
+              break
+          except OSError as error:
+              print(f"waiting for {sys.argv[1]}: {error}", flush=True)
+              time.sleep(2)
+    - http://{{ include "soak.name" . }}:9464/{{ ternary "readyz" "healthz" (eq .Values.mode "daemon") }}
+  resources: {requests: {cpu: 10m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}
+{{- end }}

@@ -11,8 +11,9 @@ What one must know before touching it:
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection, SSLConnection
@@ -22,14 +23,14 @@ from redis.asyncio.sentinel import (
     Sentinel,
     SentinelConnectionPool,
     SentinelManagedConnection,
+    SentinelManagedSSLConnection,
 )
 from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError
+from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from soak.hosts import SENTINEL, HostPort, SentinelAddress, is_sentinel, parse_sentinel
-
-SENTINEL_SECONDS_MAX = 1.0
-"""For one sentinel to answer; the next one is asked then."""
+from soak.hosts import HostPort, SentinelAddress, is_sentinel, member_address, parse_sentinel
 
 
 class PrimaryConnection(SentinelManagedConnection):
@@ -46,12 +47,23 @@ class EncryptedPrimaryConnection(PrimaryConnection, SSLConnection):
 class PrimaryPool(SentinelConnectionPool):
     """Connections to the primary; the connections to the sentinels are closed with them."""
 
+    via: Mapping[HostPort, HostPort] = {}
+    """Where to connect instead of some servers."""
+
     async def get_master_address(self) -> Any:
         try:
-            return await super().get_master_address()  # type: ignore[no-untyped-call]
+            return self._way_to(await super().get_master_address())  # type: ignore[no-untyped-call]
         except MasterNotFoundError:
             # redis-py's own text lists every object it has asked.
             raise MasterNotFoundError(f"no sentinel names a primary called {self.service_name}") from None
+
+    async def rotate_slaves(self) -> AsyncIterator[Any]:
+        async for place in super().rotate_slaves():
+            yield self._way_to(place)
+
+    def _way_to(self, place: Any) -> Any:
+        host, port = place
+        return self.via.get(HostPort(str(host), int(port)), place)
 
     async def disconnect(self, inuse_connections: bool = True) -> None:  # noqa: FBT001, FBT002  redis-py's own form
         await super().disconnect(inuse_connections)
@@ -59,13 +71,22 @@ class PrimaryPool(SentinelConnectionPool):
             await self.sentinel_manager.aclose()
 
 
-def primary_pool(address: SentinelAddress, *, timeout_seconds: float, **options: Any) -> PrimaryPool:
-    """Return redis-py's pool of connections to the primary; nothing is tried twice."""
-    sentinels = _sentinels(address, timeout_seconds)
-    return PrimaryPool(  # type: ignore[no-untyped-call]
+def primary_pool(
+    address: SentinelAddress, *, timeout_seconds: float, leaves_demoted: bool = False, **options: Any
+) -> PrimaryPool:
+    """Return redis-py's pool of connections to the primary; nothing is tried twice.
+
+    `leaves_demoted`: a connection that is answered with READONLY is dropped, so that the sentinels are asked again.
+    """
+    sentinels = sentinels_of(address, timeout_seconds)
+    if leaves_demoted:
+        kind: Any = SentinelManagedSSLConnection if address.is_encrypted else SentinelManagedConnection
+    else:
+        kind = EncryptedPrimaryConnection if address.is_encrypted else PrimaryConnection
+    pool = PrimaryPool(  # type: ignore[no-untyped-call]
         address.service,
         sentinels,
-        connection_class=EncryptedPrimaryConnection if address.is_encrypted else PrimaryConnection,
+        connection_class=kind,
         username=address.username,
         password=address.password,
         db=address.database,
@@ -74,10 +95,14 @@ def primary_pool(address: SentinelAddress, *, timeout_seconds: float, **options:
         **(address.ssl if address.is_encrypted else {}),
         **options,
     )
+    pool.via = address.via
+    return pool
 
 
-def _sentinels(address: SentinelAddress, timeout_seconds: float) -> Sentinel:
-    limit = min(timeout_seconds, SENTINEL_SECONDS_MAX)
+def sentinels_of(address: SentinelAddress, timeout_seconds: float) -> Sentinel:
+    """Return redis-py's clients of the sentinels."""
+    # They are asked one after the other, and the last of them is to have its time, too.
+    limit = timeout_seconds / len(address.sentinels)
     return Sentinel(  # type: ignore[no-untyped-call]  # redis-py leaves it without types
         [(host, port) for host, port in address.sentinels],
         sentinel_kwargs={
@@ -93,7 +118,7 @@ def _sentinels(address: SentinelAddress, timeout_seconds: float) -> Sentinel:
 
 async def why_no_primary(address: SentinelAddress, *, timeout_seconds: float) -> str:
     """Say what the sentinels answer, where none of them names a primary that can be used."""
-    async with _sentinels(address, timeout_seconds) as sentinels:
+    async with sentinels_of(address, timeout_seconds) as sentinels:
         asked = [one.sentinel_masters() for one in sentinels.sentinels]
         answers = await asyncio.gather(*asked, return_exceptions=True)
     found = [answer for answer in answers if isinstance(answer, dict)]
@@ -108,17 +133,20 @@ async def why_no_primary(address: SentinelAddress, *, timeout_seconds: float) ->
     return f"the sentinels say that {address.service} is down"
 
 
-async def replica_addresses(url: str, *, timeout_seconds: float) -> list[str]:
-    """Return the address of every replica that the sentinels know, with our login."""
+async def server_addresses(url: str, *, timeout_seconds: float) -> list[str]:
+    """Return the address of the primary and of every replica that the sentinels know, with our login.
+
+    redis-py's own list of replicas leaves out those that are down, and one of them can be the next primary.
+    """
     address = parse_sentinel(url)
-    parts = urlsplit(url)
-    login = parts.netloc.rpartition("@")[0]
-    query = "&".join(f"{name}={quote(value)}" for name, value in address.ssl.items())
-    scheme = parts.scheme.removesuffix(SENTINEL)
-    async with _sentinels(address, timeout_seconds) as sentinels:
-        found = await sentinels.discover_slaves(address.service)
-    places = [HostPort(str(host), int(port)) for host, port in found]
-    return [f"{scheme}://{login}{'@' if login else ''}{place}/{address.database}?{query}" for place in places]
+    async with sentinels_of(address, timeout_seconds) as sentinels:
+        found = [await sentinels.discover_master(address.service)]
+        for sentinel in sentinels.sentinels:
+            with contextlib.suppress(RedisConnectionError, RedisTimeoutError, ResponseError):
+                found += [(one["ip"], one["port"]) for one in await sentinel.sentinel_slaves(address.service)]
+                break
+    places = dict.fromkeys(HostPort(str(host), int(port)) for host, port in found)
+    return [member_address(url, address.via.get(place, place), address.database) for place in places]
 
 
 def redis_at(url: str, *, timeout_seconds: float, **options: Any) -> Redis:

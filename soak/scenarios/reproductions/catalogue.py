@@ -1,137 +1,17 @@
-"""Published results about failovers and durability, shown again on servers of this machine.
-
-Each is a short `soak check` with one fault, held to a contract that tolerates no loss. So a result that says "this
-loses" is a violation, and one that says "this does not" is a pass.
-"""
+"""All published results that are shown again."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-import msgspec
+from soak.scenarios.reproductions.library import LibraryReproduction
+from soak.scenarios.reproductions.scenario import SOAK_SECONDS, UNDER_WAY_SECONDS, Published, ReproductionScenario
+from soak.scenarios.scenario import ServerSetup
 
-from soak.errors import ExitCode
-from soak.json_input import decode_json
-from soak.scenarios.runner import answer_of
-from soak.scenarios.scenario import Scenario, ServerSetup
-
-SIDE_BY_SIDE = 2
-SOAK_SECONDS = 36
-SECONDS_MAX = 300.0
-LOAD = (
-    *("--users", "12", "--think", "100ms"),
-    *("--set", "verifier.settle=1s", "--set", "verifier.hot_interval=300ms"),
-)
-EVERY = "every=15s,hold=1s"
-
-
-class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """What was published, and where."""
-
-    claim: str
-    source: str
-    loses: bool
-    """Whether it is bad: something is lost, or whatever else it is that `counts` says."""
-    counts: str = "lost"
-    """What is counted: `lost`, or the kind of violation."""
-    under_way_seconds: float = 0.0
-    """What does not lose may still lose what was under way, no more than so much."""
-
-
-class Reproduced(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen here."""
-
-    name: str
-    verdict: str = ""
-    counts: str = "lost"
-    acknowledged: int = 0
-    lost: int = 0
-    """How much was lost, or was whatever else is counted."""
-    lost_seconds: float = 0.0
-    """How much acknowledged time was lost in the worst of the faults."""
-    faults: int = 0
-    seed: str = ""
-    reason: str = ""
-    """Why nothing was shown."""
-    seconds: float = 0.0
-
-    @property
-    def share(self) -> float:
-        return self.lost / self.acknowledged if self.acknowledged else 0.0
-
-    @property
-    def measured(self) -> str:
-        """What was measured, in a few words."""
-        if self.reason:
-            return f"not shown: {self.reason}"
-        if not self.lost:
-            faults = "1 fault" if self.faults == 1 else f"{self.faults} faults"
-            return f"0 of {self.acknowledged:,} {self.counts} in {faults}"
-        words = f"{self.lost:,} of {self.acknowledged:,} {self.counts}"
-        return f"{words} ({self.share:.0%}), up to {self.lost_seconds:.1f} s" if self.counts == "lost" else words
-
-    @property
-    def outcome(self) -> str:
-        return f"{self.measured} ({self.seconds:.0f} s)"
-
-    def agrees_with(self, published: Published) -> bool:
-        if self.reason:
-            return False
-        was_under_way = 0 < self.lost_seconds <= published.under_way_seconds
-        is_lost = bool(self.lost) and (published.loses or not was_under_way)
-        return is_lost == published.loses
-
-
-class ReproductionScenario(Scenario[tuple[str, ...], Published, Reproduced], frozen=True, kw_only=True):
-    """One published result. Its load is what `soak check` is called with."""
-
-    result = Reproduced
-
-    soak_seconds: int = SOAK_SECONDS
-
-    @property
-    def command(self) -> str:
-        """What a person types to see it."""
-        stores = [f"--store {store}" for store in self.stores]
-        return " ".join(["soak check", *stores, shlex.join(self.load), f"--duration {self.soak_seconds}s"])
-
-    async def run(self, folder: Path) -> Reproduced:
-        stores = [word for store in self.stores for word in ("--store", store)]
-        words = (
-            *("check", "--json", "--data-dir", str(folder / "data"), *stores),
-            *(*LOAD, "--duration", f"{self.soak_seconds}s", *self.load),
-        )
-        answer = decode_json(await answer_of("soak", *words, seconds_max=self.seconds_max), dict[str, Any])
-        return self._read(answer)
-
-    def _read(self, answer: dict[str, Any]) -> Reproduced:
-        if answer["exit_code"] not in {ExitCode.PASS, ExitCode.VIOLATION}:
-            return self.not_made("; ".join(answer.get("reasons", [])) or answer["verdict"])
-        result = answer["result"]
-        recoveries = result["recoveries"]
-        if not recoveries:
-            return self.not_made("no fault was measured")
-        # Of several stores the first is the one that the result is about.
-        own = [one for one in recoveries if one["store"] == self.stores[0]]
-        counts = self.expectation.counts
-        kinds = [one for one in result.get("violations_by", []) if one["store"] == self.stores[0]]
-        lost = sum(one["lost"] + one["tolerated"] for one in own)
-        return Reproduced(
-            name=self.name,
-            verdict=answer["verdict"],
-            counts=counts,
-            acknowledged=next(one["acknowledged"] for one in result["by_store"] if one["store"] == self.stores[0]),
-            lost=lost if counts == "lost" else sum(one["count"] for one in kinds if one["kind"] == counts),
-            lost_seconds=max(one["point_seconds"] + one["after_seconds"] for one in own),
-            faults=len(own),
-            seed=str(result["seed"]),
-        )
-
-    def not_made(self, reason: str, *, is_unreachable: bool = False) -> Reproduced:  # noqa: ARG002
-        return Reproduced(name=self.name, reason=reason)
+SIDE_BY_SIDE = 4
+"""They wait more than they compute."""
+SECONDS_MAX = 480.0
+EVERY = "every=10s,hold=1s"
 
 
 def _reproduction(
@@ -139,6 +19,7 @@ def _reproduction(
 ) -> ReproductionScenario:
     return ReproductionScenario(
         soak_seconds=soak_seconds,
+        weight=float("patroni" in load),  # it takes longest to form, and to fail over
         name=name,
         stores=stores or ("redis-list",),
         servers=ServerSetup(),
@@ -148,11 +29,23 @@ def _reproduction(
     )
 
 
-_STRICT = ("--set", "contract.redis-list.failover_loss_seconds=0s")
+def _library(name: str, subject: str, trial: str, published: Published) -> LibraryReproduction:
+    return LibraryReproduction(
+        name=name,
+        stores=(subject,),
+        servers=ServerSetup(),
+        load=(trial,),
+        expectation=published,
+        seconds_max=SECONDS_MAX,
+    )
+
+
+_ANALYSES = "soak, What libraries keep"
+_STRICT = ("--set", "contract.redis-list.failover_loss_seconds=0s", "--allow-weaker-server")
 
 
 _STRICT_POSTGRES = (
-    *("--set", "contract.postgres.failover_loss_seconds=0s"),
+    *("--set", "contract.postgres.failover_loss_seconds=0s", "--allow-weaker-server"),
     *("--set", "faults.recovery_max=3m"),  # Patroni alone takes 20 s, and two soaks share a machine
 )
 
@@ -176,6 +69,8 @@ _ONE_REPLICA = _options(min_replicas_to_write="1", min_replicas_max_lag="1")
 _NO_CRASH_LOSS = ("--allow-weaker-server", "--set", "contract.redis-list.crash_loss_seconds=0s")
 _SHORT_SECONDS = 25
 """One server is started at once, and broken once."""
+_LONG_SECONDS = 40
+"""Only a third of the writes is for the primary that is broken: it is broken twice."""
 
 
 ALL: dict[str, ReproductionScenario] = {
@@ -187,6 +82,7 @@ ALL: dict[str, ReproductionScenario] = {
                 claim="SENTINEL FAILOVER with nothing broken: what the old primary acknowledges until it is demoted is "
                 "lost, and no client sees an error",
                 source="redis/redis#6062",
+                number="the last 10 s",
                 loses=True,
             ),
             _on("sentinel", "sentinel_failover"),
@@ -196,6 +92,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="SENTINEL FAILOVER ... COORDINATED loses nothing",
                 source="Valkey 9.0, Sentinel documentation",
+                number="0",
                 loses=False,
             ),
             _on("sentinel", "coordinated_failover"),
@@ -203,27 +100,42 @@ ALL: dict[str, ReproductionScenario] = {
         _reproduction(
             "sentinel-partition",
             Published(
-                claim="A primary that is cut off from the majority goes on acknowledging; all of it is lost (56 % of "
-                "the writes of that run)",
+                claim="A primary that is cut off from the majority goes on acknowledging; all of it is lost",
                 source="Jepsen, Redis, 2013",
+                number="56% of the acknowledged writes",
                 loses=True,
             ),
             _on("sentinel", "partial_partition"),
+        ),
+        _reproduction(
+            "sentinel-minority-partition",
+            Published(
+                claim="The same with all clients on the side of the old primary: what it acknowledges from the cut "
+                "until it is demoted is lost, all of it",
+                source="Jepsen, Redis, 2013",
+                number="all of it",
+                loses=True,
+                is_of_window=True,
+            ),
+            _on("sentinel", "partial_partition", "clients=minority"),
         ),
         _reproduction(
             "cluster-partition",
             Published(
                 claim="A primary in the minority goes on acknowledging for the node timeout; that is lost",
                 source="Redis Cluster specification, write safety",
+                number="about the node timeout (here 3 s)",
                 loses=True,
             ),
             _on("cluster", "partial_partition"),
+            soak_seconds=_LONG_SECONDS,
         ),
         _reproduction(
             "cluster-failover",
             Published(
                 claim="CLUSTER FAILOVER loses nothing",
                 source="Redis documentation, CLUSTER FAILOVER",
+                number="0",
                 loses=False,
             ),
             _on("cluster", "cluster_failover"),
@@ -244,6 +156,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="A standby that has caught up is promoted after a clean stop: nothing is lost",
                 source="PostgreSQL documentation, failover",
+                number="0",
                 loses=False,
             ),
             ("--fault", f"failover:postgres:{EVERY}"),
@@ -266,6 +179,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="Patroni with synchronous_mode loses nothing",
                 source="Patroni documentation, replication modes",
+                number="0",
                 loses=False,
             ),
             _on_postgres("patroni", "partial_partition", "--set", "servers.postgres_replication=sync"),
@@ -276,6 +190,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="A synchronous standby is promoted after the primary's machine has died: nothing is lost",
                 source="PostgreSQL documentation, synchronous replication",
+                number="0",
                 loses=False,
             ),
             _on_postgres("sync-standby", "machine_crash"),
@@ -297,6 +212,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="appendfsync everysec loses up to two seconds in a power cut",
                 source="Redis documentation, persistence",
+                number="1 s, or 2 s",
                 loses=True,
             ),
             (
@@ -319,6 +235,7 @@ ALL: dict[str, ReproductionScenario] = {
             Published(
                 claim="The same file with synchronous=FULL loses nothing",
                 source="SQLite documentation, PRAGMA synchronous",
+                number="0",
                 loses=False,
             ),
             ("--subject", "sqlite3-full", "--fault", f"power_cut:http:{EVERY}"),
@@ -330,6 +247,7 @@ ALL: dict[str, ReproductionScenario] = {
                 claim="min-replicas-to-write 1: a primary that is cut off goes on acknowledging for about "
                 "min-replicas-max-lag; that is lost",
                 source="Redis documentation, Sentinel, example 2",
+                number="min-replicas-max-lag (here 1 s)",
                 loses=True,
             ),
             _on("sentinel", "partial_partition", "cut=silent", *_ONE_REPLICA),
@@ -341,7 +259,7 @@ ALL: dict[str, ReproductionScenario] = {
                 "was under way, which flatters the setting",
                 source="soak",
                 loses=False,
-                under_way_seconds=1.0,
+                under_way_seconds=UNDER_WAY_SECONDS,
             ),
             _on("sentinel", "partial_partition", "cut=reset", *_ONE_REPLICA),
         ),
@@ -356,13 +274,34 @@ ALL: dict[str, ReproductionScenario] = {
             _on("sentinel", "sentinel_failover", "", "--set", "stores.redis.wait_replicas=1"),
         ),
         _reproduction(
+            "sentinel-wait-all",
+            Published(
+                claim="WAIT for all replicas: whichever is promoted has what was acknowledged. What was not confirmed "
+                "may have been read, and is gone",
+                source="Redis documentation, WAIT",
+                number="0",
+                loses=False,
+            ),
+            _on("sentinel", "sentinel_failover", "", "--set", "stores.redis.wait_replicas=2"),
+        ),
+        _reproduction(
+            "sentinel-partition-wait",
+            Published(
+                claim="A primary that is cut off with WAIT 1 confirms nothing: its replicas are on the other side",
+                source="Redis documentation, WAIT",
+                number="0",
+                loses=False,
+            ),
+            _on("sentinel", "partial_partition", "", "--set", "stores.redis.wait_replicas=1"),
+        ),
+        _reproduction(
             "sentinel-min-replicas-all",
             Published(
                 claim="min-replicas-to-write with all replicas: a primary that is being replaced refuses what they "
                 "would not get, and loses at most what was under way",
                 source="Redis documentation, replication, allow writes only with N attached replicas",
                 loses=False,
-                under_way_seconds=1.0,
+                under_way_seconds=UNDER_WAY_SECONDS,
             ),
             _on(
                 *("sentinel", "sentinel_failover", ""),
@@ -375,6 +314,7 @@ ALL: dict[str, ReproductionScenario] = {
                 claim="A primary without persistence that is restarted at once comes back empty, and its replicas "
                 "copy that: everything is gone",
                 source="Redis documentation, replication with persistence off",
+                number="everything",
                 loses=True,
             ),
             _on("sentinel", "primary_restart", "", *_options(appendonly="no"), *_NO_CRASH_LOSS),
@@ -389,6 +329,15 @@ ALL: dict[str, ReproductionScenario] = {
             _on("cluster", "cluster_failover_force", "latency=100ms"),
         ),
         _reproduction(
+            "cluster-takeover",
+            Published(
+                claim="CLUSTER FAILOVER TAKEOVER asks nobody: what was under way to the replica is lost",
+                source="Redis documentation, CLUSTER FAILOVER",
+                loses=True,
+            ),
+            _on("cluster", "cluster_takeover", "latency=100ms"),
+        ),
+        _reproduction(
             "cluster-shared-client",
             Published(
                 claim="One redis-py cluster client shared by an application writes some messages twice in a graceful "
@@ -398,13 +347,14 @@ ALL: dict[str, ReproductionScenario] = {
                 counts="duplicated",
             ),
             ("--redis", "cluster", "--fault", "cluster_failover:redis:every=8s,hold=0s", "--think", "5ms"),
-            "soak.scenarios.shared_cluster_client:SharedClusterClient",
+            "soak.flaws.shared_cluster_client:SharedClusterClient",
         ),
         _reproduction(
             "redis-rdb-window",
             Published(
                 claim="Snapshots alone lose everything since the last one in a crash",
                 source="Redis documentation, persistence",
+                number="everything since the last snapshot",
                 loses=True,
             ),
             ("--fault", f"crash:redis:{EVERY}", *_options(appendonly="no", save="900 1"), *_NO_CRASH_LOSS),
@@ -416,6 +366,7 @@ ALL: dict[str, ReproductionScenario] = {
                 claim="WAITAOF on Valkey 9.1 under everysec answers before anything is synced, though it is documented "
                 "to wait for that",
                 source="soak, against the documentation of WAITAOF",
+                number="0",
                 loses=True,
             ),
             (
@@ -439,6 +390,84 @@ ALL: dict[str, ReproductionScenario] = {
                 *("--set", "contract.postgres-replica.staleness_seconds=0.5s"),
             ),
             "postgres-replica",
+        ),
+        _library(
+            "agno-concurrent-writers",
+            "agno-redis@2.6.4",
+            "concurrent-writers",
+            Published(
+                claim="agno 2.6.4: eight writers of one session lose most of their messages to each other",
+                source=_ANALYSES,
+                number="333 of 400",
+                loses=True,
+            ),
+        ),
+        _library(
+            "agno-outage",
+            "agno-redis",
+            "outage-writes",
+            Published(
+                claim="agno 3.1.10: what is acknowledged while Redis is away is lost",
+                source=_ANALYSES,
+                number="8 of 36",
+                loses=True,
+            ),
+        ),
+        _library(
+            "langgraph-clock-skew",
+            "langgraph-postgres",
+            "clock-skew",
+            Published(
+                claim="langgraph 3.2.0: of two hosts whose clocks differ by 5 s, what the slower one writes is lost",
+                source=_ANALYSES,
+                number="10 of 20",
+                loses=True,
+            ),
+        ),
+        _library(
+            "redisvl-long-session",
+            "redisvl-messages",
+            "long-session",
+            Published(
+                claim="redisvl 0.28.0: of a session of 1,050 messages the newest 50 are missing",
+                source=_ANALYSES,
+                number="50 of 1,050",
+                loses=True,
+            ),
+        ),
+        _library(
+            "redisvl-colliding-sessions",
+            "redisvl-messages",
+            "colliding-sessions",
+            Published(
+                claim="redisvl 0.28.0: sessions whose ids differ in case or a comma see each other's messages",
+                source=_ANALYSES,
+                number="46",
+                loses=True,
+                counts="leaked",
+            ),
+        ),
+        _library(
+            "agent-framework-identical-turns",
+            "agent-framework-redis@1.0.0b261002",
+            "identical-turns",
+            Published(
+                claim='agent-framework-redis 1.0.0b261002: "continue" said sixteen times is kept once for each role',
+                source=_ANALYSES,
+                number="14 of 16",
+                loses=True,
+            ),
+        ),
+        _library(
+            "chromadb-process-crash",
+            "chromadb-duckdb",
+            "process-crash",
+            Published(
+                claim="chromadb 0.3.29 with DuckDB: everything is lost when its process is killed",
+                source=_ANALYSES,
+                number="207 of 207",
+                loses=True,
+            ),
         ),
     )
 }

@@ -1,0 +1,1 @@
+"""Published results about failovers, durability and libraries, shown again on servers of this machine."""
