@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Container, Mapping
 from typing import Any
 
@@ -47,6 +49,8 @@ SCAN_COUNT = 1000
 READ_TRIES_MAX = 8
 ASKED_IN_TIME = 3
 """So many nodes of an address can be asked for the others in the time that is given for it."""
+LAYOUT_SECONDS_MAX = 5.0
+"""A client that reads replicas asks after that time which there are. redis-py itself asks again only after an error."""
 _READS = frozenset({"LRANGE", "XRANGE", "XREVRANGE", "ZRANGE", "HGETALL", "HMGET", "EXISTS"})
 _NO_CONNECTION = ("Error ", "connecting to")
 
@@ -96,6 +100,8 @@ class ClusterClient:
         self._reads_again = reads_again
         self._timeout_seconds = timeout_seconds
         self._room = asyncio.Semaphore(connections_max)
+        self._reads_replicas = reads_replicas
+        self._layout_due_seconds = math.inf
         strategy = LoadBalancingStrategy.ROUND_ROBIN_REPLICAS if reads_replicas else None
         self._cluster = cluster_at(address, timeout_seconds=timeout_seconds, load_balancing_strategy=strategy)
         # Replies as the server sent them, but for those that redis-py itself needs to find the right node.
@@ -113,6 +119,7 @@ class ClusterClient:
             async with asyncio.timeout(self._timeout_seconds):
                 await _learn_layout(self._cluster)
                 await _check_state(self._cluster)
+            self._schedule_layout()
         except (AuthenticationError, NoPermissionError) as error:
             raise LoginRefusedError(str(error)) from error
         except TimeoutError as error:
@@ -124,6 +131,20 @@ class ClusterClient:
             raise NotSentError(_first_line(error).rpartition("reachable node: ")[2]) from error
         except (RedisError, OSError) as error:
             raise NotSentError(_first_line(error)) from error
+
+    def _schedule_layout(self) -> None:
+        if self._reads_replicas:
+            self._layout_due_seconds = time.monotonic() + LAYOUT_SECONDS_MAX
+
+    async def _refresh_layout(self) -> None:
+        """Learn of replicas that came since, or what they have would be read from the primary for ever."""
+        if time.monotonic() < self._layout_due_seconds:
+            return
+        self._schedule_layout()  # first: one caller asks, and the others go on
+        # Where no node answers, what is known stays, and the command itself says why it fails.
+        with contextlib.suppress(RedisError, OSError, TimeoutError, IndexError):
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._cluster.nodes_manager.initialize()
 
     async def close(self) -> None:
         """Drop the connections. What is under way on them fails."""
@@ -148,6 +169,7 @@ class ClusterClient:
         }
 
     async def _execute(self, *command: Argument) -> Any:
+        await self._refresh_layout()
         tries = READ_TRIES_MAX if self._reads_again and command[0] in _READS else 1
         while True:
             tries -= 1
