@@ -7,7 +7,6 @@ Load runs in local and worker processes; a master only finds, or starts, the run
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -28,6 +27,7 @@ from soak.load.leaving import Signals, Watch, leave
 from soak.load.locust_page import MemoryPage
 from soak.load.locust_stats import prune_for_ever
 from soak.load.locust_user import FAREWELL_SECONDS_MAX, RunningLoad, add_browser_users
+from soak.proc.collector import spare_the_collector
 from soak.proc.spawn import die_with_parent
 
 STOP_TIMEOUT_SECONDS = 3.0
@@ -73,16 +73,6 @@ def _one_line_errors() -> Any:
         sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-
-
-def _spare_the_collector(**_details: object) -> None:
-    """Keep the garbage collector from walking over users that live as long as the test.
-
-    With tens of thousands of them a full collection stops everything for a second, again and again. What they drop is
-    freed by its reference count as before.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 class LocustProcess:
@@ -141,7 +131,7 @@ class LocustProcess:
             return
         events.test_start.add_listener(self._on_test_start)
         events.test_stop.add_listener(self._on_test_stop)
-        events.spawning_complete.add_listener(_spare_the_collector)
+        events.spawning_complete.add_listener(spare_the_collector)
         if self._is_worker:
             self._runner.register_message(DRAIN_MESSAGE, self._on_drain)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import signal
 import threading
@@ -26,6 +27,7 @@ from soak.ledger.reader import LedgerReader
 from soak.ledger.run import RunJournal
 from soak.ledger.shards import WHOLE, Shard
 from soak.metrics import VerifierMetrics
+from soak.proc.collector import spare_the_collector
 from soak.proc.files import set_aside, write_sealed
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.settings import SoakSettings
@@ -86,8 +88,10 @@ async def run(
     verifier = Verifier(info, settings, data_dir / shard.folder, shard)
     try:
         await verifier.prepare()
+        spare_the_collector()
         return await verifier.run(listen_host, listen_port)
     finally:
+        gc.unfreeze()  # the next run of this process has sessions of its own
         if leaving is not None and verifier.is_stopping:
             leaving.set()
         await verifier.close()
