@@ -50,7 +50,7 @@ READ_TRIES_MAX = 8
 ASKED_IN_TIME = 3
 """So many nodes of an address can be asked for the others in the time that is given for it."""
 LAYOUT_SECONDS_MAX = 5.0
-"""A client that reads replicas asks after that time which there are. redis-py itself asks again only after an error."""
+"""A client that reads replicas asks after that time which there are."""
 _READS = frozenset({"LRANGE", "XRANGE", "XREVRANGE", "ZRANGE", "HGETALL", "HMGET", "EXISTS"})
 _NO_CONNECTION = ("Error ", "connecting to")
 
@@ -133,18 +133,24 @@ class ClusterClient:
             raise NotSentError(_first_line(error)) from error
 
     def _schedule_layout(self) -> None:
-        if self._reads_replicas:
-            self._layout_due_seconds = time.monotonic() + LAYOUT_SECONDS_MAX
+        self._layout_due_seconds = time.monotonic() + LAYOUT_SECONDS_MAX if self._reads_replicas else math.inf
 
     async def _refresh_layout(self) -> None:
-        """Learn of replicas that came since, or what they have would be read from the primary for ever."""
+        """Ask who has which keys, if that is due: now and then where replicas are read, and after a node was silent.
+
+        redis-py asks by itself only after an error of its own. Our time limit comes before its, so without this a
+        client would stay with a silent primary when another one has long taken its place.
+        """
         if time.monotonic() < self._layout_due_seconds:
             return
         self._schedule_layout()  # first: one caller asks, and the others go on
-        # Where no node answers, what is known stays, and the command itself says why it fails.
-        with contextlib.suppress(RedisError, OSError, TimeoutError, IndexError):
-            async with asyncio.timeout(self._timeout_seconds):
-                await self._cluster.nodes_manager.initialize()
+        for _ in range(ASKED_IN_TIME):
+            # Where no node answers, what is known stays, and the command itself says why it fails.
+            with contextlib.suppress(RedisError, OSError, IndexError, TimeoutError):
+                async with asyncio.timeout(self._timeout_seconds / ASKED_IN_TIME):
+                    await self._cluster.nodes_manager.initialize()
+                return
+        self._layout_due_seconds = 0.0
 
     async def close(self) -> None:
         """Drop the connections. What is under way on them fails."""
@@ -190,6 +196,7 @@ class ClusterClient:
         except TimeoutError as error:
             if not is_sent:
                 raise NotSentError(f"no connection to {self.address} had room in time: not sent") from error
+            self._layout_due_seconds = 0.0
             late = CommandTimedOutError(f"no reply from {self.address} within {self._timeout_seconds:g}s")
             raise _of_a_node(late) from error
         except Exception as error:

@@ -33,6 +33,7 @@ from soak.servers.redis_cluster import NODE_TIMEOUT_MS, ClusterGroup, ClusterNod
 from soak.servers.sentinel import SentinelGroup
 from soak.stores import registry
 from soak.stores.protocol import RedisUse, StoreContext
+from soak.stores.redis_client import RedisError
 from soak.stores.redis_waiting import NotConfirmedError
 from soak.stores.speaking import Speaker
 from soak.tasks import end_tasks, until
@@ -589,6 +590,26 @@ async def shown_behind(store: MemoryStore, speaker: Speaker) -> int:
             shown = len(await store.history("talk"))
             await asyncio.sleep(0.02)  # redis-py may lose the cancellation of the time limit, a sleep does not
     return last
+
+
+async def test_a_client_leaves_a_silent_primary_of_a_cluster_once_another_has_taken_its_place(tmp_path: Path) -> None:
+    async with started(tmp_path, "redis", **CLUSTER) as servers:
+        group = group_of(servers)
+        session = await session_on_first_primary(group)
+        store = await registry.open_store("redis-list", context_of(servers, timeout_seconds=1.0))
+        speaker = Speaker("run")
+        await store.append(session, *speaker.turns(session, 1))
+        silent = (await group.primaries())[0]
+        async with paused(silent):
+            await group.until_replaced(silent)
+            written = False
+            async with asyncio.timeout(15):
+                while not written:
+                    with contextlib.suppress(RedisError):
+                        await store.append(session, *speaker.turns(session, 1, first=2))
+                        written = True
+            assert len(await store.history(session)) >= 2
+        await store.close()
 
 
 async def test_a_replica_that_was_away_when_a_client_of_a_cluster_came_is_read_once_it_is_back(tmp_path: Path) -> None:
