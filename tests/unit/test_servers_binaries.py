@@ -63,3 +63,12 @@ def test_ports_are_free_and_none_that_a_client_may_be_given() -> None:
         port = free_port()
         assert is_free(port)
         assert not 32768 <= port <= 60999
+
+
+def test_a_port_that_was_chosen_and_is_not_listened_on_yet_is_chosen_by_no_other_process() -> None:
+    port = free_port()
+    code = (
+        f"from soak.servers import ports; ports._range_outside_ephemeral = lambda: ({port}, {port}); ports.free_port()"
+    )
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"no free port between {port} and {port}" in other.stderr
