@@ -97,9 +97,10 @@ class SqliteServer(Server):
             await asyncio.to_thread(held.close)  # which rolls back
 
     def writers(self) -> list[psutil.Process]:
-        """Return the processes of ours that have the file open for writing, other than this one."""
-        children = sorted(with_children([os.getpid()]), key=lambda one: one.pid)
-        return [one for one in children if one.pid != os.getpid() and _writes(one, self.address.path.resolve())]
+        """Return the processes of the load that have the file open for writing, the youngest last."""
+        children = with_children([os.getpid()]) - {psutil.Process()}
+        writers = [one for one in children if _writes(one, self.address.path.resolve())]
+        return sorted(writers, key=psutil.Process.create_time)
 
 
 def _touch(address: SqliteAddress, seconds: float) -> None:
@@ -118,6 +119,8 @@ def _lock(address: SqliteAddress, seconds: float) -> sqlite3.Connection:
 
 def _writes(process: psutil.Process, path: Path) -> bool:
     try:
+        if "verify" in process.cmdline():
+            return False  # a verifier writes its canaries; it is no part of the load
         return any(file.path == str(path) and "+" in file.mode for file in process.open_files())
     except psutil.Error:
         return False

@@ -35,12 +35,13 @@ async def write(url, session):
         await store.append(session, author.write(session, 0, seq))
         print(seq, flush=True)
 
-asyncio.run(write(*sys.argv[1:]))
+asyncio.run(write(*sys.argv[1:3]))
 """
 
 
-def _writer(url: str, session: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WRITER, url, session], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+def _writer(url: str, session: str, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WRITER, url, session, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 async def test_while_the_lock_is_held_elsewhere_writes_fail_for_certain_and_reads_go_on(tmp_path: Path) -> None:
@@ -70,8 +71,9 @@ async def test_one_writer_is_killed_and_the_others_go_on_with_all_it_had_acknowl
         with pytest.raises(ServerUnreachableError, match="no process of the load"):
             await fault.inject(testbed, "sqlite")
         writers = [_writer(url, session) for session in ("a", "b")]
+        verifier = _writer(url, "canary", "verify")
         try:
-            for writer in writers:
+            for writer in (*writers, verifier):
                 assert writer.stdout is not None
                 assert await asyncio.to_thread(writer.stdout.readline)  # it has written once
             await fault.inject(testbed, "sqlite")
@@ -79,13 +81,14 @@ async def test_one_writer_is_killed_and_the_others_go_on_with_all_it_had_acknowl
             (victim,) = (writer for writer in writers if writer.poll() is not None)
             (other,) = (writer for writer in writers if writer is not victim)
             assert victim.returncode == -9
+            assert verifier.poll() is None, "it is no part of the load"
             assert victim.stdout is not None
             acknowledged = 1 + len(victim.stdout.read().splitlines())
             assert other.stdout is not None
             for _ in range(5):
                 assert await asyncio.to_thread(other.stdout.readline)  # and goes on
         finally:
-            for writer in writers:
+            for writer in (*writers, verifier):
                 writer.kill()
                 writer.wait()
                 if writer.stdout is not None:
