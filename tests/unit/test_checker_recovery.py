@@ -21,10 +21,10 @@ from soak.checker.outcome import Attempt, Outcome
 from soak.clock import now_us
 from soak.faults.catalogue import ALL as FAULTS
 from soak.ledger.records import RunHeader
+from soak.verifier.account import recoveries_of
 from soak.verifier.drift import note_end
 from soak.verifier.merging import merged_recovery, merged_tally
 from soak.verifier.state import State
-from soak.verifier.status import recoveries_of
 from tests.support.run_headers import header_of
 
 SECOND = 1_000_000

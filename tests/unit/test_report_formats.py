@@ -30,6 +30,7 @@ from soak.report.summary import print_summary
 from soak.report.text import markdown as escaped
 from soak.store_errors import ErrorNature
 from soak.verifier import result as results
+from soak.verifier.account import stayed_clients
 from soak.verifier.findings import Example, FindingResult, ViolationGroups
 from soak.verifier.journal import Violation, encode_lines, violation_id
 from soak.verifier.result import (
@@ -45,7 +46,6 @@ from soak.verifier.result import (
     ThresholdState,
     Totals,
 )
-from soak.verifier.status import stayed_clients
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,9 +15,9 @@ from soak.checker.outcome import Attempt, Outcome
 from soak.checker.telemetry import ServerSample
 from soak.ledger.records import RunHeader
 from soak.verifier import checkpoint
+from soak.verifier.account import longest_unverified_seconds
 from soak.verifier.progress import UnverifiedAge, note_downtime
 from soak.verifier.state import State, Worker
-from soak.verifier.status import longest_unverified_seconds
 from soak.verifier.tracked_session import TrackedSession
 
 SECOND = 1_000_000

@@ -11,9 +11,9 @@ from soak.checker.read import Rules
 from soak.checker.telemetry import ServerSample
 from soak.ledger.reader import WorkerBatch
 from soak.ledger.records import Batch, Lease, Open
+from soak.verifier.account import clock_doubts
 from soak.verifier.intake import Intake
 from soak.verifier.state import State
-from soak.verifier.status import clock_doubts
 from soak.verifier.tracked_session import Taint
 from soak.verifier.wall_clocks import WallClocks
 from tests.support.run_headers import header_of
