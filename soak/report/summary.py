@@ -236,8 +236,8 @@ def store_numbers(row: StoreResult) -> list[str]:
 
 
 def worst_recoveries(rows: list[RecoveryResult], most: int) -> list[RecoveryResult]:
-    """Return the recoveries that lost most, in the order of time."""
-    worst = sorted(rows, key=lambda row: (row.kept, -row.point_seconds))[:most]
+    """Return the recoveries that lost most, or else took longest, in the order of time."""
+    worst = sorted(rows, key=lambda row: (row.kept, -row.gone_seconds, -(row.read_seconds or 0.0)))[:most]
     return sorted(worst, key=lambda row: row.at_wall_seconds)
 
 

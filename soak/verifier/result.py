@@ -130,9 +130,14 @@ class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
     """Who was primary before and after, and who stayed with the old one; None: no primary of a group was replaced."""
 
     @property
+    def gone_seconds(self) -> float:
+        """How much acknowledged time is gone, before and after the fault had begun."""
+        return self.point_seconds + self.after_seconds
+
+    @property
     def shown_point(self) -> str:
         """The recovery point as people read it; where not all could be read since, it is a lower bound or not known."""
-        seconds = self.point_seconds + self.after_seconds
+        seconds = self.gone_seconds
         if self.is_unread and not seconds:
             return "not known"
         return f"{'at least ' if self.is_at_least or self.is_unread else ''}{seconds:.3g}s"
