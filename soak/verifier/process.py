@@ -20,7 +20,7 @@ from soak.checker.read import Rules
 from soak.checker.text import MessageGenerator
 from soak.checker.verdict import Verdict
 from soak.clock import now_us, timeline
-from soak.errors import ExitCode, SoakError
+from soak.errors import ExitCode, ServerUnreachableError, SoakError
 from soak.join import JoinInfo
 from soak.ledger.clock import EXCHANGES_FIRST, LedgerClock
 from soak.ledger.reader import LedgerReader
@@ -32,6 +32,7 @@ from soak.proc.files import set_aside, write_sealed
 from soak.servers.kinds import POSTGRES_REPLICA
 from soak.settings import SoakSettings
 from soak.stores import registry
+from soak.stores.protocol import MemoryStore, StoreContext
 from soak.tasks import end_tasks
 from soak.verifier import checkpoint, endpoint, result
 from soak.verifier.canary import Canary, CanaryNumbers
@@ -69,6 +70,8 @@ CHECKPOINT_CHEAP_FACTOR = 500
 """It takes no more than so small a part of it, unless it would come less often than this."""
 CHECKPOINT_CHEAP_SECONDS_MAX = 5.0
 DRAIN_POLL_SECONDS = 0.2
+REOPEN_SECONDS_MAX = 60.0
+REOPEN_POLL_SECONDS = 0.5
 
 
 async def run(
@@ -178,9 +181,9 @@ class Verifier:
         context = self._info.verifier_context()
         self._drift = DriftWatch(self._state, context.servers, self._settings.verifier.settle, restarts, self._walls)
         for name in self._info.header.stores:
-            store = written = await registry.open_store(name, context)
+            store = written = await self._open_store(name, context)
             if self._info.verifier_logins:
-                written = await registry.open_store(name, self._info.verifier_context(writes=True))
+                written = await self._open_store(name, self._info.verifier_context(writes=True))
             examiner = Examiner(
                 name=name,
                 store=store,
@@ -217,6 +220,18 @@ class Verifier:
             self._backpressure,
             self._settings,
         )
+
+    async def _open_store(self, name: str, context: StoreContext) -> MemoryStore:
+        """Open a store; a verifier that goes on from a checkpoint may do so in the middle of a fault, and waits."""
+        deadline = time.monotonic() + (REOPEN_SECONDS_MAX if self._state.tally.restarts else 0.0)
+        while True:
+            try:
+                return await registry.open_store(name, context)
+            except ServerUnreachableError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                _log.warning("store_unreachable", what="waiting for it", store=name, error=str(error))
+                await asyncio.sleep(REOPEN_POLL_SECONDS)
 
     def _unread_max(self) -> int:
         """Return this verifier's part of what the run allows."""

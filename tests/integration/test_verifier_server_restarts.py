@@ -211,3 +211,28 @@ async def who_is(kind: str, url: str) -> Identity:
     identity = identity_of((await inspect(kind, url, timeout_seconds=5.0)).telemetry)
     assert identity is not None
     return identity
+
+
+async def test_a_verifier_that_is_started_again_while_a_server_is_away_waits_for_it(
+    new_testbed: NewTestbed, tmp_path: Path
+) -> None:
+    testbed = new_testbed()
+    async with (
+        scripting(testbed.url("redis"), testbed.url("ledger"), data_dir=tmp_path) as script,
+        verifying(script) as verifier,
+    ):
+        await script.say(TALK, MESSAGES)
+        await verifier.until_verified(MESSAGES)
+        await verifier.until_saved()
+        await verifier.kill()
+        pid = testbed.nodes["redis"].pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            verifier.start()
+            await asyncio.sleep(2 * script.info.timeout_seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await verifier.until_verified(MESSAGES)
+        verdict = await verifier.finish()
+    assert (verdict.verdict, verdict.reasons) == ("pass", [])
