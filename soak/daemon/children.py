@@ -117,7 +117,8 @@ class Child:
     """One supervised process.
 
     If it ends though nobody asked it to, it is started again after a pause; after too many deaths in a short
-    time it is given up. `is_final` is asked when it ends, and says whether its work is done.
+    time it is given up. `is_final` is asked when it ends, and says whether its work is done; `ended_by` names the fault
+    that has ended it on purpose, which counts as no death.
     """
 
     def __init__(
@@ -130,6 +131,7 @@ class Child:
         settings: SupervisionSettings,
         register: ChildrenFile,
         is_final: Callable[[], bool] = lambda: False,
+        ended_by: Callable[[], str] = lambda: "",
         on_event: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self.name = name
@@ -144,6 +146,7 @@ class Child:
         self._settings = settings
         self._register = register
         self._is_final = is_final
+        self._ended_by = ended_by
         self._on_event = on_event
         self._deaths: deque[float] = deque(maxlen=settings.restarts_max + 1)
         self._process: asyncio.subprocess.Process | None = None
@@ -257,6 +260,9 @@ class Child:
             copying.cancel()
 
     def _may_live_again(self, code: int) -> bool:
+        if fault := self._ended_by():
+            self._on_event(f"{self.name} was ended by {fault} and is started again")
+            return True
         now = time.monotonic()
         while self._deaths and now - self._deaths[0] > self._settings.window:
             self._deaths.popleft()
@@ -280,4 +286,4 @@ class Child:
 
 def pause_seconds(deaths: int, settings: SupervisionSettings) -> float:
     """Return how long to wait after so many deaths: not at all after the first, then twice as long each time."""
-    return 0.0 if deaths == 1 else min(settings.backoff * 2.0 ** (deaths - 2), settings.backoff_max)
+    return 0.0 if deaths <= 1 else min(settings.backoff * 2.0 ** (deaths - 2), settings.backoff_max)

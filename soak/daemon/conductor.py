@@ -28,6 +28,8 @@ from soak.servers.kinds import group_name
 from soak.servers.servers import Servers
 from soak.tasks import end_tasks
 
+LOAD_END_SECONDS_MAX = 15.0
+"""A load notices that a worker of it is gone, and ends, some seconds later."""
 RECENT_MAX = 50
 LATE_SECONDS_MAX = 60.0
 """A fault that is later than this, because earlier faults took long to heal, is skipped and counted."""
@@ -64,6 +66,8 @@ class Conductor:
         self._on_problem = on_problem
         self._abort = abort
         self._active: list[InjectedFault] = []
+        self._load_ended = ("", 0.0)
+        """The last fault that ended a process of the load, and until when that may still be noticed."""
         self._busy: list[Busy] = []
         """Begin and end of the latest fault on each server, by CLOCK_MONOTONIC; while it lasts the end is infinity."""
         self._tasks: set[asyncio.Task[Injected]] = set()
@@ -78,6 +82,12 @@ class Conductor:
     @property
     def active(self) -> list[str]:
         return sorted(f"{story.name} of {story.target}" for story in self._active)
+
+    @property
+    def ending_load(self) -> str:
+        """The fault that ends a process of the load now, or has just done so; empty: none does."""
+        name, until = self._load_ended
+        return name if time.monotonic() < until else ""
 
     @property
     def upcoming(self) -> NextFault | None:
@@ -200,6 +210,8 @@ class Conductor:
         self._say(f"fault: {story.name} of {story.target}{how} for {story.hold_seconds:g}s, by {story.by}")
         watching = asyncio.create_task(self._watch(fault, story))
         began = time.monotonic()
+        if fault.ends_load:
+            self._load_ended = (f"{story.name} of {story.target}", began + story.hold_seconds + LOAD_END_SECONDS_MAX)
         try:
             injected = await during(fault, self._bed, story.target, self._journal, story.hold_seconds, self._finishing)
         except Exception as error:

@@ -363,6 +363,7 @@ class Daemon:
                 settings=settings.supervision,
                 register=register,
                 is_final=finals.get(name, lambda: False),
+                ended_by=(lambda: self._conducting.ending_load) if name == "load" else (lambda: ""),
                 on_event=self._say,
             )
             for name, command in commands.items()

@@ -57,6 +57,8 @@ class Fault(abc.ABC):
     """Whether the server does not answer from when this has been injected until it is healed."""
     serves: ClassVar[bool] = False
     """Whether the server goes on serving during it."""
+    ends_load: ClassVar[bool] = False
+    """Whether it ends a process of the load, which is then started again."""
     on_groups: ClassVar[bool] = False
     """Whether it can happen to a group of nodes that act as one server."""
     description: ClassVar[str]

@@ -18,6 +18,7 @@ class WriterCrash(SqliteFault):
     name = "writer_crash"
     excuses = Excuse.CRASH
     promotes = Promotion.NONE
+    ends_load = True
     description = (
         "One of the load's processes that write to the file is killed; the others go on, and nothing that was "
         "acknowledged may be lost."

@@ -30,6 +30,8 @@ def test_locks_and_dead_writers_lose_nothing() -> None:
     assert faults == {"sqlite_lock", "writer_crash"}
     assert sum(one["lost"] + one["tolerated"] for one in answer["result"]["recoveries"]) == 0
     assert "verifier died" not in output, "it writes to the file, too: its canaries"
+    assert "load was ended by writer_crash of sqlite and is started again" in output
+    assert "load died" not in output
 
 
 @pytest.mark.long

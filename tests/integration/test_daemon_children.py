@@ -29,7 +29,9 @@ class Nursery:
         self.children: list[Child] = []
         self.register = ChildrenFile(folder / "children.json")
 
-    def child(self, code: str, *, settings: SupervisionSettings = QUICK, final: Path | None = None) -> Child:
+    def child(
+        self, code: str, *, settings: SupervisionSettings = QUICK, final: Path | None = None, ended_by: str = ""
+    ) -> Child:
         child = Child(
             "child",
             [sys.executable, "-c", textwrap.dedent(code), str(self.folder)],
@@ -38,6 +40,7 @@ class Nursery:
             settings=settings,
             register=self.register,
             is_final=(lambda: False) if final is None else final.exists,
+            ended_by=lambda: ended_by,
             on_event=self.said.append,
         )
         self.children.append(child)
@@ -80,6 +83,16 @@ async def test_a_child_that_dies_too_often_is_given_up_with_its_last_words(nurse
     assert child.gave_up
     assert child.restarts == QUICK.restarts_max
     assert nursery.said[-1] == "child died 4 times (exit code 1) and is given up: the well is dry"
+
+
+async def test_one_that_a_fault_ends_on_purpose_is_not_given_up_however_often(nursery: Nursery) -> None:
+    child = nursery.child("import time; time.sleep(60)", ended_by="writer_crash of sqlite")
+    for count in range(QUICK.restarts_max + 2):
+        await until(lambda count=count: child.is_up and child.restarts == count)
+        assert child.pid is not None
+        os.kill(child.pid, signal.SIGKILL)
+    await until(lambda: child.restarts == QUICK.restarts_max + 2)
+    assert {*nursery.said} == {"child was ended by writer_crash of sqlite and is started again"}
 
 
 def test_the_first_restart_is_at_once_and_the_pause_before_others_doubles_up_to_its_limit() -> None:
