@@ -53,7 +53,7 @@ class Allowance:
     def refuses(self, fault: str) -> str | None:
         """Return why this fault must not happen; None if it may."""
         if fault not in self.faults:
-            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+            return f"{OTHERS}; to allow it: --set testbed.allow_faults={fault}"
         if fault == RESTART and self.restart is None:
             return "testbed.restart_command does not say how it is restarted"
         if fault in IN_ITS_WORKLOAD:
