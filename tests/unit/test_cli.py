@@ -80,6 +80,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
         (("flaws", "show", "overwrit"), "there is no flaw 'overwrit'; did you mean"),
         (("chekc",), "no such command: 'chekc' (did you mean check?); see 'soak --help'"),
         (("report", "--format", "markdwon"), "--format markdwon: did you mean markdown?"),
+        (("report", "markdown"), "markdown is a format; write --format markdown"),
         (("check", "--report", "htlm=x"), "--report htlm=x: did you mean html?"),
         (("completion", "bahs"), "invalid choice: 'bahs' (did you mean bash?); see 'soak completion --help'"),
         (
