@@ -110,18 +110,23 @@ def plan_faults(settings: FaultSettings, possible: Possible, embedded: Collectio
         concurrent_max=settings.concurrent_max,
         healthy_min_seconds=healthy_seconds(rules) if settings.healthy_min is None else settings.healthy_min,
     )
-    return FaultPlan(rules=rules, limits=limits, lines=(*by_name.left_out, *_too_many(rules, limits)))
+    return FaultPlan(
+        rules=rules,
+        limits=limits,
+        lines=(*by_name.left_out, *_too_many(rules, limits, is_set=settings.healthy_min is not None)),
+    )
 
 
-def _too_many(rules: Sequence[Rule], limits: Limits) -> list[str]:
-    """Say before the run that its schedule cannot be kept."""
+def _too_many(rules: Sequence[Rule], limits: Limits, *, is_set: bool) -> list[str]:
+    """Say before the run that its schedule cannot be kept; `is_set`: the time before each fault is a setting."""
     share = busy_share(rules, limits)
     if share <= 1.0:
         return []
+    between, shorter = format_seconds(limits.healthy_min_seconds), "faults.healthy_min" if is_set else "hold"
     line = (
-        f"warning: the schedule cannot be kept: its faults, with {limits.healthy_min_seconds:g}s without a fault "
-        f"before each (faults.healthy_min), need {share:.1f} times the time there is; "
-        f"about {1 - 1 / share:.0%} of them will be skipped; make 'every' longer or 'hold' shorter"
+        f"warning: the schedule cannot be kept: its faults, with {between} without a fault before each "
+        f"(faults.healthy_min), need {share:.1f} times the time there is; about {1 - 1 / share:.0%} of them will be "
+        f"skipped; make 'every' longer, or {shorter} shorter"
     )
     return [line]
 
@@ -135,7 +140,7 @@ def ends_before_its_faults(schedule: Callable[[float], Schedule], until_seconds:
     if first is None:
         return [f"{line}, and its schedule has none"]
     due = f"the first is due after {format_seconds(first.offset_seconds)}"
-    return [f"{line}, {due}; give a longer --duration or a shorter 'every'"]
+    return [f"{line}, {due}; give a longer --duration, or let faults happen more often (--fault-every, every=)"]
 
 
 def _rule(rule: FaultRule) -> Rule:

@@ -225,15 +225,18 @@ def tried_lines(outcome: RunOutcome) -> list[str]:
 
 def _unshared_lines(result: Result) -> list[str]:
     """Say what is most likely where a class of the user's returns nothing at all of what it acknowledged."""
-    lost = Counter({row.store: 0 for row in result.by_store})
-    for one in result.violations_by:
-        lost[one.store] += one.count * (one.kind == Kind.LOST.value)
-    return [
-        f"not one of the {row.acknowledged:,} messages that {row.store} acknowledged was read back; load and verifier "
-        "are different processes, and a Python dict is not a memory that both can see"
-        for row in result.by_store
-        if ":" in row.store and row.acknowledged and not row.verified and lost[row.store] == row.acknowledged
-    ]
+    found = Counter({(one.store, one.kind): one.count for one in result.violations_by})
+    lines = []
+    for row in result.by_store:
+        if ":" not in row.store or not row.acknowledged or row.verified:
+            continue
+        line = f"not one of the {row.acknowledged:,} messages that {row.store} acknowledged was read back"
+        if found[row.store, Kind.UNDECODABLE.value]:
+            lines.append(f"{line} as a message; 'history' has to return a list of soak.stores.Message")
+        elif found[row.store, Kind.LOST.value] == row.acknowledged:
+            both = "load and verifier are different processes, and a Python dict is not a memory that both can see"
+            lines.append(f"{line}; {both}")
+    return lines
 
 
 def self_check_line(result: Result) -> str:

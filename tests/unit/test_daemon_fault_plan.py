@@ -176,7 +176,10 @@ def test_the_time_without_faults_follows_from_the_rules_unless_it_is_set() -> No
 def test_a_schedule_that_cannot_be_kept_is_said_before_the_run() -> None:
     (line,) = plan_faults(FaultSettings(preset="recovery", every=15.0, healthy_min=28.0), POSSIBLE).lines
     assert "the schedule cannot be kept" in line
-    assert "about 50% of them will be skipped; make 'every' longer or 'hold' shorter" in line
+    assert "about 50% of them will be skipped; make 'every' longer, or faults.healthy_min shorter" in line
+    crash = FaultRule(fault="crash", target="redis", every=5.0, hold=10.0)
+    (line,) = plan_faults(FaultSettings(rules=[crash]), POSSIBLE).lines
+    assert line.endswith("make 'every' longer, or hold shorter")
     assert plan_faults(FaultSettings(preset="recovery", every=15.0), POSSIBLE).lines == ()
 
 
@@ -191,7 +194,7 @@ def test_a_run_that_ends_before_its_first_fault_is_said_before_the_run() -> None
 
     expected = (
         "warning: no fault will happen: the run ends after 10s, the first is due after 1m; "
-        "give a longer --duration or a shorter 'every'"
+        "give a longer --duration, or let faults happen more often (--fault-every, every=)"
     )
     assert lines(10.0) == [expected]
     assert lines(60.0)

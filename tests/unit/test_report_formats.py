@@ -582,6 +582,18 @@ def test_a_memory_that_only_its_own_process_sees_is_named_as_the_likely_reason()
         assert text.count(told) >= 1
 
 
+def test_a_history_that_returns_no_messages_is_told_what_to_return() -> None:
+    found = own_store("mine:Rows", acknowledged=642, verified=0, lost=600)
+    kinds = [*found.violations_by, KindCount(store="mine:Rows", kind="undecodable", count=42)]
+    made = report(msgspec.structs.replace(found, violations_by=kinds))
+    printed = io.StringIO()
+    print_summary(made.outcome, Console(file=printed, width=120))
+    told = "'history' has to return a list of soak.stores.Message"
+    for text in (printed.getvalue(), FORMATS["html"](made), FORMATS["markdown"](made), FORMATS["junit"](made)):
+        assert html.unescape(text).count(told) >= 1
+        assert "Python dict" not in text
+
+
 @pytest.mark.parametrize(
     ("store", "numbers"),
     [
