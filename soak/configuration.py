@@ -418,14 +418,24 @@ def _shown(path: KeyPath, given: object) -> str:
     return text
 
 
+_PLAIN_WORDS = {
+    "too_short": "should not be empty",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "should be a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "should be a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "should be true or false"),
+}
+"""What pydantic says in the words of a parser, by the type of the error."""
+
+
 def _what_is_allowed(details: ErrorDetails) -> str:
-    if details["type"] == "too_short":
-        return "should not be empty"
+    if (plain := _PLAIN_WORDS.get(details["type"])) is not None:
+        return plain
     message = details["msg"]
     if message.startswith("Value error, "):
         return message.removeprefix("Value error, ")
     if message.startswith("Input should be "):
-        return "should be " + message.removeprefix("Input should be ").replace("greater than or equal to", "at least")
+        allowed = message.removeprefix("Input should be ").replace("greater than or equal to", "at least")
+        return "should be " + allowed.replace("less than or equal to", "at most")
     return message[:1].lower() + message[1:]
 
 

@@ -15,7 +15,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from soak.duration import format_latency, parse_seconds
 
-OPERATIONS = ("append", "read", "search", "forget")
+SEARCH = "search"
+OPERATIONS = ("append", "read", SEARCH, "forget")
 STATISTICS = ("p50", "p95", "p99", "max")
 IN_FAULT = "_in_fault"
 ERRORS, RECOVERY_TIME, STALENESS = "errors", "recovery_time", "staleness"

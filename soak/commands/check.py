@@ -45,15 +45,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     # Whatever is wrong with the settings is said before a folder is made.
     _configuration(arguments)
     folder = Path(tempfile.mkdtemp(prefix="soak-check-"))
-    code = ExitCode.INTERNAL
+    kept = True
     try:
         code = _check(_configuration(arguments, {"data_dir": str(folder)}), arguments)
+        kept = arguments.keep or code is not ExitCode.PASS
     except SoakError as error:
         # It did not even begin: there is nothing in the folder to look at.
-        code = ExitCode.PASS
+        kept = False
         raise error from None
     finally:
-        _settle(folder, arguments, kept=arguments.keep or code is not ExitCode.PASS)
+        _settle(folder, arguments, kept=kept)
     return code
 
 

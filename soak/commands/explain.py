@@ -32,7 +32,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="a finding or a violation, as 'soak violations' lists it")
+    parser.add_argument("id", metavar="ID", help="a finding, a violation or a message, as 'soak violations' lists it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_flags(parser, (DATA_DIR,))
 

@@ -14,7 +14,10 @@ from soak.settings import FaultRule
 from soak.suggestion import nearest
 from soak.thresholds import read_flags
 
+FAULT_EVERY_DEFAULTS = {"check": "15s"}
+"""How often a `--fault` that says neither `every` nor `cron` happens: in a minute more than once."""
 FAULT_EVERY_DEFAULT = "2m"
+"""The same in every other command."""
 
 
 class Flag(NamedTuple):
@@ -70,7 +73,7 @@ def fault_rule(text: str) -> dict[str, object]:
             rule[name] = value
     if parameters:
         rule["parameters"] = parameters
-    return rule if "cron" in rule else {"every": FAULT_EVERY_DEFAULT, **rule}
+    return rule
 
 
 STORE = Flag(
@@ -132,17 +135,19 @@ SUBJECT = Flag(
     "NAME|FILE",
     "memory library to start behind --store http: a name of 'soak analyse --list', or a script",
 )
+FAULT_EVERY = Flag("--fault-every", "faults.every", "TIME", "how often on each server")
+FAULT = Flag(
+    "--fault",
+    "faults.rules",
+    "RULE",
+    "a rule of your own: crash:redis:every=1m,hold=5s or latency:redis:delay=500ms; may be repeated",
+    repeated=True,
+    convert=lambda texts: [fault_rule(text) for text in texts],
+)
 FAULTS = (
     Flag("--faults", "faults.preset", "PRESET", "faults on a schedule: none, gentle, recovery, failover or chaos"),
-    Flag("--fault-every", "faults.every", "TIME", "how often on each server"),
-    Flag(
-        "--fault",
-        "faults.rules",
-        "RULE",
-        "a rule of your own: crash:redis:every=1m,hold=5s or latency:redis:delay=500ms; may be repeated",
-        repeated=True,
-        convert=lambda texts: [fault_rule(text) for text in texts],
-    ),
+    FAULT_EVERY,
+    FAULT,
 )
 THRESHOLD = Flag(
     "--threshold",
@@ -242,6 +247,9 @@ def read_configuration(
         for flag in EVERY_FLAG
         if flag.destination in given
     }
+    if isinstance(rules := flags.get(FAULT.key), list):
+        every = flags.get(FAULT_EVERY.key) or FAULT_EVERY_DEFAULTS.get(command, FAULT_EVERY_DEFAULT)
+        flags[FAULT.key] = [_paced(rule, every) for rule in rules]
     configuration = read(
         {**flags, **(overrides or {})},
         assignments=arguments.assignments,
@@ -251,6 +259,11 @@ def read_configuration(
     )
     flags_by_key = _names(flag for flag in EVERY_FLAG if flag.constant is None)
     return configuration._replace(flags=flags_by_key, command=command)
+
+
+def _paced(rule: dict[str, object], every: object) -> dict[str, object]:
+    """Say how often a rule happens that does not say so itself."""
+    return rule if "every" in rule or "cron" in rule else {"every": every, **rule}
 
 
 def _names(flags: Iterable[Flag]) -> dict[str, str]:

@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
+    if arguments.run in FORMATS and not Path(arguments.run).exists():
+        raise UsageError(f"{arguments.run} is a format; write --format {arguments.run}")
     formats = list(dict.fromkeys(arguments.format or ()))
     if unknown := [name for name in formats if name not in FORMATS]:
         otherwise = f"choose from {', '.join(FORMATS)}"

@@ -15,7 +15,7 @@ from soak.daemon.contracts import Settled, ask_servers, given_by, settle_contrac
 from soak.daemon.plan import LEDGER, addresses
 from soak.errors import ExitCode
 from soak.join import store_context
-from soak.report.text import print_json, print_table
+from soak.report.text import defined, fits, print_json, print_table, width_of_page
 from soak.stores import registry
 from soak.stores.protocol import StoreSpec
 
@@ -59,20 +59,30 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     described_rows = [(s.name, ", ".join(s.needs) or "-", s.description) for s in specs.values()]
     print_table(("store", "needs", "description"), described_rows, is_wide=arguments.wide)
     print_table(("", ""), [])
-    clauses = {name: one.contract.clauses() for name, one in settled.items()}
-    heads = next(iter(clauses.values())).keys() if clauses else ()
-    rows = [(name, *promised.values(), settled[name].origin) for name, promised in clauses.items()]
-    print_table(("store", *heads, "obtained"), rows, is_wide=arguments.wide)
+    _print_contracts(settled, is_wide=arguments.wide)
     _print_servers(given, servers, is_wide=arguments.wide)
     return ExitCode.PASS
+
+
+def _print_contracts(settled: Mapping[str, Settled], *, is_wide: bool) -> None:
+    """Print a line for each contract; where it would be cut, a line for each clause, once for stores that are alike."""
+    promised = {name: {**one.contract.clauses(), "obtained": one.origin} for name, one in settled.items()}
+    heads = ("store", *next(iter(promised.values()), {}))
+    rows = [(name, *clauses.values()) for name, clauses in promised.items()]
+    if is_wide or fits(heads, rows):
+        print_table(heads, rows)
+        return
+    alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, clauses in promised.items():
+        alike.setdefault(tuple(clauses.items()), []).append(name)
+    for terms, names in alike.items():
+        print_table((", ".join(names),), [(line,) for line in defined(terms, width_of_page())])
 
 
 def _print_servers(given: Mapping[str, Guarantees], servers: Mapping[str, str], *, is_wide: bool) -> None:
     print_table(("", ""), [])
     if not servers:
-        print_table(
-            ("What is not declared is derived from the server's effective configuration when a run begins.",), []
-        )
+        print_table(("What is not declared follows from the server's configuration when a run begins.",), [])
         return
     rows = [(kind, given[kind].words if kind in given else "gives no answer") for kind in servers]
     print_table(("server", "as configured"), rows, is_wide=is_wide)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 import msgspec
 from rich.cells import cell_len
@@ -73,7 +74,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     records = read_violations(data_dir)
     found = [record for record in records.found if _is_wanted(record, arguments, since, until)]
     if not found and not arguments.json:
-        sys.stdout.write(f"{_nothing(len(records.found))} in {data_dir}\n")
+        sys.stdout.write(f"{_nothing(records.found, arguments.store)} in {data_dir}\n")
     elif arguments.each or arguments.finding:
         _list_each(found, arguments)
     else:
@@ -106,8 +107,13 @@ def _list_findings(found: list[ViolationRecord], arguments: argparse.Namespace, 
         _print_findings(shown, len(findings) - len(shown), OutputConsole())
 
 
-def _nothing(on_record: int) -> str:
-    return f"none of the {on_record:,} violations on record matches" if on_record else "no violations on record"
+def _nothing(on_record: Sequence[ViolationRecord], asked: Sequence[str] | None) -> str:
+    if not on_record:
+        return "no violations on record"
+    stores = sorted({record.violation.store for record in on_record})
+    if asked and not set(asked) & set(stores):
+        return f"all {len(on_record):,} violations are on {' and '.join(stores)}, none on {' or '.join(asked)},"
+    return f"no violation fits, of {len(on_record):,} on record"
 
 
 def _is_wanted(

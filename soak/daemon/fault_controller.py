@@ -14,12 +14,13 @@ from soak.daemon.conductor import Conductor
 from soak.daemon.fault_routes import FaultRoutes
 from soak.daemon.plan import LEDGER, RunPlan, setting_of
 from soak.daemon.run_identity import RunIdentity
+from soak.duration import format_seconds
 from soak.errors import UsageError
 from soak.faults.catalogue import ALL, current_name, fault_named
 from soak.faults.fault import NetworkFault
 from soak.faults.on_disk import DiskFault
 from soak.faults.power_cut import PowerCut
-from soak.faults.presets import Possible, Preset, PresetRules, rules_of
+from soak.faults.presets import Possible, Preset, PresetRules, rules_of, why_nothing
 from soak.faults.schedule import Limits, Rule, Schedule, busy_share, healthy_seconds
 from soak.ledger.run import RunJournal
 from soak.servers.kinds import KINDS
@@ -66,7 +67,7 @@ def check_named(settings: FaultSettings, plan: RunPlan, allowed: Collection[str]
         if target in plan.given and name not in set(map(current_name, allowed)):
             raise UsageError(
                 f"{where}: {target} is a server of yours ({setting_of(target)}), so others may be using it; "
-                f"name {name} in testbed.allow_faults to allow it"
+                f"to allow it: --set testbed.allow_faults={name}"
             )
         if target == LEDGER or target not in (*plan.embedded, *plan.given):
             servers = [kind for kind in (*plan.embedded, *plan.given) if kind != LEDGER]
@@ -102,26 +103,30 @@ def plan_faults(settings: FaultSettings, possible: Possible, embedded: Collectio
     else:
         by_name = rules_of(preset, possible, settings.every)
     if preset not in {Preset.NONE, Preset.AUTO} and not by_name.rules:
-        raise UsageError(
-            f"the preset {preset} has nothing that is possible here: {'; '.join(by_name.left_out) or 'no servers'}"
-        )
+        raise UsageError(f"the preset {preset} has nothing that is possible here: {why_nothing(preset, possible)}")
     rules = (*by_name.rules, *map(_rule, settings.rules))
     limits = Limits(
         quiet_hours=tuple(map(quiet_hours.parse, settings.quiet_hours)),
         concurrent_max=settings.concurrent_max,
         healthy_min_seconds=healthy_seconds(rules) if settings.healthy_min is None else settings.healthy_min,
     )
-    return FaultPlan(rules=rules, limits=limits, lines=(*by_name.left_out, *_too_many(rules, limits)))
+    return FaultPlan(
+        rules=rules,
+        limits=limits,
+        lines=(*by_name.left_out, *_too_many(rules, limits, is_set=settings.healthy_min is not None)),
+    )
 
 
-def _too_many(rules: Sequence[Rule], limits: Limits) -> list[str]:
-    """Say before the run that its schedule cannot be kept."""
+def _too_many(rules: Sequence[Rule], limits: Limits, *, is_set: bool) -> list[str]:
+    """Say before the run that its schedule cannot be kept; `is_set`: the time before each fault is a setting."""
     share = busy_share(rules, limits)
     if share <= 1.0:
         return []
+    between, shorter = format_seconds(limits.healthy_min_seconds), "faults.healthy_min" if is_set else "hold"
     line = (
-        f"the schedule cannot be kept: its faults and the {limits.healthy_min_seconds:g}s without any before the next "
-        f"(faults.healthy_min) need {share:.1f} times the time there is; about {1 - 1 / share:.0%} will be skipped"
+        f"warning: the schedule cannot be kept: its faults, with {between} without a fault before each "
+        f"(faults.healthy_min), need {share:.1f} times the time there is; about {1 - 1 / share:.0%} of them will be "
+        f"skipped; make 'every' longer, or {shorter} shorter"
     )
     return [line]
 
@@ -130,9 +135,12 @@ def ends_before_its_faults(schedule: Callable[[float], Schedule], until_seconds:
     """Say before the run that it is over before the first fault of its schedule; `schedule` makes one with an end."""
     if next(schedule(until_seconds).actions(), None) is not None:
         return []
-    line = f"no fault of the schedule is due before the end of the run (duration {until_seconds:g}s)"
+    line = f"warning: no fault will happen: the run ends after {format_seconds(until_seconds)}"
     first = next(schedule(math.inf).actions(), None)
-    return [line if first is None else f"{line}: the first is due after {first.offset_seconds:.0f}s"]
+    if first is None:
+        return [f"{line}, and its schedule has none"]
+    due = f"the first is due after {format_seconds(first.offset_seconds)}"
+    return [f"{line}, {due}; give a longer --duration, or let faults happen more often (--fault-every, every=)"]
 
 
 def _rule(rule: FaultRule) -> Rule:

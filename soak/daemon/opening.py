@@ -146,8 +146,6 @@ async def open_run(
     if given is not None:
         patroni = [one.get_secret_value() for one in settings.testbed.patroni] or rest_addresses(given)
     promises = await settle_promises(settings, beginning.plan.specs, context, begun, patroni)
-    for line in promises.lines:
-        say(line)
     info = join_info(settings, beginning, context, promises, servers[LEDGER], http_address)
     info = msgspec.structs.replace(info, token=token)
     if LEDGER in beginning.plan.given:
@@ -163,6 +161,9 @@ async def open_run(
     except BaseException:
         await journal.close()
         raise
+    # Of a server that does not even answer, there is nothing to say about its contract.
+    for line in promises.lines:
+        say(line)
     return OpenedRun(info=info, journal=journal, setup=setup)
 
 

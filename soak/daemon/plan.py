@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,7 +19,8 @@ from soak.stores import registry
 from soak.stores.protocol import StoreSpec
 from soak.subjects import catalogue as subjects
 from soak.subjects.description import Subject
-from soak.thresholds import thresholds_in
+from soak.suggestion import did_you_mean
+from soak.thresholds import SEARCH, thresholds_in
 
 __all__ = [
     "LEDGER",
@@ -30,6 +32,9 @@ __all__ = [
     "unused_thresholds",
     "without_secrets",
 ]
+
+NEEDS = tuple(kind for kind in KINDS if kind != LEDGER)
+"""What a store may need."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def make_plan(settings: SoakSettings, names: list[str]) -> RunPlan:
     check_declared(settings.contract.stores, [spec.name for spec in specs], registry.NAMES)
     named = [store for store, limits in settings.thresholds.items() if isinstance(limits, dict)]
     check_stores("thresholds", named, [*(spec.name for spec in specs), *registry.NAMES])
+    _check_needs(specs)
     known = addresses(settings)
     needs = dict.fromkeys(kind for spec in specs for kind in spec.needs)
     given = {kind: known[kind] for kind in (*needs, LEDGER) if kind in known}
@@ -93,17 +99,26 @@ def unused_servers(configuration: Configuration, plan: RunPlan) -> list[str]:
 
 
 def unused_thresholds(configuration: Configuration, plan: RunPlan) -> list[str]:
-    """Say which thresholds are for a store that is not in this run; raises `UsageError` for one from a flag."""
+    """Say which thresholds this run cannot measure; raises `UsageError` for one from a flag.
+
+    A threshold for all stores is about those that can: one of searches needs a store that can be searched.
+    """
     lines = []
     for threshold in thresholds_in(configuration.settings.thresholds):
-        if not threshold.store or threshold.store in plan.names:
-            continue
-        key = f"thresholds.{threshold.store}.{threshold.name}"
-        origin = configuration.origin(key) or "settings"
-        line = f"{origin}: {threshold.store}.{threshold.name} is for a store that is not in this run"
-        if origin.startswith("--"):
-            raise UsageError(f"{line} ({', '.join(plan.names)}); add --store {threshold.store}, or leave it out")
-        lines.append(f"warning: {line}, so it is not judged")
+        name = f"{threshold.store}.{threshold.name}".lstrip(".")
+        origin = configuration.origin(f"thresholds.{name}") or "settings"
+        stores = [spec for spec in plan.specs if threshold.store in {"", spec.name}]
+        if not stores:
+            line = f"{origin}: {name} is for a store that is not in this run"
+            if origin.startswith("--"):
+                raise UsageError(f"{line} ({', '.join(plan.names)}); add --store {threshold.store}, or leave it out")
+            lines.append(f"warning: {line}, so it is not judged")
+        elif threshold.quantity == SEARCH and not any(spec.may_be_searched for spec in stores):
+            unable = ", ".join(spec.name for spec in stores)
+            line = f"{origin}: {name} can never be measured: {unable} cannot be searched"
+            if origin.startswith("--"):
+                raise UsageError(f"{line}; leave it out, or add a store with a search, such as --store pgvector")
+            lines.append(f"warning: {line}; the run will end inconclusive")
     return lines
 
 
@@ -116,6 +131,14 @@ def without_secrets(address: str) -> str:
     """Name a server without user and password, to see whether it is the same one."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{','.join(map(str, hosts_of(address)))}{parts.path}"
+
+
+def _check_needs(specs: Iterable[StoreSpec]) -> None:
+    for spec in specs:
+        for kind in spec.needs:
+            if kind not in NEEDS:
+                hint = did_you_mean(kind, NEEDS, f"choose from {', '.join(NEEDS)}")
+                raise UsageError(f"store {spec.name} needs {kind!r}, which is no kind of server; {hint}")
 
 
 def _store_on(kind: ServerKind) -> str:

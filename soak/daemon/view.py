@@ -95,6 +95,8 @@ DRAIN_INTERVAL_SECONDS = 2.0
 START_INTERVAL_SECONDS = 5.0
 FINDINGS_SHOWN = 3
 ERRORS_SHOWN = 3
+SAID_MAX = 500
+"""Lines in which a warning is looked for before it is said again."""
 _STARTING = "starting …"
 
 
@@ -122,8 +124,10 @@ class PlainView:
         self._rates = Rates()
         self._drain = DrainProgress()
         self._shown_at = time.monotonic()
+        self._said: deque[str] = deque(maxlen=SAID_MAX)
 
     def say(self, text: str) -> None:
+        self._said.append(text)
         # Whoever read it may have left (`soak run | head`); the soak goes on all the same.
         with contextlib.suppress(OSError, ValueError):
             print(f"{time.strftime('%H:%M:%S')} {mask(text)}", file=self._stream, flush=True)
@@ -138,11 +142,18 @@ class PlainView:
         interval = DRAIN_INTERVAL_SECONDS if self._drain.text else PLAIN_INTERVAL_SECONDS
         if snapshot.phase in {"running", "draining"} and now - self._shown_at >= interval:
             self._shown_at = now
-            self.say("  ".join(filter(None, (status_line(snapshot, self._rates), self._drain.text))))
+            self.say("  ".join(filter(None, (status_line(self._news(snapshot), self._rates), self._drain.text))))
         elif snapshot.phase == "starting" and now - self._shown_at >= START_INTERVAL_SECONDS:
             self._shown_at = now
             awaited = ", ".join(server.kind for server in snapshot.servers if not server.is_up)
             self.say(f"still starting {f'servers: {awaited}' if awaited else '…'}")
+
+    def _news(self, snapshot: SoakStatus) -> SoakStatus:
+        """Leave out the warnings that stand in a line above, but for their number: one may be longer than the line."""
+        fresh = [warning for warning in snapshot.warnings if not any(warning in text for text in self._said)]
+        told = len(snapshot.warnings) - len(fresh)
+        above = [f"{told} warning{'' if told == 1 else 's'} as above"] if told else []
+        return msgspec.structs.replace(snapshot, warnings=[*fresh, *above])
 
     def close(self) -> None:
         with contextlib.suppress(OSError, ValueError):

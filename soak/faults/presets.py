@@ -170,6 +170,21 @@ def _mix(recipe: _Recipe, target: str, faults: Mapping[str, str | None]) -> tupl
     return tuple((name, recipe.faults[name]) for name in names)
 
 
+def why_nothing(preset: Preset, possible: Possible) -> str:
+    """Say why nothing of a preset is possible: the reason that most of its faults share, on the first server."""
+    recipe = RECIPES[preset]
+    for target, faults in possible.items():
+        wanted = [name for name in recipe.faults or faults if name in faults]
+        reasons = [reason for name in wanted if (reason := faults[name] or _left_to_rules(target, name))]
+        if not reasons:
+            continue
+        most = max(reasons, key=reasons.count)
+        named = next(name for name in wanted if most in {faults[name], _left_to_rules(target, name)})
+        others = f" and {len(wanted) - 1} more" if len(wanted) > 1 else ""
+        return f"{named}{others} of {target}: {most}"
+    return f"none of its faults can happen to {' or '.join(possible) or 'no server'}"
+
+
 def _left_out(preset: Preset, recipe: _Recipe, possible: Possible) -> list[str]:
     wanted: Sequence[str] = list(
         recipe.faults or dict.fromkeys(name for faults in possible.values() for name in faults)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from soak.checker.kinds import Kind
+from soak.errors import ExitCode
 from soak.report.outcome import RunOutcome
 from soak.verifier.findings import FindingResult, sentence_of
 
@@ -62,7 +63,13 @@ def headline_of(findings: Sequence[FindingResult], violations: int) -> str:
 
 
 def further_reasons(outcome: RunOutcome) -> list[str]:
-    """Return the reasons that the headline leaves open; the number of violations is not one of them."""
+    """Return the reasons that the headline leaves open; the number of violations is not one of them.
+
+    Where a class cannot work at all, that is the one reason: that nothing was verified only follows from it.
+    """
+    raised = {error.line for error in outcome.result.store_errors} if outcome.result is not None else set()
+    if outcome.exit_code == ExitCode.USAGE and (broken := [reason for reason in outcome.reasons if reason in raised]):
+        return broken
     counted = outcome.result.reasons[:1] if outcome.result is not None and outcome.verdict == VIOLATION else []
     return [reason for reason in outcome.reasons if reason not in counted]
 

@@ -45,7 +45,7 @@ def render(report: Report) -> str:
         result=result,
         setup=report.outcome.setup,
         reasons=further_reasons(report.outcome),
-        errors=store_error_lines(result) if result is not None else [],
+        errors=store_error_lines(result, report.outcome.reasons) if result is not None else [],
         self_check=self_check_line(result) if result is not None else "",
         tried=tried_lines(report.outcome),
         charts=_charts(report, result) if result is not None else [],

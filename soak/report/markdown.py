@@ -65,7 +65,7 @@ def _sections(report: Report) -> Iterable[str]:
     elif result.violations_by:
         yield _violations(result)
     yield _stayed(result)
-    if errors := store_error_lines(result):
+    if errors := store_error_lines(result, outcome.reasons):
         yield "### Store errors\n\n" + _bullets(errors)
     yield "### Stores\n\n" + _stores(result)
     # All of it is our own words and numbers.

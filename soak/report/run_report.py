@@ -96,7 +96,9 @@ def find_folder(data_dir: Path, wanted: str | None) -> Path:
         return data_dir / RUNS_NAME / wanted
     if (known := read_outcome(data_dir)) is not None and known.run == wanted:
         return data_dir
-    raise UsageError(f"{wanted} is neither a folder nor a run in {data_dir}; name a data folder, or --data-dir")
+    if Path(wanted).suffix:
+        raise UsageError(f"there is no file {wanted}")
+    raise UsageError(f"{wanted} is neither a folder nor a run in {data_dir}; 'soak runs' lists the runs of a folder")
 
 
 def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
@@ -104,7 +106,7 @@ def gather(folder: Path, outcome: RunOutcome | None = None) -> Report:
     known = outcome if outcome is not None else read_outcome(folder)
     if known is None:
         raise UsageError(
-            f"there is no run on record in {folder}; name the data folder of one, as in: soak report .soak"
+            f"there is no run on record in {folder}; name the data folder of one, .soak or what --data-dir said"
         )
     findings = _findings(folder, known.run, known.result)
     if known.result is not None:

@@ -28,6 +28,8 @@ CONTENT_CHARACTERS_MAX = 400
 NEIGHBOUR_CHARACTERS_MAX = 80
 ALSO_SHOWN_MAX = 5
 TELEMETRY_SHOWN_MAX = 10
+_ALWAYS_CHANGE = frozenset({"server_time_usec"})
+"""Clocks: that they went on says nothing."""
 DEFAULT_FOLDER = Path(".soak")
 """Where a command looks by default."""
 NO_EVIDENCE = "It has no evidence file: the limit was reached, or the disk was full."
@@ -229,7 +231,7 @@ def _telemetry(story: dict[str, Any], case: Case | None) -> list[Row]:
 def _changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return [
         f"{key} {before.get(key, '-')} → {after.get(key, '-')}"
-        for key in sorted({*before, *after})
+        for key in sorted({*before, *after} - _ALWAYS_CHANGE)
         if before.get(key) != after.get(key)
     ]
 

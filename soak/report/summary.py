@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Collection
 from itertools import groupby
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def print_summary(outcome: RunOutcome, console: Console) -> None:
         _print_lines(console, tried_lines(outcome))
         _print_findings(console, result.findings, outcome.data_dir)
         _print_stayed(console, result)
-        _print_lines(console, [line for line in store_error_lines(result) if line not in outcome.reasons])
+        _print_lines(console, store_error_lines(result, outcome.reasons))
         _print_lines(console, [*totals_lines(result.totals), self_check_line(result)])
         console.print(_stores(result.by_store))
         if result.violations_by and not result.findings:
@@ -128,12 +129,16 @@ def stayed_lines(result: Result) -> list[str]:
     return lines + ([f"and {more:,} further failovers with clients that stayed"] if more > 0 else [])
 
 
-def store_error_lines(result: Result) -> list[str]:
-    """Say what the stores raised, once per kind; unavailability only where the run shows nothing else."""
+def store_error_lines(result: Result, reasons: Collection[str] = ()) -> list[str]:
+    """Say what the stores raised, once per kind; unavailability only where the run shows nothing else.
+
+    What is among the reasons already is left out.
+    """
     shown = [
         error
         for error in result.store_errors
-        if error.nature is not ErrorNature.UNAVAILABLE or result.verdict == Verdict.INCONCLUSIVE.value
+        if error.line not in reasons
+        and (error.nature is not ErrorNature.UNAVAILABLE or result.verdict == Verdict.INCONCLUSIVE.value)
     ]
     lines = [f"{error.line}, {error.count:,}x" for error in shown[:STORE_ERRORS_SHOWN]]
     more = len(shown) - STORE_ERRORS_SHOWN
@@ -178,18 +183,29 @@ def _lasted(result: Result) -> str:
 def totals_lines(totals: Totals) -> list[str]:
     """Return what was counted."""
     attempts = ", ".join(f"{outcome} {count:,}" for outcome, count in totals.attempts.items())
-    doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} indeterminate"
-    never = f"{totals.never_verified:,} never verified ({totals.never_verified_share:.2%})"
-    never += f", of which {totals.released:,} were forgotten or had expired before they were read"
+    doubtful = f"{totals.unverifiable:,} unverifiable, {totals.indeterminate:,} unknown writes never seen"
     tolerated = f"{totals.tolerated:,} tolerated"
     if totals.tolerated and totals.acknowledged:
         tolerated += f" ({totals.tolerated / totals.acknowledged:.2%} of what was acknowledged)"
     return [
         f"attempts: {attempts} in {totals.sessions:,} sessions",
         f"{totals.acknowledged:,} acknowledged, {totals.verified:,} verified in {totals.reads:,} reads",
-        never,
+        *_never_verified_lines(totals),
         f"{totals.violations:,} violations, {tolerated}, {doubtful}",
     ]
+
+
+def _never_verified_lines(totals: Totals) -> list[str]:
+    """Say how much was never verified, and how much of that could not be: it was gone, rightly, before it was read."""
+    never, released = totals.never_verified, totals.released
+    if not never:
+        return []
+    line = f"{never:,} never verified ({totals.never_verified_share:.2%})"
+    if not released:
+        return [line]
+    they = "it was" if released == 1 else "they were"
+    of_them = "" if released == never else f"{released:,} of them "
+    return [f"{line}: {of_them}forgotten or expired before {they} read"]
 
 
 def tried_lines(outcome: RunOutcome) -> list[str]:
@@ -209,15 +225,18 @@ def tried_lines(outcome: RunOutcome) -> list[str]:
 
 def _unshared_lines(result: Result) -> list[str]:
     """Say what is most likely where a class of the user's returns nothing at all of what it acknowledged."""
-    lost = Counter({row.store: 0 for row in result.by_store})
-    for one in result.violations_by:
-        lost[one.store] += one.count * (one.kind == Kind.LOST.value)
-    return [
-        f"not one of the {row.acknowledged:,} messages that {row.store} acknowledged was read back; load and verifier "
-        "are different processes, and a Python dict is not a memory that both can see"
-        for row in result.by_store
-        if ":" in row.store and row.acknowledged and not row.verified and lost[row.store] == row.acknowledged
-    ]
+    found = Counter({(one.store, one.kind): one.count for one in result.violations_by})
+    lines = []
+    for row in result.by_store:
+        if ":" not in row.store or not row.acknowledged or row.verified:
+            continue
+        line = f"not one of the {row.acknowledged:,} messages that {row.store} acknowledged was read back"
+        if found[row.store, Kind.UNDECODABLE.value]:
+            lines.append(f"{line} as a message; 'history' has to return a list of soak.stores.Message")
+        elif found[row.store, Kind.LOST.value] == row.acknowledged:
+            both = "load and verifier are different processes, and a Python dict is not a memory that both can see"
+            lines.append(f"{line}; {both}")
+    return lines
 
 
 def self_check_line(result: Result) -> str:
@@ -276,8 +295,9 @@ def _stores(rows: list[StoreResult]) -> Table:
 def _latencies(rows: list[LatencyResult]) -> list[Table]:
     """Make a table for each store: with the name of a class in it, one table would not fit a terminal."""
     tables = []
+    shown = short_names(list(dict.fromkeys(row.store for row in rows)))
     for store, own in groupby(rows, key=lambda row: row.store):
-        title = Text(f"  latency of {store}", style="bold", no_wrap=True, overflow="ellipsis")
+        title = Text(f"  latency of {shown[store]}", style="bold", no_wrap=True, overflow="ellipsis")
         table = Table("operation", box=None, padding=(0, 0, 0, 2), title=title, title_justify="left", title_style="")
         for column in LATENCY_COLUMNS:
             table.add_column(column, justify="right", no_wrap=True)
@@ -310,8 +330,9 @@ def _recoveries(rows: list[RecoveryResult]) -> list[Table]:
     shown = worst_recoveries(rows, RECOVERIES_SHOWN)
     which = f"{len(rows)} recoveries, the worst {len(shown)}: " if len(shown) < len(rows) else "recovery of "
     tables = []
-    for store in dict.fromkeys(row.store for row in shown):
-        title = Text(f"  {which}{store}", style="bold", no_wrap=True, overflow="ellipsis")
+    names = short_names(list(dict.fromkeys(row.store for row in shown)))
+    for store in names:
+        title = Text(f"  {which}{names[store]}", style="bold", no_wrap=True, overflow="ellipsis")
         table = Table("fault", box=None, padding=(0, 0, 0, 2), title=title, title_justify="left", title_style="")
         for column in RECOVERY_COLUMNS:
             # A word a line, so that there is room for the fault on 80 columns.

@@ -25,6 +25,7 @@ from soak.errors import UsageError
 
 PLAIN_WIDTH = 120
 """Characters in a line where no terminal sets the width."""
+CUT_HINT = "(… is cut; --wide shows it whole)"
 TABLE_WIDTH_MIN = 80
 """A terminal that is narrower wraps what does not fit."""
 CELL_WIDTH_MIN = 8
@@ -99,10 +100,25 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, is_wide: bool = False) -> None:
-    """Print a table, cut to the terminal's width unless asked for whole; a pipe gets all of it."""
-    width = terminal_width() if sys.stdout.isatty() and not is_wide else None
-    sys.stdout.write("\n".join(table_lines(heads, rows, width)) + "\n")
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, is_wide: bool | None = None) -> None:
+    """Print a table, cut to the terminal's width unless asked for whole; a pipe gets all of it.
+
+    `is_wide`: what `--wide` says; None where there is no such flag.
+    """
+    sys.stdout.write("\n".join(table_lines(heads, rows, None if is_wide else width_of_page())) + "\n")
+    if is_wide is False and not fits(heads, rows):
+        sys.stdout.write(f"{CUT_HINT}\n")
+
+
+def fits(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table is whole where it would be printed now."""
+    width = width_of_page()
+    return width is None or len(heads) < 2 or max(map(len, table_lines(heads, rows))) <= width
+
+
+def width_of_page() -> int | None:
+    """Return the width of the terminal that is printed to; a pipe has none."""
+    return terminal_width() if sys.stdout.isatty() else None
 
 
 def terminal_width() -> int:

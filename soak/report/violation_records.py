@@ -175,8 +175,15 @@ def _result_in(folder: Path, run: str) -> Result | None:
 
 
 def resolve(data_dir: Path, identity: str) -> tuple[ViolationRecord, FindingResult | None]:
-    """Return the violation with this id, or a finding with its clearest example; the beginning of an id will do."""
+    """Return the violation with this id, or a finding with its clearest example; the beginning of an id will do.
+
+    So will the name of a message: of the first violation it was in.
+    """
     wanted = identity.strip().lower()
+    if "/" in wanted:
+        every = read_violations(data_dir).found
+        if (named := next((one for one in every if one.violation.message == identity.strip()), None)) is not None:
+            return named, None
     if len(wanted) < ID_CHARACTERS_MIN:
         raise UsageError(f"{identity!r} is too short for the id of a violation; 'soak violations' lists them")
     every = read_violations(data_dir).found

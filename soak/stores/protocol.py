@@ -93,6 +93,11 @@ class StoreSpec(msgspec.Struct, frozen=True, kw_only=True):
     declared_clauses: tuple[str, ...] = ()
     """The clauses of that which were named; the others are the strictest."""
 
+    @property
+    def may_be_searched(self) -> bool:
+        """Whether it can be searched; some learn only when they are open that they cannot."""
+        return inspect.iscoroutinefunction(inspect.unwrap(getattr(self.factory, "search", None) or str))
+
     def contract_for(self, context: StoreContext) -> Contract:
         if self.declared is not None:
             return self.declared

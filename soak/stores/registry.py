@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from soak.checker.outcome import NotApplied
 from soak.errors import ServerUnreachableError, SoakError, UsageError
+from soak.store_errors import describe
 from soak.stores.protocol import MemoryStore, StoreContext, StoreSpec
 from soak.suggestion import did_you_mean
 
@@ -75,11 +76,12 @@ async def open_store(store: str | type, context: StoreContext) -> MemoryStore:
     except SoakError:
         raise
     except Exception as error:
-        reason = _without_secrets(_one_line(error), context)
         if _is_unreachable(error):
+            reason = _without_secrets(_one_line(error), context)
             raise ServerUnreachableError(
                 f"store {name} cannot reach its server ({reason}); check that it runs and that its address is right"
             ) from error
+        reason = _without_secrets(describe(error), context)
         raise UsageError(f"store {name} cannot be opened ({reason}); mend the class or its settings") from error
 
 
@@ -124,12 +126,14 @@ def _load(name: str) -> type:
         module = importlib.import_module(module_name)
     except Exception as error:
         raise UsageError(
-            f"store {name} cannot be imported ({_one_line(error)}); check its name and PYTHONPATH"
+            f"store {name} cannot be imported ({describe(error)}); check its name and PYTHONPATH"
         ) from error
     factory = getattr(module, class_name, None)
     if not isinstance(factory, type):
         what = "has no class" if factory is None else "has something that is no class called"
-        raise UsageError(f"store {name} cannot be used: module {module_name} {what} {class_name!r}")
+        hint = did_you_mean(class_name, [word for word, value in vars(module).items() if isinstance(value, type)])
+        line = f"store {name} cannot be used: module {module_name} {what} {class_name!r}"
+        raise UsageError(f"{line}; {hint}" if hint else line)
     return factory
 
 
@@ -155,6 +159,8 @@ def _listed(methods: list[str]) -> str:
 
 def _spec(name: str, factory: type) -> StoreSpec:
     needs = getattr(factory, "needs", ())
+    # One name without the comma of a tuple: it is clear what is meant.
+    needs = (needs,) if isinstance(needs, str) else needs
     described = getattr(factory, "description", None) or (inspect.getdoc(factory) or "a store of your own")
     return StoreSpec(name=name, factory=factory, needs=tuple(needs), description=str(described).strip().splitlines()[0])
 

@@ -65,9 +65,11 @@ def test_an_unknown_variable_is_one_line(folder: Path) -> None:
 
 
 def test_a_server_that_cannot_be_reached_is_one_line(folder: Path) -> None:
-    words = ("check", "--store", "redis-list", "--redis", f"redis://127.0.0.1:{free_port()}")
-    line = the_one_line(soak(*words, cwd=folder, TMPDIR=str(folder)), ExitCode.UNREACHABLE)
-    assert "cannot be used" in line
+    words = ("check", "--store", "redis-list", "--redis", f"redis://127.0.0.1:{free_port()}", "--keep")
+    done = soak(*words, cwd=folder, TMPDIR=str(folder))
+    assert "cannot be used" in the_one_line(done, ExitCode.UNREACHABLE)
+    assert "is held to" not in done.stdout, "nothing is promised of a server that nobody has reached"
+    assert "data folder" not in done.stdout
     assert list(folder.glob("soak-check-*")) == []
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from soak.servers.external.containers import IN_ITS_CONTAINER
+from soak.servers.external.backend import IN_ITS_CONTAINER
 from soak.servers.ports import free_port
 from tests.support.checking import total
 from tests.support.needs import all_required, installed

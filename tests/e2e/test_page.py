@@ -101,6 +101,8 @@ def test_a_violation_has_its_story_one_click_away_and_says_what_soak_explain_say
     shown: Window, check: RunningCheck
 ) -> None:
     page = shown.page
+    stores = page.locator("#filter-store option").all_text_contents()
+    assert stores[1:] == check.status()["stores"], "each as it is written on the command line"
     page.locator("#filter-kind").select_option("leaked")
     shown.until(lambda: "leaked" in shown.text("#violations-list") and "lost" not in shown.text("#violations-list"))
     page.locator("[data-violation]").first.click()

@@ -162,6 +162,19 @@ def test_where_no_terminal_is_it_says_now_and_then_what_is_still_starting(monkey
     assert "still starting servers: postgres\n" in stream.getvalue()
 
 
+def test_a_warning_is_said_in_full_once_where_no_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewing, "PLAIN_INTERVAL_SECONDS", 0.0)
+    stream = io.StringIO()
+    view = PlainView(stream)
+    view.say("warning: redis-list promises more than redis gives")
+    warnings = ["redis-list promises more than redis gives", "the disk is full"]
+    for _ in range(2):
+        view.show(a_snapshot(warnings=warnings))
+    first, second = stream.getvalue().splitlines()[1:]
+    assert first.endswith("; the disk is full; 1 warning as above)")
+    assert second.endswith("; 2 warnings as above)")
+
+
 def test_a_list_of_scenarios_says_how_long_it_took_so_far_and_about_how_long_it_will(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

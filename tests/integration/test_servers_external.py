@@ -61,6 +61,8 @@ async def test_a_given_server_is_asked_and_otherwise_left_alone(tmp_path: Path) 
                 if kind in fault.targets:
                     assert name in str(fault.unavailable(servers, kind))
                     assert REFUSED in str(fault.unavailable(servers, kind))
+        crash = str(faults.ALL["crash"].unavailable(servers, "redis"))
+        assert crash.endswith("name its container in testbed.containers"), "allowing it alone would not help"
         redis = servers.nodes["redis"]
         assert isinstance(redis, RedisServer)
         assert isinstance(servers.nodes["postgres"], PostgresServer)

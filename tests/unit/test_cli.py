@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 import soak
 from soak import cli
+from soak.commands.flags import SOAKING, add_flags, read_configuration
+from soak.configuration import Configuration
 from soak.errors import ExitCode
 
 
@@ -24,6 +27,13 @@ def complaint(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert said.err.count("\n") == 1, said.err
     assert said.err.startswith("soak: ")
     return said.err.strip()
+
+
+def configuration_of(command: str, *words: str) -> Configuration:
+    """Read the settings as a command would."""
+    parser = argparse.ArgumentParser()
+    add_flags(parser, SOAKING)
+    return read_configuration(parser.parse_args(words), command=command)
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +80,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
         (("flaws", "show", "overwrit"), "there is no flaw 'overwrit'; did you mean"),
         (("chekc",), "no such command: 'chekc' (did you mean check?); see 'soak --help'"),
         (("report", "--format", "markdwon"), "--format markdwon: did you mean markdown?"),
+        (("report", "markdown"), "markdown is a format; write --format markdown"),
         (("check", "--report", "htlm=x"), "--report htlm=x: did you mean html?"),
         (("completion", "bahs"), "invalid choice: 'bahs' (did you mean bash?); see 'soak completion --help'"),
         (
@@ -224,4 +235,21 @@ def test_faults_are_set_by_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert (values["faults.preset"], values["faults.every"]) == ("chaos", 30.0)
     assert (values["faults.rules.0.fault"], values["faults.rules.0.target"]) == ("crash", "redis")
     assert (values["faults.rules.0.every"], values["faults.rules.0.hold"]) == (60.0, 3.0)
-    assert (values["faults.rules.1.fault"], values["faults.rules.1.every"]) == ("pause", 120.0)
+    assert (values["faults.rules.1.fault"], values["faults.rules.1.every"]) == ("pause", 30.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "every"),
+    [
+        ("check", ("--fault", "crash:redis"), 15.0),
+        ("run", ("--fault", "crash:redis"), 120.0),
+        ("check", ("--fault-every", "7s", "--fault", "crash:redis"), 7.0),
+        ("check", ("--fault-every", "7s", "--fault", "crash:redis:every=9s"), 9.0),
+        ("check", ("--fault", "crash:redis:cron=* * * * *"), None),
+    ],
+)
+def test_a_fault_without_a_pace_happens_within_the_minute_of_a_check(
+    command: str, words: tuple[str, ...], every: float | None
+) -> None:
+    (rule,) = configuration_of(command, *words).settings.faults.rules
+    assert rule.every == every

@@ -65,8 +65,24 @@ def test_an_old_name_of_a_fault_means_the_new_one() -> None:
 
 
 def test_a_preset_of_which_nothing_is_possible_is_refused() -> None:
+    given = {"pause": "it is not ours", "restart": "it is not ours"}
     with pytest.raises(UsageError, match="the preset gentle has nothing that is possible here"):
-        plan_faults(FaultSettings(preset="gentle"), {"redis": {"pause": "it is not ours", "restart": "it is not ours"}})
+        plan_faults(FaultSettings(preset="gentle"), {"redis": given})
+
+
+def test_why_nothing_of_a_preset_is_possible_is_said_once_and_short() -> None:
+    def refusal(preset: str, server: str, reasons: dict[str, str]) -> str:
+        with pytest.raises(UsageError) as caught:
+            plan_faults(FaultSettings.model_validate({"preset": preset}), {server: reasons})
+        return str(caught.value).partition("here: ")[2]
+
+    no_group = "there is no group of this kind; start one with --postgres patroni"
+    either = f"{no_group} or --postgres sync-standby"
+    groups = {"primary_crash": either, "link_cut": either, "patroni_failover": no_group}
+    assert refusal("failover", "postgres", groups) == f"primary_crash and 2 more of postgres: {either}"
+    given = {"crash": "to allow it: allow crash", "restart": "to allow it: allow restart"}
+    assert refusal("recovery", "redis", given) == "crash and 1 more of redis: to allow it: allow crash"
+    assert refusal("failover", "sqlite", {}) == "none of its faults can happen to sqlite"
 
 
 def test_proxies_and_the_shim_are_there_only_where_something_can_need_them() -> None:
@@ -160,7 +176,10 @@ def test_the_time_without_faults_follows_from_the_rules_unless_it_is_set() -> No
 def test_a_schedule_that_cannot_be_kept_is_said_before_the_run() -> None:
     (line,) = plan_faults(FaultSettings(preset="recovery", every=15.0, healthy_min=28.0), POSSIBLE).lines
     assert "the schedule cannot be kept" in line
-    assert "about 50% will be skipped" in line
+    assert "about 50% of them will be skipped; make 'every' longer, or faults.healthy_min shorter" in line
+    crash = FaultRule(fault="crash", target="redis", every=5.0, hold=10.0)
+    (line,) = plan_faults(FaultSettings(rules=[crash]), POSSIBLE).lines
+    assert line.endswith("make 'every' longer, or hold shorter")
     assert plan_faults(FaultSettings(preset="recovery", every=15.0), POSSIBLE).lines == ()
 
 
@@ -173,7 +192,10 @@ def test_a_run_that_ends_before_its_first_fault_is_said_before_the_run() -> None
 
         return ends_before_its_faults(schedule, until)
 
-    expected = "no fault of the schedule is due before the end of the run (duration 10s): the first is due after 60s"
+    expected = (
+        "warning: no fault will happen: the run ends after 10s, the first is due after 1m; "
+        "give a longer --duration, or let faults happen more often (--fault-every, every=)"
+    )
     assert lines(10.0) == [expected]
     assert lines(60.0)
     assert lines(61.0) == []

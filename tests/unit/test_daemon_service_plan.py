@@ -69,6 +69,32 @@ def test_a_threshold_for_a_store_that_is_not_in_the_run_is_refused_from_a_flag_a
         unused("chroma.append_p99=9ms", "redis-list")
 
 
+def test_a_threshold_of_searches_needs_a_store_that_can_be_searched(tmp_path: Path) -> None:
+    (tmp_path / "soak.toml").write_text('[thresholds]\nsearch_p99 = "50ms"\n')
+
+    def unused(config: Path | None, flag: str, *stores: str) -> list[str]:
+        assert THRESHOLD.convert is not None
+        flags = {"stores.names": list(stores), "thresholds": THRESHOLD.convert([flag])}
+        given = configuration.read(flags, config=config, environ={}, places={"thresholds": "--threshold"})
+        return unused_thresholds(given, make_plan(given.settings, list(stores)))
+
+    never = "search_p99 can never be measured: redis-list cannot be searched"
+    with pytest.raises(UsageError, match=rf"^--threshold: {never}; leave it out, or add a store with a search"):
+        unused(configuration.NO_FILE, "search_p99=9ms", "redis-list")
+    with pytest.raises(UsageError, match=rf"^--threshold: redis-list.{never}"):
+        unused(configuration.NO_FILE, "redis-list.search_p99=9ms", "redis-list", "pgvector")
+    assert unused(configuration.NO_FILE, "search_p99=9ms", "redis-list", "pgvector") == []
+    (line,) = unused(tmp_path / "soak.toml", "append_p99=9ms", "redis-list")
+    assert line == f"warning: {tmp_path / 'soak.toml'}: {never}; the run will end inconclusive"
+
+
+def test_a_store_that_needs_a_server_of_no_kind_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"^store tests.support.stores.needy:Needy needs 'rediss', which .*; did you mean redis\?$"
+    ):
+        plan("stores.names=tests.support.stores.needy:Needy")
+
+
 def test_a_given_server_stands_behind_a_service_that_is_started() -> None:
     found = plan("stores.names=http", "testbed.subject=agno-redis", "servers.redis=redis://127.0.0.1:1")
     assert set(found.given) == {"redis"}

@@ -16,9 +16,12 @@ import soak
 from soak import cli
 from soak.checker.causes import Cause
 from soak.checker.kinds import Kind
+from soak.commands.flags import FAULT_EVERY_DEFAULT, FAULT_EVERY_DEFAULTS
 from soak.daemon.contracts import check_declared
+from soak.duration import format_seconds, parse_seconds
 from soak.errors import ExitCode
 from soak.faults.catalogue import ALL as FAULTS
+from soak.faults.presets import LEFT_TO_RULES
 from soak.flaws.catalogue import ALL as FLAWS
 from soak.report.formats import FORMATS
 from soak.settings import FaultSettings, SoakSettings
@@ -99,6 +102,18 @@ def test_the_faults_shown_are_those_there_are() -> None:
     assert f"{len(FAULTS)} faults" in README
     presets = set(get_args(FaultSettings.model_fields["preset"].annotation)) - {"none"}
     assert {row[0] for row in table("preset", "docs/faults.md")} == presets
+
+
+def test_the_faults_that_no_preset_does_are_those_said_to_be() -> None:
+    (sentence,) = re.findall(r"^No preset does these.*?\n\n", text_of("docs/faults.md"), re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", sentence)) == set(LEFT_TO_RULES)
+
+
+def test_the_pace_of_a_fault_without_one_is_as_it_is_said() -> None:
+    said = " ".join(text_of("docs/faults.md").split())
+    paces = (format_seconds(parse_seconds(pace)) for pace in (FAULT_EVERY_DEFAULTS["check"], FAULT_EVERY_DEFAULT))
+    assert list(paces) == ["15s", "2m"]
+    assert "every 15 s in `soak check`, and every 2 minutes in `soak run`" in said
 
 
 def test_the_parameters_shown_are_those_there_are() -> None:

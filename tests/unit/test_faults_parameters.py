@@ -80,7 +80,7 @@ def test_a_rule_on_the_command_line_takes_parameters_among_its_own_keys() -> Non
         "parameters": {"delay": "500ms", "jitter": "100ms"},
     }  # fmt: skip
     assert fault_rule("crash:redis:jitter=10s") == {
-        "every": "2m", "fault": "crash", "target": "redis", "jitter": "10s",
+        "fault": "crash", "target": "redis", "jitter": "10s",
     }, "where the fault has none, it is the schedule's"  # fmt: skip
 
 

@@ -42,7 +42,10 @@ def test_a_filter_that_nothing_fits_says_so_and_how_many_there_are(
 ) -> None:
     folder = data_folder(tmp_path / "run", 3)
     assert cli.main(["violations", "--data-dir", str(folder), "--store", "postgres"]) == ExitCode.PASS
-    assert capsys.readouterr().out == f"none of the 3 violations on record matches in {folder}\n"
+    told = f"all 3 violations are on redis-list, none on postgres, in {folder}\n"
+    assert capsys.readouterr().out == told
+    assert cli.main(["violations", "--data-dir", str(folder), "--kind", "stale"]) == ExitCode.PASS
+    assert capsys.readouterr().out == f"no violation fits, of 3 on record in {folder}\n"
 
 
 def test_a_folder_without_violations_is_said_to_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +74,7 @@ def test_many_violations_of_one_bug_are_listed_as_one_finding_and_each_behind_a_
         assert cli.main([*words, *flags, "--json"]) == ExitCode.PASS
         assert len(json.loads(capsys.readouterr().out)) == 161
     assert cli.main([*words, "--finding", "0123456789ab"]) == ExitCode.PASS
-    assert "none of the 161 violations on record matches" in capsys.readouterr().out
+    assert "no violation fits, of 161 on record" in capsys.readouterr().out
 
 
 def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +89,8 @@ def test_a_finding_is_explained_by_its_clearest_example(tmp_path: Path, capsys: 
     assert (document["id"], document["finding"]["id"]) == (a_violation(1).id, finding)
     assert cli.main(["explain", a_violation(2).id, "--json", "--data-dir", str(folder)]) == ExitCode.PASS
     assert "finding" not in json.loads(capsys.readouterr().out)
+    assert cli.main(["explain", a_violation(2).message, "--json", "--data-dir", str(folder)]) == ExitCode.PASS
+    assert json.loads(capsys.readouterr().out)["id"] == a_violation(2).id, "the name that a story shows first"
 
 
 def test_numbers_of_the_verifier_count_where_its_journal_was_thinned_out(

@@ -174,8 +174,9 @@ def test_what_cannot_be_compared_is_one_line(tmp_path: Path, capsys: pytest.Capt
     for other, line in {
         newer: "was written by a newer soak (schema 99, this one reads up to 2); read it with that one",
         str(tmp_path / "odd.json"): "is no result of a soak; name a data folder, its result.json or a report.json",
-        str(tmp_path / "none"): "is neither a folder nor a run in",
-        str(tmp_path): "there is no run on record in",
+        str(tmp_path / "none"): "is neither a folder nor a run in .soak; 'soak runs' lists the runs of a folder",
+        str(tmp_path / "none.json"): f"there is no file {tmp_path / 'none.json'}",
+        str(tmp_path): f"there is no run on record in {tmp_path}; name the data folder of one, .soak or",
         empty: "run r1 measured nothing: left before it began",
     }.items():
         assert cli.main(["compare", good, other]) == ExitCode.USAGE

@@ -26,7 +26,7 @@ from soak.report.headline import headline_of
 from soak.report.outcome import RunOutcome, RunSetup, Setting
 from soak.report.run_report import FindingStory, Report, gather
 from soak.report.series import Point, series_of
-from soak.report.summary import print_summary
+from soak.report.summary import print_summary, totals_lines
 from soak.report.text import markdown as escaped
 from soak.store_errors import ErrorNature
 from soak.verifier import result as results
@@ -540,6 +540,7 @@ def test_latencies_are_in_every_format_and_fit_a_terminal() -> None:
     assert ["append,", "in", "fault", *numbers] in shown
     rows = [line for line in page.getvalue().splitlines() if "2m5s" in line or "latency of" in line]
     assert max(map(len, rows)) <= 80
+    assert "latency of ConversationMemoryWithAnUnusuallyLongName" in page.getvalue()
     assert f"| append, in fault | {' | '.join(numbers)} |" in FORMATS["markdown"](made)
     cells = "".join(f'<td class="n">{number}</td>' for number in numbers)
     assert f"<td>append, in fault</td>{cells}" in FORMATS["html"](made)
@@ -556,7 +557,7 @@ def test_what_faults_took_is_named_in_full_on_80_columns() -> None:
     print_summary(report(result(recoveries=rows)).outcome, Console(file=page, width=80))
     lines = page.getvalue().splitlines()
     assert max(len(line) for line in lines if "of redis" in line or "recovery of" in line) <= 80
-    for title in ("recovery of redis-list", "recovery of my_company.memory:ConversationMemory"):
+    for title in ("recovery of redis-list", "recovery of ConversationMemory"):
         own = [line.strip() for line in lines[[line.strip() for line in lines].index(title) + 4 :]]
         assert own[0].startswith("crash of redis ")
         assert own[1].startswith("restart_from_aof of ")
@@ -579,6 +580,18 @@ def test_a_memory_that_only_its_own_process_sees_is_named_as_the_likely_reason()
     told = "a Python dict is not a memory that both can see"
     for text in (printed.getvalue(), FORMATS["html"](made), FORMATS["markdown"](made), FORMATS["junit"](made)):
         assert text.count(told) >= 1
+
+
+def test_a_history_that_returns_no_messages_is_told_what_to_return() -> None:
+    found = own_store("mine:Rows", acknowledged=642, verified=0, lost=600)
+    kinds = [*found.violations_by, KindCount(store="mine:Rows", kind="undecodable", count=42)]
+    made = report(msgspec.structs.replace(found, violations_by=kinds))
+    printed = io.StringIO()
+    print_summary(made.outcome, Console(file=printed, width=120))
+    told = "'history' has to return a list of soak.stores.Message"
+    for text in (printed.getvalue(), FORMATS["html"](made), FORMATS["markdown"](made), FORMATS["junit"](made)):
+        assert html.unescape(text).count(told) >= 1
+        assert "Python dict" not in text
 
 
 @pytest.mark.parametrize(
@@ -611,6 +624,48 @@ def test_each_threshold_is_a_case_of_junit_and_a_line_elsewhere() -> None:
         plain = re.sub(r"<[^>]*>", "", text)
         for state, line in (("met", "line 0"), ("missed", "line 1"), ("no samples", "line 2")):
             assert re.search(rf"{state}\W+(threshold )?{line}", plain), name
+
+
+def test_a_class_that_cannot_work_is_one_reason_and_not_also_what_follows_from_it() -> None:
+    (error,) = hostile().result.store_errors  # type: ignore[union-attr]
+    line = "mine: append raised TypeError: no (mine.py:4)"
+    follows = ["only 0 messages were verified, at least 1 are needed", "nothing was verified on mine"]
+    found = result(
+        verdict="inconclusive",
+        reasons=follows,
+        store_errors=[msgspec.structs.replace(error, store="mine", text="no", place="", line=line, count=17)],
+    )
+    made = report(found, reasons=[line, *follows], exit_code=2)
+    page = io.StringIO()
+    print_summary(made.outcome, Console(file=page, width=120))
+    texts = {"text": page.getvalue(), **{name: html.unescape(FORMATS[name](made)) for name in ("markdown", "html")}}
+    for name, text in texts.items():
+        assert text.count("append raised TypeError") == 1, name
+        assert "nothing was verified" not in text, name
+    assert follows[1] in FORMATS["json"](made), "nothing is kept from machines"
+
+
+@pytest.mark.parametrize(
+    ("verified", "released", "line"),
+    [
+        (4321, 0, None),
+        (4320, 1, "1 never verified (0.02%): forgotten or expired before it was read"),
+        (4311, 10, "10 never verified (0.23%): forgotten or expired before they were read"),
+        (4311, 4, "10 never verified (0.23%): 4 of them forgotten or expired before they were read"),
+        (4311, 0, "10 never verified (0.23%)"),
+    ],
+)
+def test_what_was_never_verified_is_told_only_where_there_is_some(
+    verified: int, released: int, line: str | None
+) -> None:
+    found = result()
+    never = 4321 - verified
+    totals = msgspec.structs.replace(
+        found.totals, released=released, never_verified=never, never_verified_share=never / 4321
+    )
+    lines = totals_lines(totals)
+    assert [one for one in lines if "never verified" in one] == ([] if line is None else [line])
+    assert lines[-1].endswith("0 unverifiable, 6 unknown writes never seen")
 
 
 def test_an_exception_of_a_store_is_in_every_format() -> None:

@@ -55,6 +55,19 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[\w./'-]+", text))
 
 
+def test_that_a_clock_went_on_is_no_change_of_a_server(tmp_path: Path) -> None:
+    fault = {
+        "kind": "crash",
+        "target": "redis",
+        "telemetry_before": {"keys": "7", "server_time_usec": "1"},
+        "telemetry_after": {"keys": "0", "server_time_usec": "2"},
+    }
+    file = EvidenceFile(tmp_path, {**STORY, "faults": [fault]}, None, is_sealed=True)
+    chapters = story_of(recorded(tmp_path, a_violation()), file).chapters
+    (changed,) = [one for one in chapters if one.title == "What changed on the servers"]
+    assert [row.text for row in changed.rows] == ["keys 7 → 0"]
+
+
 def test_every_word_that_the_terminal_shows_is_on_the_page(tmp_path: Path) -> None:
     record, file = recorded(tmp_path, a_violation()), EvidenceFile(tmp_path, STORY, None, is_sealed=True)
     shown = io.StringIO()

@@ -37,14 +37,34 @@ def test_a_pipe_gets_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("flags", "is_cut"), [((), True), (("--wide",), False)], ids=["terminal", "wide"])
 def test_a_terminal_gets_what_fits_unless_it_asks_for_all(flags: tuple[str, ...], is_cut: bool, tmp_path: Path) -> None:
+    shown = on_a_terminal(tmp_path, "faults", "--presets", *flags)
+    assert ("…" in shown) is is_cut
+    assert ("--wide shows it whole" in shown) is is_cut
+
+
+def test_contracts_are_whole_on_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    shown = on_a_terminal(tmp_path, "stores")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    contracts = shown.partition("--wide shows it whole)")[2]
+    assert "…" not in contracts
+    at = lines.index("redis-list, redis-stream, redis-zset")
+    assert [line.split()[0] for line in lines[at + 1 : at + 7]] == [
+        *("durability", "order", "reads", "duplicates", "retention", "obtained"),
+    ]
+    assert lines[at + 1].endswith("crash: at most 2s lost; power cut: at most 2s lost")
+
+
+def on_a_terminal(folder: Path, *words: str) -> str:
+    """Return what a command prints on a terminal of 80 columns."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "soak", "faults", "--presets", *flags]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "COLUMNS": "80"}, stdout=theirs, check=False)
+    command = [sys.executable, "-m", "soak", *words]
+    done = subprocess.run(command, cwd=folder, env={**os.environ, "COLUMNS": "80"}, stdout=theirs, check=False)
     os.close(theirs)
     shown = os.read(ours, 65_536).decode()
     os.close(ours)
     assert done.returncode == 0
-    assert ("…" in shown) is is_cut
+    return shown
 
 
 @pytest.mark.parametrize("moment", [1e300, -1e300, float("inf"), float("nan")])

@@ -54,6 +54,9 @@ class Broken:
 class NeedsPostgres:
     needs = ("postgres",)
 {WHOLE}
+class NeedsRedis:
+    needs = ("redis")
+{WHOLE}
 class Lacks:
     async def append(self, session, message): ...
     async def close(self): ...
@@ -120,9 +123,10 @@ def test_an_unknown_store_is_answered_with_what_was_probably_meant(name: str, hi
         ("no_such_module_here:Store", "No module named 'no_such_module_here'"),
         ("bad_import:Store", "no_such_library_at_all"),
         ("bad_syntax:Store", "SyntaxError"),
-        ("bad_start:Store", "not today"),
+        ("bad_start:Store", "RuntimeError: not today (bad_start.py:1)"),
         (":Store", "ValueError"),
         ("mystores:Missing", "'Missing'"),
+        ("mystores:Plian", "module mystores has no class 'Plian'; did you mean Plain?"),
         ("mystores:number", "no class"),
         ("mystores:", "''"),
         ("mystores:Lacks", "methods history, forget"),
@@ -159,8 +163,13 @@ async def test_a_server_that_a_users_store_cannot_reach_is_one_line_without_the_
 
 
 async def test_a_class_that_cannot_be_made_is_a_usage_error(module: str) -> None:
-    with pytest.raises(UsageError, match=r"RuntimeError: \*\*\* is broken"):
+    line = 1 + MODULE.splitlines().index("class Broken:") + 1
+    with pytest.raises(UsageError, match=rf"RuntimeError: \*\*\* is broken \(mystores\.py:{line}\)"):
         await open_store("mystores:Broken", CONTEXT)
+
+
+def test_a_need_without_the_comma_of_a_tuple_is_one_need(module: str) -> None:
+    assert find("mystores:NeedsRedis").needs == ("redis",)
 
 
 @pytest.mark.parametrize("name", ["mystores:NeedsPostgres", "postgres", "postgres-replica"])

@@ -30,11 +30,11 @@ export function forgetViolations() {
   for (const card of cards.values()) card.version = null;
 }
 
-function offer(select, values) {
+function offer(select, values, shown = (value) => value) {
   const now = [...select.options].slice(1).map((option) => option.value);
   if (now.join("\n") === values.join("\n")) return;
   const chosen = select.value;
-  select.replaceChildren(select.options[0], ...values.map((value) => h("option", { value }, spaced(value))));
+  select.replaceChildren(select.options[0], ...values.map((value) => h("option", { value }, shown(value))));
   select.value = values.includes(chosen) ? chosen : "";
 }
 
@@ -45,7 +45,7 @@ export function showViolations(state) {
   // A verifier that does not answer takes nothing back of what it has found.
   if (state.soak.verifier) findings = state.soak.verifier.findings ?? [];
   offer(filters.store, state.soak.stores);
-  offer(filters.kind, [...new Set(findings.map((one) => one.kind))].sort());
+  offer(filters.kind, [...new Set(findings.map((one) => one.kind))].sort(), spaced);
   list();
 }
 

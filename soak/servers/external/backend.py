@@ -35,6 +35,8 @@ OVER_THE_WIRE = FAILOVERS | {
 IN_THE_WAY = frozenset({"partition", "connection_refused", "connection_reset", "latency", "slow_link", "dropped_reply"})
 """Faults that happen between our clients and the server, in a proxy of ours: its other users notice nothing."""
 
+IN_ITS_CONTAINER = frozenset({"restart", "crash", "pause", "restart_from_aof", "shutdown_nosave"})
+"""Faults that need nothing but the container."""
 IN_ITS_WORKLOAD = frozenset({"pod_delete", "pod_evict", "policy_partition", "rollout_restart", "scale_to_zero"})
 """Faults of a server in Kubernetes, through its API."""
 
@@ -52,15 +54,18 @@ class Allowance:
 
     def refuses(self, fault: str) -> str | None:
         """Return why this fault must not happen; None if it may."""
+        possible = {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}
+        # First what allowing it would not change.
+        if fault not in possible | IN_ITS_WORKLOAD:
+            instead = "name its container in testbed.containers"
+            instead = instead if fault in IN_ITS_CONTAINER else f"possible are {', '.join(sorted(possible))}"
+            return f"{OTHERS}; {fault} needs its process or its disk, which are not ours: {instead}"
         if fault not in self.faults:
-            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+            return f"{OTHERS}; to allow it: --set testbed.allow_faults={fault}"
         if fault == RESTART and self.restart is None:
             return "testbed.restart_command does not say how it is restarted"
         if fault in IN_ITS_WORKLOAD:
             return "its workload is not named; set testbed.workloads to NAMESPACE/statefulset/NAME"
-        if fault not in {RESTART, *OVER_THE_WIRE, *IN_THE_WAY}:
-            possible = ", ".join(sorted({RESTART, *OVER_THE_WIRE, *IN_THE_WAY}))
-            return f"{fault} needs its process or its disk, which are not ours; possible are {possible}"
         return None
 
 

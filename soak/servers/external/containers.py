@@ -19,13 +19,18 @@ import docker.errors
 
 from soak.errors import ServerUnreachableError, UsageError
 from soak.servers.docker.engine import FAILURES, KILL_SECONDS_MAX, POLL_SECONDS, EngineBackend, connect, one_line
-from soak.servers.external.backend import IN_THE_WAY, OTHERS, OVER_THE_WIRE, Allowance, ExternalBackend
+from soak.servers.external.backend import (
+    IN_ITS_CONTAINER,
+    IN_THE_WAY,
+    OTHERS,
+    OVER_THE_WIRE,
+    Allowance,
+    ExternalBackend,
+)
 from soak.servers.kinds import ServerKind
 from soak.servers.power_cut.source import CutPower
 from soak.servers.server import ServerState
 
-IN_ITS_CONTAINER = frozenset({"restart", "crash", "pause", "restart_from_aof", "shutdown_nosave"})
-"""Faults that need nothing but the container."""
 ENDS_BY_ITSELF = frozenset({"restart_from_aof", "shutdown_nosave"})
 """Faults after which Docker sees a server that ended with success, and nobody who ended it."""
 RESTARTS_AFTER_SUCCESS = frozenset({"always", "unless-stopped"})
@@ -41,7 +46,7 @@ class ContainerAllowance(Allowance):
 
     def refuses(self, fault: str) -> str | None:
         if fault not in self.faults:
-            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+            return f"{OTHERS}; to allow it: --set testbed.allow_faults={fault}"
         if fault not in IN_ITS_CONTAINER | OVER_THE_WIRE | IN_THE_WAY:
             possible = ", ".join(sorted(IN_ITS_CONTAINER | OVER_THE_WIRE | IN_THE_WAY))
             return f"{fault} needs more than its container, which is not ours; possible are {possible}"

@@ -99,7 +99,7 @@ class WorkloadAllowance(Allowance):
 
     def refuses(self, fault: str) -> str | None:
         if fault not in self.faults:
-            return f"{OTHERS}; name {fault} in testbed.allow_faults to allow it"
+            return f"{OTHERS}; to allow it: --set testbed.allow_faults={fault}"
         if fault not in IN_ITS_WORKLOAD | OVER_THE_WIRE | IN_THE_WAY:
             possible = ", ".join(sorted(IN_ITS_WORKLOAD | OVER_THE_WIRE | IN_THE_WAY))
             return f"{fault} needs more than its workload, which is not ours; possible are {possible}"
