@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -27,6 +28,10 @@ _CHUNK_BYTES = 65_536
 _LINE_BYTES_MAX = 500
 
 
+_OWN_ERROR = re.compile(r"^soak: |/ERROR/soak\.\w+: ")
+"""How a line begins in which soak says what is wrong; the second form is that of Locust's log."""
+
+
 class ChildLog:
     """Copies a child's output into a file; a full file is renamed to `….1`, and a new one begins."""
 
@@ -34,10 +39,13 @@ class ChildLog:
         self.path = path
         self._bytes_max = bytes_max
         self.last_line = ""
+        self.last_error = ""
+        """What soak itself said last was wrong, in this life of the child: tables of Locust may follow."""
         self._rest = b""
 
     async def copy(self, stream: asyncio.StreamReader) -> None:
         """Copy until the child and all who inherited its output are gone."""
+        self.last_error = ""
         while chunk := await stream.read(_CHUNK_BYTES):
             self._remember(chunk)
             self._write(chunk)
@@ -55,8 +63,11 @@ class ChildLog:
     def _remember(self, chunk: bytes) -> None:
         *lines, rest = (self._rest + chunk).split(b"\n")
         self._rest = rest[-_LINE_BYTES_MAX:]
-        said = (" ".join(line[-_LINE_BYTES_MAX:].decode("utf-8", "replace").split()) for line in reversed(lines))
-        self.last_line = next(filter(None, said), self.last_line)
+        for line in lines:
+            said = " ".join(line[-_LINE_BYTES_MAX:].decode("utf-8", "replace").split())
+            self.last_line = said or self.last_line
+            if found := _OWN_ERROR.search(said):
+                self.last_error = said[found.end() :]
 
 
 SUPERVISED_VARIABLE = "SOAK_SUPERVISED"
@@ -171,7 +182,7 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        return self._log.last_line.removeprefix("soak: ")
+        return self._log.last_error or self._log.last_line
 
     @property
     def log_path(self) -> Path:

@@ -85,6 +85,14 @@ async def test_a_child_that_dies_too_often_is_given_up_with_its_last_words(nurse
     assert nursery.said[-1] == "child died 4 times (exit code 1) and is given up: the well is dry"
 
 
+async def test_its_last_words_are_what_soak_said_was_wrong_and_no_table_of_locust(nursery: Nursery) -> None:
+    said = "[2026-11-19 23:40:40,295] vm/ERROR/soak.load: a worker process has died", "Error report", "-----|-----"
+    child = nursery.child(f"import sys; print(*{said!r}, sep='\\n'); sys.exit(5)")
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        await child.ended.wait()
+    assert nursery.said[-1] == "child died 4 times (exit code 5) and is given up: a worker process has died"
+
+
 async def test_one_that_a_fault_ends_on_purpose_is_not_given_up_however_often(nursery: Nursery) -> None:
     child = nursery.child("import time; time.sleep(60)", ended_by="writer_crash of sqlite")
     for count in range(QUICK.restarts_max + 2):
