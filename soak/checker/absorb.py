@@ -299,8 +299,13 @@ def _remember_unsettled(
             if place in sent and expected.forgets is not None and not expected.forgets.may_erase(sent[place])
         ]
         expected.veiled = [*(expected.veiled or ()), *behind] or None
-    if not judgement.unsettled or expected.is_blind:
+    if not judgement.unsettled:
         expected.unsettled = None
+        return
+    if expected.is_blind:
+        # What an earlier read had shown, which was not behind, stays as that one showed it.
+        still = set(judgement.unsettled)
+        expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) in still] or None
         return
     lacked = (0, 0) if was_blind else (expected.last_read, expected.last_returned)
     known = {(one.writer, one.seq): one for one in expected.unsettled or ()}

@@ -336,6 +336,12 @@ class ExpectedSession(msgspec.Struct, eq=False, gc=False, array_like=True):
             # showed is not known any more, so it counts as one of a moment before.
             self.veiled = [*(self.veiled or ()), (*seen[-1][:2], seen[-1][2] - 1)]
 
+    def is_of_earlier_life(self, attempt: Attempt) -> bool:
+        """Whether a read had shown a message in a life that may be over, before another one began."""
+        writer = self.writer(attempt.writer)
+        is_excused = attempt.seq in writer.acked and attempt.seq in writer.excused
+        return is_excused and self.span is not None and self.span.reborn > 0
+
     def _note_front(self, attempt: Attempt) -> None:
         """Remember what an unknown write may never stand in front of, however late it appears."""
         earlier = [

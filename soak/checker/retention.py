@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from soak.checker.contract import Expiry
+from soak.checker.contract import Duplicates, Expiry
 from soak.checker.expected_session import NEVER, NOTHING, ExpectedSession, Forgets, Lifespan, united
 from soak.checker.intervals import Intervals
 from soak.checker.outcome import Attempt, Outcome
@@ -24,16 +24,7 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
     if expected.forgets is not None and expected.forgets.has_erased(attempt.ended):
         return  # its outcome came late, and it belongs to a life that is over
     if has_run_out(expected, attempt.ended, rules):
-        for writer in expected.writers:
-            writer.excuse(writer.acked)
-        mine = (attempt.writer, attempt.seq)
-        for number, seq in (*expected.unsettled_names(), *expected.veiled_names()):
-            if (number, seq) != mine:
-                expected.writers[number].excuse(Intervals([seq, seq]))
-        expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) == mine] or None
-        expected.veiled = None
-        expected.is_blind = True
-        expected.drop_excused()
+        _end_life(expected, attempt, rules)
         # From here on it may be a new life, whose end is counted from this append.
         expected.span = _restarted(expected, attempt, rules)
         return
@@ -43,6 +34,30 @@ def prolong(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
         if attempt.ended < expected.span.reborn:
             return  # its outcome came late, and it belongs to the old one
     extend(expected, attempt)
+
+
+def _end_life(expected: ExpectedSession, attempt: Attempt, rules: Rules) -> None:
+    """Excuse all that was said before an append that may have begun a new life of the session."""
+    mine, until = (attempt.writer, attempt.seq), 0 if expected.span is None else earliest_end(expected.span, rules)
+    for writer in expected.writers:
+        writer.excuse(writer.acked)
+    others = [one for one in expected.unsettled or () if (one.writer, one.seq) != mine]
+    for number, seq in (*((one.writer, one.seq) for one in others), *expected.veiled_names()):
+        if (number, seq) != mine:
+            expected.writers[number].excuse(Intervals([seq, seq]))
+    if rules.contract.duplicates is Duplicates.EXACTLY_ONCE:
+        # What a read had shown before that was applied in the old life, whatever its outcome will be.
+        for one in others:
+            writer, seqs = expected.writers[one.writer], Intervals([one.seq, one.seq])
+            if one.since < until and writer.is_in_flight(one.seq):
+                writer.unknown = united(writer.unknown, seqs)
+                writer.acked.update(seqs)
+    # Seen is seen, if it is refused.
+    expected.glimpsed = [*(expected.glimpsed or ()), *((one.writer, one.seq, one.since) for one in others)] or None
+    expected.unsettled = [one for one in expected.unsettled or () if (one.writer, one.seq) == mine] or None
+    expected.veiled = None
+    expected.is_blind = True
+    expected.drop_excused()
 
 
 def extend(expected: ExpectedSession, attempt: Attempt) -> None:

@@ -226,8 +226,9 @@ class SessionChecker:
         if attempt.outcome == Outcome.FAILED:
             expected.fail(attempt.writer, attempt.seq)
         else:
+            is_past = expected.is_of_earlier_life(attempt)
             expected.doubt(attempt)
-            if is_expiring:
+            if is_expiring and not is_past:
                 begin_no_later(expected, attempt)
         return False
 

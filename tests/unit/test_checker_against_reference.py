@@ -141,6 +141,8 @@ ONCE_OTHERWISE_IN_FAILOVERS = {
     4_100_000_032: "only the primary showed it in flight, and lacked it later",
     4_240_000_700: "only the primary, under an eventual contract, showed what has survived a failover",
     4_200_001_271: "in a wrong order it stood in front of all that is older, and had to make room",
+    8_100_004_122: "an unknown write that was shown in an old life has not begun the next one",
+    8_100_009_965: "seen in flight behind a forget, and shown again by an old primary before it was gone",
     2_100_004_751: "what a read had lacked undecided dated all that the next one lacked",
 }
 """The same of stores whose primary is replaced."""

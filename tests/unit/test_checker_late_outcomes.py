@@ -318,6 +318,37 @@ def test_a_fault_may_have_undone_what_began_an_old_life() -> None:
     assert session.shows(4.0) == set()
 
 
+def test_an_unknown_append_that_was_seen_in_an_old_life_has_not_begun_the_next() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(1.0, 1, 2) == set()
+    session.told(3, 2.5, 2.6)
+    assert session.shows(2.8, 3) == set()
+    session.told(2, 0.5, 0.9, Outcome.UNKNOWN)
+    assert session.shows(3.0) == set()
+    assert session.shows(3.6) == {(Kind.ROLLED_BACK, 3)}
+
+
+def test_an_unknown_append_that_was_seen_late_may_have_begun_a_life_or_the_next() -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(2.2, 2) == set()
+    session.told(3, 2.5, 2.6)
+    session.told(2, 0.5, 0.9, Outcome.UNKNOWN)
+    assert session.shows(2.8) == session.shows(3.6) == set()
+
+
+@pytest.mark.parametrize("expiry", Expiry)
+def test_what_was_seen_in_flight_in_an_old_life_and_refused_is_a_phantom(expiry: Expiry) -> None:
+    session = CheckedSession(Contract(ttl_seconds=2.0, expiry=expiry))
+    session.told(1, 0.0, 0.1)
+    assert session.shows(1.0, 1, (1, 1)) == set()
+    session.told(2, 2.5, 2.6)
+    assert session.shows(2.8, 2) == set()
+    session.told((1, 1), 0.5, 2.7, Outcome.FAILED)
+    assert session.shows(3.0, 2) == {(Kind.PHANTOM, 1)}
+
+
 def test_what_was_under_way_when_a_life_ended_may_have_gone_with_it() -> None:
     """It was applied in the old life, and answered when another append had begun a new one."""
     session = CheckedSession(Contract(ttl_seconds=2.0, expiry=Expiry.ABSOLUTE))
@@ -417,6 +448,31 @@ def test_what_was_seen_without_an_outcome_and_forgotten_must_not_be_there_again(
         session.intends_forget(1.0)
         session.forgot(1.0, 1.1)
         assert session.shows(2.0, 1) == reported
+
+
+def test_what_was_seen_in_flight_behind_a_forget_stays_seen_when_a_read_in_a_shadow_shows_it_too() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(2.0, 1, 2) == set()
+    session.crash(2.2, 2.3, caught_up=2.5)
+    assert session.shows(2.4, 1, 2) == set()
+    session.sweep()
+    session.told(1, 0.5, 0.6)
+    session.told(2, 0.7, 0.8)
+    assert session.shows(4.0, 1) == set()
+    assert session.shows(6.0, 1) == {(Kind.ROLLED_BACK, 2)}
+
+
+def test_two_orders_of_what_is_in_flight_are_compared_although_a_read_in_a_shadow_came_between() -> None:
+    session = CheckedSession(BEHIND, reads_replica=True)
+    session.intends_forget(0.1)
+    session.forgot(0.1, 0.2)
+    assert session.shows(2.0, (1, 1), 1) == set()
+    session.crash(2.2, 2.3, caught_up=2.5)
+    assert session.shows(2.4, (1, 1), 1) == set()
+    session.sweep()
+    assert (Kind.REORDERED, 1) in session.shows(4.0, 1, (1, 1))
 
 
 def test_what_the_primary_alone_showed_in_flight_is_a_phantom_if_it_is_refused() -> None:
